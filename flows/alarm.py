@@ -34,13 +34,13 @@ def alarm(flow_run: str) -> str | None:
     """
     with forward_logs(), get_client(sync_client=True) as client:
         run = client.read_flow_run(UUID(flow_run))
-        if why := died(run):
+        if why := alert_text(run):
             log.error("%s", why)
             watch_task(cluster_of(run), suite_of(run), timedelta.max, why)
         return why
 
 
-def died(run: FlowRun) -> str | None:
+def alert_text(run: FlowRun) -> str | None:
     """Return the alert's text, one line, or None for a run that needs no alert. Pure."""
     state: State[object] | None = run.state
     if state is None or has_verdict(state) or run.parameters.get("notify") is False:

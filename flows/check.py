@@ -292,7 +292,7 @@ def _gave_way(run_state: RunState) -> bool:
     """Return whether the run had to give back the nodes that it took, after which it counts for nothing."""
     why = gave_way(run_state.run, run_state.launched, run_state.checks)
     if why:
-        run_state.count_for_nothing(why)
+        run_state.discard_measurements(why)
     return bool(why)
 
 
@@ -366,7 +366,7 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
     run = run_state.run
     written: Mapping[str, Path] = {}
     if store is not None:
-        run_state.remember(store)
+        run_state.read_earlier_runs(store)
     with run_state.attempt("record"):
         written = record_task(run_state.result(), run, store, run.logs / "run.log")
         if store is not None and run_state.minutes.times_s:

@@ -137,10 +137,10 @@ class Pass:
         result = pass_result(run_id, self.cluster.name, started, now(), outcome, wanted)
         for line in result.notes:
             log.info("%s", line)
-        self._tell(result, outcome, notify)
+        self._publish_and_alert(result, outcome, notify)
         return result
 
-    def _tell(self, result: RunResult, outcome: cycle.Outcome, notify: bool) -> None:
+    def _publish_and_alert(self, result: RunResult, outcome: cycle.Outcome, notify: bool) -> None:
         """Publish the coverage, and send alerts of what is wrong until somebody ends it."""
         at = now()
         found = standing(self.cluster, self.settings, self.service, self.store, at)

@@ -95,7 +95,7 @@ def compare(
     given_up, repeats = set[str](), dict[str, Repeated]()
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
-        if often := _often_of_all(doubts):  # what takes seconds first: it may name the part that makes them slow
+        if often := _well_measured(doubts):  # what takes seconds first: it may name the part that makes them slow
             doubts = _without(doubts, often) or doubts
             judged = judge.judged(_extended(checks, repeats))
             if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
@@ -142,7 +142,7 @@ def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[
     return [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
 
 
-def _often_of_all(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
+def _well_measured(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
     """Return the measurements of all nodes together that were taken as often as a judgement needs."""
     every = (doubt for some in doubts.values() for doubt in some)
     return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}

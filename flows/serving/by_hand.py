@@ -47,7 +47,7 @@ class _Terminated(BaseException):
     """SIGTERM or SIGHUP, also outside the flow, where Prefect raises no exception for it."""
 
 
-class _Listening:
+class _SignalHandlers:
     """Handlers of SIGINT, SIGTERM and SIGHUP until this process ends: the first signal interrupts, others are ignored.
 
     `number` is the first signal, also if it came while Python could not raise an exception for it.
@@ -120,7 +120,7 @@ def by_hand(
 
 def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
     """Run a flow, MODULE:NAME, that ends in the result of a run; the parameters are the flow's."""
-    listening = _Listening()
+    listening = _SignalHandlers()
     try:
         result = _run_flow(flow, **parameters)
     except (KeyboardInterrupt, _Terminated):

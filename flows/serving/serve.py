@@ -170,7 +170,7 @@ def serve(site: ServeConfig, host: str, port: int) -> None:
     validated(site)
     configured_auth_string()
     stop_on_signals()
-    with _listening(host, port) as listener, _alone() as home:
+    with _listening(host, port) as listener, _lock_home() as home:
         auth_string, shown = _login(home)
         for line in access_lines(_url(listener), shown):
             print(line, flush=True)
@@ -199,7 +199,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _alone() -> Iterator[Path]:
+def _lock_home() -> Iterator[Path]:
     """Lock PREFECT_HOME: two servers on it would take each other's runs. Raises InputError."""
     home = prefect_home()
     with (home / "seatrial-serve.lock").open("a+") as file:

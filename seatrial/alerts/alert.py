@@ -147,7 +147,9 @@ def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
 
 def _number(judgement: Judgement, markup: Markup) -> str:
     m, put = judgement.measurement, markup.put
-    measured = f"{put(words.what(m), 160)}: {markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
+    measured = (
+        f"{put(words.measurement_name(m), 160)}: {markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
+    )
     expected = words.interval(judgement.expected, m.unit)
     if expected == "–":
         return f"{measured}, {put(judgement.reason, 240)}"
@@ -163,7 +165,7 @@ def _changed(since: Difference | None, markup: Markup) -> Part:
     return f"Since the last good run, {markup.put(before, 200)}", [markup.put(line, 800) for line in changes], 0
 
 
-def told(alert: Alert) -> tuple[str, ...]:
+def verdict_lines(alert: Alert) -> tuple[str, ...]:
     """Return the lines of the verdict: those of the run, or what is known of a check that did not run."""
     incident = alert.incident
     if alert.over:
@@ -227,7 +229,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     parts = [
         [headline(incident)],
         _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
-        told(alert),
+        verdict_lines(alert),
         *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
     paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]

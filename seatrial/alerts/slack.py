@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, told
+from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, verdict_lines
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -85,7 +85,7 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     title, incident = headline(alert.incident), alert.incident
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
     emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
-    first, *others = (clip(escape(line), 1200) for line in told(alert))
+    first, *others = (clip(escape(line), 1200) for line in verdict_lines(alert))
     bold = first if alert.over else f"*{first}*"
     verdict = "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
     message = [header(title), section(verdict)]

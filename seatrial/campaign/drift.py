@@ -15,7 +15,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Expected, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
-from seatrial.text.words import what
+from seatrial.text.words import measurement_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -169,7 +169,7 @@ def _judgement(
     slope = theil_sen(phases.began_s[known] / _HOUR_S, readings[known] / np.nanmedian(readings))
     reason = Reason.of(
         "drift-found",
-        what=what(m),
+        what=measurement_name(m),
         percent=f"{100 * (1 - kept):.0f}",
         slope=f"{100 * slope.median:+.2g}",
         low=f"{100 * slope.low:+.2g}",

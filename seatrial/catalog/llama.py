@@ -74,7 +74,7 @@ def from_llama(measurement: Measurement, hardware: str, ranks: int) -> Baseline 
     return None
 
 
-def beside_llama(measurement: Measurement, hardware: str, ranks: int) -> str | None:
+def nearest_llama(measurement: Measurement, hardware: str, ranks: int) -> str | None:
     """Return the nearest published rate on that hardware and how it differs.
 
     None if a published rate judges the training, or none is known.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.catalog import Reference, TrainingFigure, devices, one_nic, references, trainings
-from seatrial.catalog.llama import beside_llama, from_llama
+from seatrial.catalog.llama import from_llama, nearest_llama
 from seatrial.catalog.physics import from_links, from_physics, from_port, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
@@ -267,7 +267,7 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
 
 
-def beside(measurement: Measurement, setup: Setup) -> str | None:
+def nearest_figure(measurement: Measurement, setup: Setup) -> str | None:
     """Return the nearest published throughput and how it differs, for one that no figure judges; None without one."""
     if not _is_throughput(measurement) or from_training(measurement, setup):
         return None
@@ -316,11 +316,11 @@ def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) ->
             yield name.replace("_", " ")
 
 
-def figures_beside(check: Check, setup: Setup) -> list[Reason]:
+def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     """Return the published figures that do not judge a number of the check, each once, in words."""
     notes: list[Reason] = []
     for m in check.measurements:
-        note = beside(m, setup) or beside_llama(m, setup.hardware, ranks_of(m, setup))
+        note = nearest_figure(m, setup) or nearest_llama(m, setup.hardware, ranks_of(m, setup))
         if note:
             notes.append(uncoded(note))
         if m.subject.kind == "gpu":

@@ -22,7 +22,7 @@ from seatrial.causes.table import (
     finding_of_class,
     other,
 )
-from seatrial.causes.warnings import warned
+from seatrial.causes.warnings import finding_of_warning
 from seatrial.causes.watchdog import Watchdog
 from seatrial.causes.xid import with_other_gpus, xid_finding
 from seatrial.text.lazy_pattern import lazy
@@ -181,11 +181,11 @@ class Classifier:
     def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
         line = f"Last error: {text.strip()}" if self._last_error else text
         self._last_error = text.rstrip().endswith("Last error:")
-        finding = (self._of_driver(line) if "NVRM" in line or "SXid" in line else None) or _first(
+        finding = (self._of_driver(line) if "NVRM" in line or "SXid" in line else None) or _first_cause(
             line, rank, _UNBOXED if of_box else None
         )
         if finding is None and self._before and not of_box:
-            finding = _first(f"{self._before} {text.strip()}", rank, _WRAPPED)
+            finding = _first_cause(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         self._watchdog.take(text)
         self._stages.take(text)
@@ -200,7 +200,7 @@ class Classifier:
             return finding
         self._driver.append(text.partition("NVRM: ")[2].strip())
         joined = " ".join(self._driver)
-        finding = _first(joined, None, frozenset({"driver"}))
+        finding = _first_cause(joined, None, frozenset({"driver"}))
         return finding and replace(finding, evidence=evidence_of(joined))
 
     def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
@@ -220,7 +220,7 @@ class Classifier:
         if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
-            return warned(text, message, prefix[1], rank)
+            return finding_of_warning(text, message, prefix[1], rank)
         if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
             return None
         return None if "Traceback" in text else other(UNKNOWN, text, _writer(text), rank)
@@ -258,7 +258,7 @@ def classify(lines: Iterable[str]) -> list[Finding]:
     return classifier.findings()
 
 
-def telling(text: str) -> Finding | None:
+def cause_in(text: str) -> Finding | None:
     """Return the cause in a message of several lines, such as a kubelet's or a driver's tool.
 
     None where none ends a run.
@@ -266,7 +266,7 @@ def telling(text: str) -> Finding | None:
     return next((finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None)
 
 
-def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
+def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
     """Return the first cause of the table that a line shows.
 
     All needles are looked for at once, since most show none.

@@ -25,7 +25,7 @@ class Format(NamedTuple):
     severity: str
 
 
-def warned(text: str, message: str, host: str | None, rank: int | None) -> Finding:
+def finding_of_warning(text: str, message: str, host: str | None, rank: int | None) -> Finding:
     """Return the finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
     said = " ".join(message.rpartition("NCCL WARN ")[2].split())
     known = _format_of(said) or _format_of(_HIP.sub("cuda", said))

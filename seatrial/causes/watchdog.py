@@ -71,15 +71,15 @@ class Watchdog:
         if not ranks:
             return self._all_alike(key, sorted(at), what)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
-        words = f"{named(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
+        words = f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
         return Behind(words, ranks, self._lines[key, ranks[0]])
 
     def _all_alike(self, key: str, ranks: list[int], what: str) -> Behind:
         """Return the words for ranks that are all in one collective, or have all completed it."""
         if all((key, rank) in self._idle for rank in ranks):
-            words = f"{named(ranks)} completed {what} and entered no other collective"
+            words = f"{ranks_in_words(ranks)} completed {what} and entered no other collective"
             return Behind(words, tuple(ranks), None)
-        return Behind(f"{what}: {named(ranks)} waited for ranks that do not report", (), None)
+        return Behind(f"{what}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None)
 
 
 def _group_of(text: str) -> str:
@@ -90,7 +90,7 @@ def _group_of(text: str) -> str:
     return match[1] or match[2]
 
 
-def named(ranks: list[int] | tuple[int, ...]) -> str:
+def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
     """Format the first few ranks."""
     few = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
     return f"rank{'s' if len(ranks) > 1 else ''} {few}"

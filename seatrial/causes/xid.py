@@ -31,7 +31,7 @@ def xid_finding(text: str) -> Finding | None:
     number, rest = int(match["number"][:9]), match["rest"]
     before = _CAUSED_BY.search(rest)
     known = _listed(kind, int(before[1]) if before else number)
-    meaning = known.cause + _said(rest)
+    meaning = known.cause + _details(rest)
     if before:
         meaning += f", which ended channels: Xid {number}"
     where = f"on GPU {match['pci']}" if kind == "Xid" else f"at {match['pci']}"
@@ -69,7 +69,7 @@ def _listed(kind: str, number: int) -> Cause:
     return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
 
 
-def _said(rest: str) -> str:
+def _details(rest: str) -> str:
     """Return what follows the number of an Xid: the action of 154, unit and link of 144 to 150."""
     if match := _ACTION.search(rest) or _SUBCODE.match(rest):
         return f": {', '.join(match.groups())}"
@@ -79,4 +79,4 @@ def _said(rest: str) -> str:
 def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
     """Return the meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
     row, match = _listed(kind, number), _XID.search(text)
-    return row.cause + (_said(match["rest"]) if match else ""), row.next_step
+    return row.cause + (_details(match["rest"]) if match else ""), row.next_step

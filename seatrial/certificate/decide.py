@@ -17,7 +17,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
-from seatrial.text.words import quantity, some_of, what
+from seatrial.text.words import measurement_name, quantity, some_of
 
 _UNMEASURED = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
 _HAS_NUMBERS = (Verdict.PASS, Verdict.DEGRADED)  # a check of another verdict did not end as it should
@@ -192,7 +192,9 @@ def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> It
             continue
         factor = scale(m.unit, requirement.unit or "")
         if factor is None or _is_unusable(judgement):
-            gaps.append(Reason.of("requirement-number-unusable", what=what(m), unit=m.unit, run=run.result.run_id))
+            gaps.append(
+                Reason.of("requirement-number-unusable", what=measurement_name(m), unit=m.unit, run=run.result.run_id)
+            )
             continue
         pointer = f"{tried.place}/judgements/{index}"
         evidence = Evidence(run.result.run_id, run.file, pointer, m.subject.name, m.value, m.unit)
@@ -268,7 +270,7 @@ def _not_measured(requirement: Requirement) -> Reason:
             if name not in RUN_CONDITIONS and value is not None:
                 present[name] = value
         measurement = Measurement(requirement.metric, 0.0, "", Subject("cluster", ""), present)
-        wanted = f"{what(measurement)} by check {requirement.check}"
+        wanted = f"{measurement_name(measurement)} by check {requirement.check}"
     return Reason.of("requirement-not-measured", wanted=", ".join((wanted, *of_run)))
 
 
@@ -288,7 +290,7 @@ def _missed(requirement: Requirement, worst: _Reading) -> Reason:
         shown = f"{float(worst.value):.12g} {unit}".strip()
     return Reason.of(
         "requirement-limit-missed",
-        what=what(worst.measurement),
+        what=measurement_name(worst.measurement),
         measured=shown,
         limit=f"{limit.words} {unit}".strip(),
         run=worst.evidence.run_id,

@@ -84,7 +84,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
-    if unable := _of_themselves(CANNOT_START, result):
+    if unable := _own_lines(CANNOT_START, result):
         gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
         first, *others = gone or unable  # a lost GPU or memory before a missing program
         hosts = sorted({match["host"] for match in others} - {first["host"]})
@@ -101,7 +101,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
     return _fault(result, findings, next(iter(messages), None), began=began)
 
 
-def unwitnessed(result: MpiResult) -> tuple[Verdict, Reason] | None:
+def missing_reports(result: MpiResult) -> tuple[Verdict, Reason] | None:
     """Return the verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
     if not result.ok or not result.unreported:
         return None
@@ -123,7 +123,7 @@ def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
     return None
 
 
-def _of_themselves(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
+def _own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
     """Return the lines of ranks on themselves: by the tag of a line, its rank, and its node as the group `host`."""
     matches = []
     for line in result.lines:
@@ -142,7 +142,7 @@ def gave_up(line: str) -> bool:
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Return whether nothing more can be measured: nothing ends in time, or no node is reached."""
     complaints = _complaints(result)
-    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not silences(complaints)
+    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not unanswered(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
@@ -208,7 +208,7 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
 
     Silent ranks weigh more than the messages of those that waited for them.
     """
-    if silent := silences(complaints):
+    if silent := unanswered(complaints):
         killed = next((finding for finding in findings if finding.code == KILLED), None)
         return log_reason(killed) if killed else _rank_gave_up(silent[:1])
     own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
@@ -228,13 +228,13 @@ def _rank_gave_up(complaints: Complaints) -> Reason:
     return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
 
 
-def silences(complaints: Complaints) -> list[re.Match[str]]:
+def unanswered(complaints: Complaints) -> list[re.Match[str]]:
     """Return the complaints that name ranks which never answered the others."""
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
 def _complaints(result: MpiResult) -> Complaints:
-    return _of_themselves(_COMPLAINT, result)
+    return _own_lines(_COMPLAINT, result)
 
 
 def log_reason(finding: Finding) -> Reason:
@@ -249,9 +249,9 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
         _without_daemon(result),
         _killed(result, testbed, complaints),
         _without_memory(result, testbed),
-        _failed_by_own_word(testbed, complaints),
+        _reporting_own_failure(testbed, complaints),
         _silent(testbed, complaints),
-        _left_in_silence(result, testbed, complaints),
+        _first_to_end_without_reason(result, testbed, complaints),
         _missed_by_peers(result, testbed, complaints),
     )
     names = {node.name for node in testbed.nodes}
@@ -278,7 +278,7 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
     return Suspect("node", node_of(rank, host, testbed), confidence, evidence)
 
 
-def _gave_a_cause(complaints: Complaints) -> bool:
+def _has_own_cause(complaints: Complaints) -> bool:
     """Return whether a rank ended for a reason of its own: all others were ended with it."""
     return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in complaints)
 
@@ -305,20 +305,20 @@ def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], compla
         for match in tasks
         if match["how"] == "Out Of Memory"
     )
-    began_otherwise = _gave_a_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, of_srun))
+    began_otherwise = _has_own_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, of_srun))
     if tasks and tasks[0]["how"] == "Killed" and int(tasks[0]["rank"]) not in spoke and not began_otherwise:
         yield _suspect(testbed, int(tasks[0]["rank"]), tasks[0]["host"], "rank-killed", signal=_BLAMED_SIGNALS[9])
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
     """Yield ranks that had no memory to start; the others were ended before they could report anything."""
-    for match in _of_themselves(CANNOT_START, result):
+    for match in _own_lines(CANNOT_START, result):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
             cause = match["cause"]
             yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=cause)
 
 
-def _failed_by_own_word(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Yield ranks that report a full memory or a failing device, if the others only lost their peers."""
     causes = {int(complaint["rank"]): complaint for complaint in complaints if _code(complaint["cause"])}
     spoke = {int(complaint["rank"]) for complaint in complaints}
@@ -338,19 +338,19 @@ def _code(cause: str) -> str:
 def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Yield ranks that never answered the others, as these say."""
     spoke = {complaint["rank"] for complaint in complaints}
-    for complaint in silences(complaints):
+    for complaint in unanswered(complaints):
         named = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
         ranks = [match for match in named if match["rank"] not in spoke]  # a node may say so of another that is well
         if len(named) <= _MOST_NAMED:  # there may be more than a longer list says
             yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
 
 
-def _left_in_silence(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _first_to_end_without_reason(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Yield the rank that mpirun reports as the first to end, if no rank says why."""
     spoke = {int(complaint["rank"]) for complaint in complaints}
-    has_cause = _gave_a_cause(complaints) or any(not finding.secondary for finding in result.findings)
+    has_cause = _has_own_cause(complaints) or any(not finding.secondary for finding in result.findings)
     first = first_to_leave(result)
-    if first and first[0] not in spoke and not has_cause and not _of_themselves(CANNOT_START, result):
+    if first and first[0] not in spoke and not has_cause and not _own_lines(CANNOT_START, result):
         yield _suspect(testbed, first[0], "", "rank-left-in-silence", status=first[1])
 
 
@@ -365,7 +365,7 @@ def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
 
 def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended first."""
-    if result.timed_out or _gave_a_cause(complaints) or _of_themselves(CANNOT_START, result):
+    if result.timed_out or _has_own_cause(complaints) or _own_lines(CANNOT_START, result):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [name for name, _ in _slots(testbed)]

@@ -248,9 +248,9 @@ def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file
             slower = "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial replay {file}"
             click.echo(slower.format(**written))
         return
-    from seatrial.simulate.score import quiet, scores, simulated_json, simulated_table
+    from seatrial.simulate.score import judge_healthy, scores, simulated_json, simulated_table
 
-    calm = quiet(nodes, healthy, rng)
+    calm = judge_healthy(nodes, healthy, rng)
     results = list(scores(nodes, nights, trials, rng))
     if as_json:
         print_json(simulated_json(nodes, seed, calm, results))

@@ -63,7 +63,7 @@ def run_by_hand(
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             named = escape(printable(f"{cluster} · {suite}"))
             console.print(f"[bold]seatrial[/] {named}", highlight=False, soft_wrap=True)
-        threading.Thread(target=_learn, args=(handler, loaded.name, planned.name), daemon=True).start()
+        threading.Thread(target=_add_usual_times, args=(handler, loaded.name, planned.name), daemon=True).start()
         outcome = by_hand(
             cluster,
             suite,
@@ -137,7 +137,7 @@ def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
     return steps
 
 
-def _learn(handler: TerminalHandler, cluster: str, suite: str) -> None:
+def _add_usual_times(handler: TerminalHandler, cluster: str, suite: str) -> None:
     """Tell the terminal how long each step took last time, if the history knows."""
     with suppress(Exception), open_store() as store:  # the run itself says what is wrong with it
         if last := store.last_run(cluster, suite):

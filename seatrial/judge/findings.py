@@ -19,7 +19,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
-from seatrial.text.headline import also
+from seatrial.text.headline import other_problems
 from seatrial.text.words import measured, quantity, some_of
 
 
@@ -260,7 +260,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
             continue
-        others = also(judged.table.first[i] for i in places if i != worst)
+        others = other_problems(judged.table.first[i] for i in places if i != worst)
         evidence = join((judgement.reason, others))
         sure = max(judged.confidence(i) for i in places)
         suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence, judgement.verdict)

@@ -10,7 +10,7 @@ import numpy as np
 from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import wire, with_shares
-from seatrial.catalog.published import figures_beside
+from seatrial.catalog.published import nearest_figures
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.earlier_peers import earlier_peers
@@ -160,6 +160,6 @@ def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
         return shown
     noted = []
     for check in shown:
-        notes = (missing_reference(check, setup), *figures_beside(check, setup))
+        notes = (missing_reference(check, setup), *nearest_figures(check, setup))
         noted.append(replace(check, reason=join((check.reason, *notes))))
     return noted

@@ -80,7 +80,7 @@ def typical(distances: Floats) -> float:
     return float(np.quantile(distances, 0.9, method="lower" if few else "linear")) / 1.645
 
 
-def unsure(count: float) -> float:
+def widening(count: float) -> float:
     """Return the factor by which a limit is wider because its scale is learned from `count` distances.
 
     The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
@@ -105,24 +105,24 @@ def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups
     for at in groups:
         known = int(np.isfinite(steps[:, at]).sum())
         if at.size >= LEAST_PEERS and known >= ENOUGH:
-            noise[at] *= _surer(known, float(squares[at].sum()), float(degrees[at].sum()))
+            noise[at] *= _narrowing(known, float(squares[at].sum()), float(degrees[at].sum()))
     squares, degrees = _own_squares(past, rest, noise)
     prior = _prior_degrees(squares, degrees, groups)
     louder, degrees = moderated(squares, degrees, prior)
     return noise * louder, degrees
 
 
-def _surer(steps: int, squares: float, degrees: float) -> float:
+def _narrowing(steps: int, squares: float, degrees: float) -> float:
     """Return the factor by which the noise of a group shrinks because all its readings are evidence, not `steps` alone.
 
     They count if they scatter as much within runs as the first readings do from run to run.
     """
-    as_known = squares * unsure(steps) ** 2  # in variances of the steps
+    as_known = squares * widening(steps) ** 2  # in variances of the steps
     if not 1 / _ALIKE < as_known / max(degrees, 1) < _ALIKE:
         return 1.0
     own = _INDEPENDENT * steps
     variance = (own + as_known) / (own + degrees)
-    return math.sqrt(variance) * unsure((own + degrees) / _INDEPENDENT) / unsure(steps)
+    return math.sqrt(variance) * widening((own + degrees) / _INDEPENDENT) / widening(steps)
 
 
 def _own_squares(past: "Past", rest: Floats, noise: Floats) -> tuple[Floats, Floats]:
@@ -176,12 +176,12 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     """Return the noise of a group: from its steps between runs, else from its peers in this run, else as assumed."""
     if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
         distances = finite(np.abs(rest))
-        return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+        return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
     distances = finite(steps)
     if distances.size >= ENOUGH:
-        return typical(distances) / math.sqrt(2) * unsure(distances.size)
+        return typical(distances) / math.sqrt(2) * widening(distances.size)
     distances = finite(np.abs(tonight - median_of(tonight[:, None])))
-    return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+    return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
 
 
 def shared(first: Floats, rest: Floats, count: Ints, readings: Ints, groups: list[Ints]) -> tuple[Floats, Floats]:

@@ -27,7 +27,7 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
     """
     if m.better is None or (m.metric.startswith("busbw") and m.conditions.get("ranks") == 1):
         return None
-    if broken := _insane(m) or _impossible(m, baselines):
+    if broken := _fails_sanity(m) or _impossible(m, baselines):
         return broken
     external = sorted((b for b in baselines if b.source in _PREFERENCE), key=lambda b: _PREFERENCE.index(b.source))
     if external:  # of equally harsh ones the first counts
@@ -50,7 +50,7 @@ def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
     return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
-def _insane(m: Measurement) -> Judgement | None:
+def _fails_sanity(m: Measurement) -> Judgement | None:
     """Return a judgement of a number that no cluster yields; None for any other."""
     if not m.finite:
         return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=measured(m)))

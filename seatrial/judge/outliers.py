@@ -22,7 +22,7 @@ from seatrial.judge.noise import (
     typical,
 )
 from seatrial.judge.references import MUST_FIND, Reference
-from seatrial.judge.scan import FALSE_ALARMS, WATCHED, Tonight
+from seatrial.judge.scan import FALSE_ALARMS, WATCHED, RunScan
 from seatrial.judge.together import beyond_chance
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
@@ -95,7 +95,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))  # half for series, half for peers that move together
     z = NormalDist().inv_cdf(1 - level)
     shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
-    tonight = Tonight(reference, readings, moved, unsure)
+    tonight = RunScan(reference, readings, moved, unsure)
     scan = tonight.scan()
     own = np.ones(moved.size, dtype=np.bool_)  # what is found of peers together is not held against each again
     for shift in shifts:
@@ -124,7 +124,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
         if (
-            parted := _parted(apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]]))
+            parted := _slower_group(apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]]))
         ) is not None:
             shifts.append(parted)
             moved[parted.members] = parted.moved
@@ -143,7 +143,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
     return shifts, moved, unsure
 
 
-def _parted(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
+def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
     """Return the slower group if peers form two groups.
 
     Each has at least a third of the peers, and the gap between them is far wider than readings of one series differ by.

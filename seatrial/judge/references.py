@@ -26,7 +26,7 @@ from seatrial.judge.noise import (
     shared,
     steps_of,
     typical,
-    unsure,
+    widening,
 )
 from seatrial.judge.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
 
@@ -58,7 +58,7 @@ class Past:
     def accepted(self, rows: Floats) -> Floats:
         return np.where(self.good, rows, np.nan)
 
-    def less(self, season: Floats) -> Self:
+    def without_season(self, season: Floats) -> Self:
         """Return the past less `season` (T, M)."""
         first, rest, location = (rows - season for rows in (self.first, self.rest, self.location))
         return replace(self, first=first, rest=rest, location=location)
@@ -78,7 +78,7 @@ class ThisRun:
     assumed: Floats
     cap: Floats
 
-    def less(self, season: Floats) -> Self:
+    def without_season(self, season: Floats) -> Self:
         """Return the run less `season` (M)."""
         return replace(self, first=self.first - season, second=self.second - season)
 
@@ -131,7 +131,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     """Return the references of this run's series."""
     groups = members(current.group)
     seasons = seasons_of(past.location, past.good, past.weekday, groups)[:, current.group]
-    past, current = past.less(seasons[:-1]), current.less(seasons[-1])
+    past, current = past.without_season(seasons[:-1]), current.without_season(seasons[-1])
     accepted, firsts = past.accepted(past.location), past.accepted(past.first)
     own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
     noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
@@ -195,7 +195,7 @@ def _levels(accepted: Floats, weights: Floats, peers: Floats, spread: Floats, la
     for nth, start in enumerate(STARTS[len(accepted) >= STARTS].tolist()):
         before = len(accepted) - start
         error = 1 / np.sqrt(np.maximum(sums[before], 1e-9))
-        levels[nth], weight = _drawn(means[before], error, runs[before], peers, spread)
+        levels[nth], weight = _shrunk(means[before], error, runs[before], peers, spread)
         doubts[nth] = np.sqrt(weight * error**2 + lasting[nth])
     return levels, doubts
 
@@ -216,7 +216,7 @@ def _means(accepted: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
     return middle + drifts / np.maximum(sums, 1e-9), sums, runs
 
 
-def _drawn(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
+def _shrunk(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
     """Return the level shrunk towards that of the peers, and the weight of its own; NaN if too little is known."""
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
     # Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
@@ -237,7 +237,7 @@ def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: 
         from_past = known.size > 1
         values = own[known] if from_past else current.first[measured]
         chance = float(np.mean(error[known] ** 2)) if from_past else 0.0
-        seen = typical(np.abs(values - np.median(values))) * unsure(values.size)
+        seen = typical(np.abs(values - np.median(values))) * widening(values.size)
         if values.size < ENOUGH:
             seen = max(seen, float(current.assumed[at[0]]))
         centre[at] = np.median(values)

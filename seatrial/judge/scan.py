@@ -59,7 +59,7 @@ class Scan:
     near: Bools  # so near to a decision that another reading may bring it
 
 
-class Tonight:
+class RunScan:
     """This run's readings (K, M) less what all peers moved by, and the runs before it."""
 
     def __init__(self, reference: Reference, readings: Floats, moved: Floats, unsure: Floats) -> None:
@@ -76,7 +76,7 @@ class Tonight:
         """Try each start."""
         reference = self.reference
         series = np.arange(self.count.size)
-        loss, error, alone = self._less_common(*self._losses())
+        loss, error, alone = self._without_common(*self._losses())
         limit = self.quantile * error
         limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
         # What runs before this one make of a series counts if this run agrees.
@@ -134,7 +134,7 @@ class Tonight:
             kept.append(alone)
         return np.stack(losses), np.stack(errors), np.stack(kept)
 
-    def _less_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
+    def _without_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
         """Subtract the loss that all known peers have on average beyond chance: none of them is at fault.
 
         Fleets that have not drifted yet are not taken to drift (empirical Bayes), but for what is beyond two standard

@@ -18,7 +18,7 @@ from seatrial.judge.noise import (
     finite,
     median_of,
     typical,
-    unsure,
+    widening,
 )
 
 UNKNOWN_DAY = -1
@@ -51,7 +51,7 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
     for number, at in enumerate(groups):
         seen = finite(np.where(shifts[:, number] != 0, shifts[:, number], np.nan))
         chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
-        usual = typical(np.abs(seen - np.median(seen))) * unsure(seen.size) if seen.size else 0.0
+        usual = typical(np.abs(seen - np.median(seen))) * widening(seen.size) if seen.size else 0.0
         at_least = float(assumed[at[0]]) if seen.size < ENOUGH else 0.0
         together[number] = max(chance, usual, LEAST_NOISE, at_least)
     return together

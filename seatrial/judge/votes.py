@@ -14,7 +14,7 @@ from seatrial.checks.metrics import tolerance_of
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
-from seatrial.text.headline import also
+from seatrial.text.headline import other_problems
 from seatrial.text.words import metric_name, some_of
 
 # Sanity and physics say that a number is wrong, which no noise explains.
@@ -27,7 +27,7 @@ def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgeme
         rest = join((check.reason, rests_on(judged), *notes))
         return rest if check.verdict is Verdict.PASS else check.reason
     own = None if check.verdict is Verdict.PASS else check.reason
-    others = also(judgement.measurement for judgement in counted[1:])
+    others = other_problems(judgement.measurement for judgement in counted[1:])
     return join((own, counted[0].reason, others))
 
 

@@ -75,10 +75,10 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
-    return with_penetrances(telling(candidates, observed), observed)
+    return with_penetrances(with_reference_tests(candidates, observed), observed)
 
 
-def telling(candidates: Iterable[Column], observed: Observed) -> list[Column]:
+def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> list[Column]:
     """Leave out the tests of a kind if the cause slows all of them: their level would be as slow."""
     fewer = []
     for column in candidates:

@@ -61,7 +61,7 @@ def unsettled(posterior: Posterior) -> Bools:
     return odd
 
 
-def misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
+def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
     """Return whether more slow tests are left than strays could be, and not just a few of all that are slow.
 
     Then the right cause is none of the candidates, and the best of them is no more than that. Of a cause with a
@@ -89,7 +89,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
     rest[tests] = False
     if cause.kind == "cut" and _slow_within(observed, cause, posterior.settled(NAMED).unexplained() & rest, rest):
         return True
-    if cause.penetrance == ALWAYS and _spared(observed, tests):
+    if cause.penetrance == ALWAYS and _is_mostly_fine(observed, tests):
         return True
     if cause.kind in ("rail", "leaf", "socket") and not _contrasts(observed, cause, tests, np.flatnonzero(rest)):
         return True
@@ -106,7 +106,7 @@ def slowed_operations(observed: Observed, tests: Ints) -> Bools:
     return often
 
 
-def _spared(observed: Observed, tests: Ints) -> bool:
+def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
     """Return whether more tests of a cause are clearly fine than strays would be."""
     slow = tests[observed.slow[tests]]
     if not len(slow):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from seatrial.localize.causes import ALWAYS, Cause
-from seatrial.localize.confounded import across, apart_or_behind, as_well_of_nodes, behind_a_cut, with_a_fine_node
-from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, misfits, supported, unsettled
+from seatrial.localize.confounded import behind_a_cut, explained_by_nodes, never_joined, pair_across, with_a_fine_node
+from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_misfits, supported, unsettled
 from seatrial.localize.findings import Finding, finding_of, findings_of, titled
 from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
 from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
@@ -110,7 +110,7 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
     posterior = replace(posterior, effects=tuple(e for e in posterior.effects if not contradicted(posterior, e)))
     findings = [finding for effect in posterior.effects for finding in findings_of(posterior, effect, band)]
     together = None
-    if apart := apart_or_behind(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
+    if apart := never_joined(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
         findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
         cut = Cause("cut", "", tuple(sorted(apart)))
         nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
@@ -119,15 +119,15 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
         together = NextTest(tuple(sorted(apart)[:2]))
     if behind := behind_a_cut(posterior, findings):
         findings = _doubted(findings, behind)
-        together = together or across(posterior, behind[0])
-    if or_nodes := as_well_of_nodes(posterior, findings):
+        together = together or pair_across(posterior, behind[0])
+    if or_nodes := explained_by_nodes(posterior, findings):
         findings = _doubted(findings, or_nodes)
         together = together or with_a_fine_node(posterior, or_nodes[0])
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(NAMED)
-    misfit = [f for f in findings if f.named and misfits(settled, f.slowdown, f.cause)]
+    misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
     findings = sorted(_doubted(findings, misfit), key=_rank)
-    if best in misfit or (not findings and misfits(settled)):
+    if best in misfit or (not findings and has_misfits(settled)):
         return _concluded(posterior, tuple(findings), together, best.title if best else "none")
     return _concluded(posterior, tuple(findings), together)
 

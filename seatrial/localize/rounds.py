@@ -142,9 +142,9 @@ class _Round:
             if node in doubtful:
                 beside = (ring[place - 1], ring[(place + 1) % len(ring)])
                 links = [(node, other) for other in beside if frozenset((node, other)) not in self.met]
-                helper = self._fine_one(node)
+                helper = self._free_fine_node(node)
                 for pair in [*links[:1], *([(node, helper)] * 2 if helper else [])]:  # both halves, without a neighbour
-                    self._on_half(pair)
+                    self._test_half_the_gpus(pair)
 
     def doubts(self) -> None:
         """Add groups for doubtful parts, unless doubts are all over the fleet."""
@@ -159,18 +159,18 @@ class _Round:
         if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
             self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
         doubtful = (f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named)
-        self._strange_pairs(list(dict.fromkeys(doubtful)))
+        self._add_untested_neighbours(list(dict.fromkeys(doubtful)))
         for node in sorted(new):
-            self._with_a_fine_one(node)
+            self._pair_with_fine_node(node)
         times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
         for test in sorted(odd, key=lambda test: tested[test.nodes]):  # first what has not been repeated
             if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
                 if max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
-                    self._on_half(test.nodes)
+                    self._test_half_the_gpus(test.nodes)
                 else:
                     self._add(test.nodes, test.gpus[0])
             elif new.isdisjoint(test.nodes):
-                self._strange_pairs((*test.nodes, test.nodes[0]))
+                self._add_untested_neighbours((*test.nodes, test.nodes[0]))
         for finding in localization.findings:
             self._confirm(finding)
 
@@ -183,11 +183,11 @@ class _Round:
         if kind == "link":
             for node in nodes:
                 if node not in self.fine:
-                    self._with_a_fine_one(node)
+                    self._pair_with_fine_node(node)
             if few:
                 self._add(nodes, self.state.gpus)
         elif few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart):
-            self._with_a_fine_one(nodes[0])
+            self._pair_with_fine_node(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
         """Return slow tests of different pairs; those on single GPUs of one pair are one."""
@@ -196,35 +196,35 @@ class _Round:
         slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
         return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
 
-    def _strange_pairs(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
+    def _add_untested_neighbours(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
         """Add pairs of neighbours that have not been tested together."""
         skipped = set(without)
         for pair in pairwise(nodes):
             if frozenset(pair) not in self.met and skipped.isdisjoint(pair):
                 self._add(pair, self.state.gpus)
 
-    def _with_a_fine_one(self, node: str) -> None:
+    def _pair_with_fine_node(self, node: str) -> None:
         """Pair a node with one that was fine.
 
         The first time each GPU is tested by itself, all at once, since one may be slow.
         """
         by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
         if by_gpu:
-            self._compare()
-        partner = self._fine_one(node) if node in self.free else None
+            self._retest_fine_pair()
+        partner = self._free_fine_node(node) if node in self.free else None
         if partner is None:
             return
         self._add((node, partner), *(self.each if by_gpu else [self.state.gpus]))
         self.apart.update({node} if by_gpu else ())
 
-    def _compare(self) -> None:
+    def _retest_fine_pair(self) -> None:
         """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may be slow."""
         pair = next((p for p in self.good if p not in self.compared and all(node in self.free for node in p)), None)
         if pair and len(self.compared) <= len(self.apart) // _LIKE:
             self._add(pair, *self.each)
             self.compared.add(pair)
 
-    def _on_half(self, pair: tuple[str, ...]) -> None:
+    def _test_half_the_gpus(self, pair: tuple[str, ...]) -> None:
         """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free for another pair.
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
@@ -240,7 +240,7 @@ class _Round:
                     self.free.pop(node, None)
                 return
 
-    def _fine_one(self, node: str) -> str | None:
+    def _free_fine_node(self, node: str) -> str | None:
         """Return a random free node that was fine and has not been tested with this one."""
         if not self.helpers:
             self.helpers = [n for n in self.free if n in self.fine]
@@ -266,23 +266,23 @@ class _Round:
     def rest_of_ring(self) -> None:
         """Add links of the ring that were not tested because their nodes were busy, except those of slow nodes."""
         slow = {f.cause.name for f in self.state.localization.findings if f.cause.kind == "node" and f.named}
-        self._strange_pairs((*self.state.nodes, self.state.nodes[0]), slow)
+        self._add_untested_neighbours((*self.state.nodes, self.state.nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
         """Pair all remaining nodes at random; in every other round on single rails, until something is found."""
         by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
         if by_rail:
-            self._compare()
+            self._retest_fine_pair()
         free = [node for node in self.free if node not in self.linked]  # whom one stray more would put in doubt
         self.random.shuffle(free)
         every = max(1, min(len(self.state.gpus), len(free) // 6))
-        for i, pair in enumerate(self._strangers(free)):
+        for i, pair in enumerate(self._untested_pairs(free)):
             if len(self.chosen) >= most:
                 break
             rails = [(gpu,) for gpu in self.state.gpus[i % every :: every]] if by_rail else [self.state.gpus]
             self.chosen += [Group(pair, gpus) for gpus in rails]
 
-    def _strangers(self, free: list[str]) -> Iterable[tuple[str, str]]:
+    def _untested_pairs(self, free: list[str]) -> Iterable[tuple[str, str]]:
         """Yield pairs that have not been tested together, as long as there are such."""
         while len(free) > 1:
             node = free.pop()

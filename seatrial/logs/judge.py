@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from seatrial.catalog import with_links
 from seatrial.catalog.hardware_names import gpu_model
 from seatrial.catalog.nccl_versions import older_nccl
-from seatrial.catalog.published import figures_beside
+from seatrial.catalog.published import nearest_figures
 from seatrial.causes.table import GENERIC
 from seatrial.checks.collectives.logs import Arm, by_kind, no_control, settings_of, switched_off, treatment_of
 from seatrial.checks.collectives.outcome import SweepOutcome
@@ -116,7 +116,7 @@ def _judged_tool(check: Check, hardware: str) -> Check:
     ranks, named = int(rates[0].conditions["ranks"]), gpu_model(str(rates[0].conditions.get("device", "")))
     setup = with_links(Setup(named or hardware, 1, ranks, ranks))
     judged = judged_alone(replace(check, measurements=tuple(rates)), setup)
-    beside = figures_beside(judged, setup)
+    beside = nearest_figures(judged, setup)
     return replace(judged, reason=join((judged.reason, *beside)), measurements=check.measurements)
 
 

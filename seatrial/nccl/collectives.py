@@ -103,7 +103,7 @@ class Collective:
         return self.factor(ranks) / self.into_a_node(ranks, ranks_per_node)
 
 
-def _once(ranks: int, ranks_per_node: int) -> float:
+def _enters_once(ranks: int, ranks_per_node: int) -> float:
     """Return the share if the data, or the result that the network adds up (SHARP), enters a node once.
 
     A ring's 2(k-1)/k over k >= 2 nodes is no less.
@@ -119,7 +119,7 @@ def _other_nodes_parts_for_each(ranks: int, ranks_per_node: int) -> float:
     return ranks_per_node * (ranks - ranks_per_node) / ranks
 
 
-def _evenly(ranks: int, ranks_per_node: int) -> float:
+def _even_over_links(ranks: int, ranks_per_node: int) -> float:
     """Return what alltoall reaches: every link of a node carries as much, so it is what must enter a node."""
     return (ranks - 1) / (ranks_per_node * (ranks - ranks_per_node))
 
@@ -152,7 +152,7 @@ def _from_the_root(rank: int, ranks: int) -> Iterator[Received]:
     yield Received([0])
 
 
-def _at_the_root(receives: Callable[[int, int], Iterable[Received]]) -> Callable[[int, int], Iterable[Received]]:
+def _only_at_root(receives: Callable[[int, int], Iterable[Received]]) -> Callable[[int, int], Iterable[Received]]:
     """Make the `receives` of a collective in which only rank 0 receives."""
     return lambda rank, ranks: receives(rank, ranks) if rank == 0 else ()
 
@@ -172,7 +172,9 @@ _SENDS_PART = MessageLayout(in_parts=True, sends_part=True)
 _RECEIVES_PART = MessageLayout(in_parts=True, receives_part=True)
 
 COLLECTIVES: dict[str, Collective] = {
-    "all_reduce": Collective(Factor(2), redop="sum", sums=True, ring=True, into_a_node=_once, receives=_sum_of_all),
+    "all_reduce": Collective(
+        Factor(2), redop="sum", sums=True, ring=True, into_a_node=_enters_once, receives=_sum_of_all
+    ),
     "all_gather": Collective(
         _OTHER_PARTS, _SENDS_PART, ring=True, into_a_node=_other_nodes_parts, receives=_from_every_rank
     ),
@@ -185,13 +187,13 @@ COLLECTIVES: dict[str, Collective] = {
         into_a_node=_other_nodes_parts,
         receives=_own_part_of_the_sum,
     ),
-    "broadcast": Collective(_WHOLE, rooted=True, ring=True, into_a_node=_once, receives=_from_the_root),
+    "broadcast": Collective(_WHOLE, rooted=True, ring=True, into_a_node=_enters_once, receives=_from_the_root),
     "alltoall": Collective(
         _OTHER_PARTS,
         _PARTS,
         checked_in_place=False,
         into_a_node=_other_nodes_parts_for_each,
-        reaches=_evenly,
+        reaches=_even_over_links,
         receives=_own_part_from_every_rank,
     ),
     # Its rows name the reduction that the command line does, though nothing is added up.
@@ -199,13 +201,19 @@ COLLECTIVES: dict[str, Collective] = {
         _WHOLE,
         redop="sum",
         checked_in_place=False,
-        into_a_node=_once,
+        into_a_node=_enters_once,
         reaches=_one_ranks_links,
         receives=_from_the_rank_before,
     ),
     "alltoallv": Collective(_OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False),
     "reduce": Collective(
-        _WHOLE, redop="sum", sums=True, rooted=True, ring=True, into_a_node=_once, receives=_at_the_root(_sum_of_all)
+        _WHOLE,
+        redop="sum",
+        sums=True,
+        rooted=True,
+        ring=True,
+        into_a_node=_enters_once,
+        receives=_only_at_root(_sum_of_all),
     ),
     "gather": Collective(
         _OTHER_PARTS,
@@ -213,7 +221,7 @@ COLLECTIVES: dict[str, Collective] = {
         rooted=True,
         into_a_node=_other_nodes_parts,
         reaches=_one_ranks_links,
-        receives=_at_the_root(_from_every_rank),
+        receives=_only_at_root(_from_every_rank),
     ),
     "scatter": Collective(
         _OTHER_PARTS,

@@ -319,7 +319,7 @@ def _is_one_launch(group: list[Draft]) -> bool:
     heads = [draft for draft in group if draft.has_prologue]
     if len({process for draft in heads if (process := _process(draft))}) < 2:
         return False
-    if all(_measured_itself(draft) for draft in group):
+    if all(_is_one_rank(draft) for draft in group):
         return True
     unfinished = any(not draft.complete for draft in heads)
     surplus = len(heads) < len(group) or any(_repeats_sizes(draft) for draft in heads)
@@ -331,7 +331,7 @@ def _process(draft: Draft) -> tuple[str, int | None] | None:
     return (device.host, device.pid) if device else None
 
 
-def _measured_itself(draft: Draft) -> bool:
+def _is_one_rank(draft: Draft) -> bool:
     """Return whether it is one rank, with busbw 0 in every row."""
     sides = [side for row in draft.rows for side in row.sides]
     return len(draft.devices) <= 1 and bool(sides) and not any(side.busbw_gb_s for side in sides)

@@ -122,7 +122,7 @@ class TableLineReader:
 
     def _whole_line(self, text: str, rank: int | None) -> list[Event]:
         if self._pending.lstrip().startswith("#"):
-            return self._after_comment(text, rank)
+            return self._complete_comment(text, rank)
         mark = read_mark(text, in_place_only=self._in_place_only)
         if mark is not None:
             return self._mark(mark, text)
@@ -143,7 +143,7 @@ class TableLineReader:
             self._hold(piece)
         return events
 
-    def _after_comment(self, text: str, rank: int | None) -> list[Event]:
+    def _complete_comment(self, text: str, rank: int | None) -> list[Event]:
         """Complete the held beginning of a header or footer line with this text, or read the text on its own."""
         held, self._pending = self._pending, ""
         alone = read_mark(text) is not None

@@ -78,7 +78,7 @@ class _Pass:
         chosen = candidates(nodes, evidence, self._wanted, self._max_age)
         self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
         while self._cluster.now() < self._until:
-            if self._alone(nodes, evidence) or self._pair(nodes, evidence):
+            if self._test_singly(nodes, evidence) or self._test_pair(nodes, evidence):
                 evidence = self._evidence()
             elif self._wanted.watch and (due := self._due(nodes, evidence)):
                 self._wait_for(due)
@@ -88,7 +88,7 @@ class _Pass:
             nodes = self._cluster.service.nodes()
         return self.outcome
 
-    def _alone(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
+    def _test_singly(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
         """Test the next batch of nodes by themselves; return false if no due node is free.
 
         One pass tests a node once.
@@ -102,7 +102,7 @@ class _Pass:
         self._test(ALONE, batch)
         return True
 
-    def _pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
+    def _test_pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
         """Test one pair of proven idle nodes; of named nodes, with a neighbour. Return false if none is due."""
         if self._pairs_left <= 0 or not (self._wanted.idle or self._wanted.names):
             return False

@@ -71,7 +71,7 @@ class Evidence:
             is_pair = test.suite == PAIRS
             if not is_pair and test.code != GAVE_WAY:
                 last[test.node] = test
-            if says_something(test):
+            if is_conclusive(test):
                 (paired if is_pair else alone)[test.node].append(test)
         names = alone.keys() | paired.keys()
         records = {name: Record(alone.get(name, ()), paired.get(name, ())) for name in names}
@@ -118,6 +118,6 @@ class Evidence:
         return ages
 
 
-def says_something(test: NodeTest) -> bool:
+def is_conclusive(test: NodeTest) -> bool:
     """Return whether the test passed or failed; inconclusive tests count for nothing."""
     return test.verdict is Verdict.PASS or test.verdict.is_fault

@@ -13,7 +13,7 @@ from seatrial.history.node_tests import NodeTest
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.evidence import CONFIRMED_BY, PAIRS, Evidence, says_something
+from seatrial.qualify.evidence import CONFIRMED_BY, PAIRS, Evidence, is_conclusive
 from seatrial.qualify.pairs import slow_with
 
 MOST_ALIKE = 1 / 3  # of the nodes of a pass; more share a cause rather than each having a fault of its own
@@ -34,7 +34,7 @@ class Decision:
 
 def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence) -> list[Decision]:
     """Decide on each node that was tested; `evidence` includes the tests of this pass."""
-    last = {test.node: test for test in tested if says_something(test)}
+    last = {test.node: test for test in tested if is_conclusive(test)}
     return [_decision(nodes[name], test, evidence) for name, test in sorted(last.items()) if name in nodes]
 
 
@@ -87,7 +87,7 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
     code, count = Counter(map(_failure_code, failed)).most_common(1)[0]
     if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(said):
         return Reason.of("qualify-common-cause", count=count, of=len(said), failure=code)
-    code, row = _row(list(_first_failures(_of_nodes([*before, *said]))))
+    code, row = _failures_in_a_row(list(_first_failures(_of_nodes([*before, *said]))))
     if row >= in_a_row:
         return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
     return None
@@ -95,7 +95,7 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
 
 def _of_nodes(tests: Iterable[NodeTest]) -> list[NodeTest]:
     """Return the tests of nodes by themselves that passed or failed."""
-    return [test for test in tests if says_something(test) and test.suite != PAIRS]
+    return [test for test in tests if is_conclusive(test) and test.suite != PAIRS]
 
 
 def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
@@ -107,7 +107,7 @@ def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
         failed[test.node] = test.verdict.is_fault
 
 
-def _row(tests: Sequence[NodeTest]) -> tuple[str, int]:
+def _failures_in_a_row(tests: Sequence[NodeTest]) -> tuple[str, int]:
     """Return how the last test failed, and how many nodes in a row failed the same way."""
     code, nodes = "", set[str]()
     for test in reversed(tests):

@@ -237,7 +237,7 @@ def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     roots = [rank for rank in roots if known[rank].waits is not True] or roots  # gloo records no transfers
     found += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
-    return found or _elsewhere(known)
+    return found or _not_communicating(known)
 
 
 def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, set[int]]:
@@ -328,7 +328,7 @@ def _collective_missing(
     )
 
 
-def _elsewhere(known: Mapping[int, RankTrace]) -> list[Late]:
+def _not_communicating(known: Mapping[int, RankTrace]) -> list[Late]:
     """Return the ranks that are not in communication, if the majority is."""
     away = [trace for trace in known.values() if trace.waits is False]
     waiting = sum(trace.waits is True for trace in known.values())

@@ -105,7 +105,7 @@ class PartReader:
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
         reader = _beginning(text) if begins else None
-        for part in reversed(self._own(label)):
+        for part in reversed(self._open_parts_of(label)):
             is_again = reader is part.reader and reader.is_labelled and text in part.marks
             is_other = reader is not None and not part.reader.ends and (reader is not part.reader or is_again)
             if not is_other and (part.reader.ends or _belongs(part.reader, text, has_needle=begins)):
@@ -124,7 +124,7 @@ class PartReader:
                 self._close(part)
         return False
 
-    def _own(self, label: str) -> list[_Open]:
+    def _open_parts_of(self, label: str) -> list[_Open]:
         """Return the open parts that a line with that label can belong to, the latest last."""
         own = list(self._open.get(label, {}).values())
         if not label:
@@ -154,13 +154,13 @@ class PartReader:
             del self._open[part.label]
         report = part.reader.read(part.lines)
         if report is None:
-            self._give_back(part)
+            self._reread(part)
             return
         is_bad = any(result.verdict is not Verdict.PASS for result in report.results)
         if len(self._reports) < (2 * _MAX_PARTS if is_bad else _MAX_PARTS):
             self._reports.append((part.place, part.label, report))
 
-    def _give_back(self, part: _Open) -> None:
+    def _reread(self, part: _Open) -> None:
         """Read the lines of a part that turned out to be none; in those of a document other parts may begin."""
         self._refused += 1
         self._sweeps.feed(part.lines[0])

@@ -60,7 +60,7 @@ def read_training(lines: Sequence[str]) -> Report | None:
         return Report("training log without a step") if setup.sequence else None
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
-    return Report(_tool(steps), tuple(results), measurements, tuple(_slow_steps(steps)))
+    return Report(_description(steps), tuple(results), measurements, tuple(_slow_steps(steps)))
 
 
 def measurements_of(
@@ -68,7 +68,7 @@ def measurements_of(
 ) -> tuple[Measurement, ...]:
     """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the warm-up."""
     subject, setup = subject or Subject("cluster", "training"), setup or TrainingSetup()
-    after = _warm(steps)
+    after = _after_warmup(steps)
     conditions = setup.conditions()
     found = []
     for metric, unit, better, values in (
@@ -91,7 +91,7 @@ def _tokens(step: Step, setup: TrainingSetup) -> float | None:
     return setup.tokens_s_per_gpu(step.time_ms)
 
 
-def _tool(steps: Sequence[Step]) -> str:
+def _description(steps: Sequence[Step]) -> str:
     """Describe the log: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
@@ -130,7 +130,7 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     return [Result(verdict, NOT_FINITE, f"{at}{where}{more}")]
 
 
-def _warm(steps: Sequence[Step]) -> Sequence[Step]:
+def _after_warmup(steps: Sequence[Step]) -> Sequence[Step]:
     """Return the steps after the warm-up."""
     return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :] if len(steps) > 2 else steps
 
@@ -162,7 +162,7 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
 
 def _slower(steps: Sequence[Step]) -> list[Result]:
     """Return a slowdown that lasts until the end, with its first step; a pass without one."""
-    costs, unit = _costs(_warm(steps))
+    costs, unit = _costs(_after_warmup(steps))
     if len(costs) < MIN_COMPARED:
         return []
     at = _change(tuple(cost for _, cost in costs))

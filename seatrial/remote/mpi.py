@@ -373,10 +373,10 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
         mpirun(testbed, argv, timeout_s=20, env=env, on_line=count, max_bytes=most)
     except RemoteError:
         return ()
-    return loudest(testbed, printed)
+    return node_printing_most(testbed, printed)
 
 
-def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
+def node_printing_most(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
     """Return the node with more than half of the `printed` characters, by rank. Pure."""
     by_node: Counter[str] = Counter()
     owners = _rank_nodes(testbed)

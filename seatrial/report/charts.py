@@ -328,11 +328,11 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
     axes.set_xlim(-0.7, len(trend) - 0.3)
-    _from_zero_where_it_is_near(axes)
+    _widen_value_axis(axes)
     return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
-def _from_zero_where_it_is_near(axes: "Axes") -> None:
+def _widen_value_axis(axes: "Axes") -> None:
     """Widen the axis so that a small change does not look like a collapse: to two fifths of the value, or to zero."""
     low, high = axes.get_ylim()
     if low > 0 and high < 1.4 * low:

@@ -195,7 +195,7 @@ def _cell(group: Sequence[Reading]) -> Cell:
     """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
     m, judgement = worst.measurement, worst.judgement
-    facts = [words.what(m), words.quantity(m.value, m.unit)]
+    facts = [words.measurement_name(m), words.quantity(m.value, m.unit)]
     if judgement:
         expected = words.interval(judgement.expected, m.unit)
         facts += [

@@ -108,7 +108,7 @@ def _bad(result: RunResult) -> str:
     bad = bad_judgements(result.checks)
     rows = [
         (
-            words.what(j.measurement),
+            words.measurement_name(j.measurement),
             words.quantity(j.measurement.value, j.measurement.unit),
             words.interval(j.expected, j.measurement.unit),
             words.percent(j.deviation),

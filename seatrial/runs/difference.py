@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.checks.metrics import tolerance_of
 from seatrial.model.curves import Reading, readings
 from seatrial.model.result import RunResult
-from seatrial.text.words import what
+from seatrial.text.words import measurement_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -103,8 +103,8 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
     import pandas as pd
 
     rows = [
-        (what(m), check, m.metric, m.subject.kind, m.subject.name, dict(m.conditions), m.unit, old.measurement.value,
-         m.value, m.better, max(_sigma(old), _sigma(new)))
+        (measurement_name(m), check, m.metric, m.subject.kind, m.subject.name, dict(m.conditions), m.unit,
+         old.measurement.value, m.value, m.better, max(_sigma(old), _sigma(new)))
         for (check, _), (old, new) in pairs.items()
         if (m := new.measurement).finite and m.value > 0 and old.measurement.finite and old.measurement.value > 0
     ]  # fmt: skip

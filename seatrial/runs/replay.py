@@ -31,7 +31,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
-from seatrial.text.headline import also, conclude, next_steps
+from seatrial.text.headline import conclude, next_steps, other_problems
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
@@ -231,7 +231,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
             reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
         return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
-    others = also(judgement.measurement for judgement in bad if judgement is not first)
+    others = other_problems(judgement.measurement for judgement in bad if judgement is not first)
     return ReplayedRun(run_id, first.verdict, join((first.reason, others)), suspects, readings)
 
 

@@ -160,11 +160,11 @@ class RunState:
         ]
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
-    def count_for_nothing(self, why: Reason) -> None:
+    def discard_measurements(self, why: Reason) -> None:
         """Drop all measurements because of `why`: the nodes were given away meanwhile."""
         self.checks = [Check("run", Verdict.INCONCLUSIVE, why)]
 
-    def remember(self, store: "Store") -> None:
+    def read_earlier_runs(self, store: "Store") -> None:
         """Read the earlier runs that the summary compares with; if that fails it says so."""
         try:
             self.later = store.count_after(self.run.cluster.name, self.run.suite.name, self.started)

@@ -80,7 +80,7 @@ def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.
     return all_rows(rows)
 
 
-def quiet(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
+def judge_healthy(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
     """Judge healthy runs."""
     lengths = [min(_MOST_HEALTHY, nights - start) for start in range(0, nights, _MOST_HEALTHY)]
     runs = [run for count in lengths for run in replay(simulated_rows(nodes, count, None, rng))[NIGHTS_BEFORE:]]
@@ -113,11 +113,11 @@ def _finds(run: ReplayedRun, fault: Fault) -> bool:
     return run.verdict is not Verdict.PASS
 
 
-def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
+def simulated_table(healthy: HealthyNights, scores: Sequence[Score]) -> Table:
     """Format one line per kind and size of fault."""
-    alarms = f"{quiet.alarms} of {quiet.nights} healthy nights raised an alarm"
+    alarms = f"{healthy.alarms} of {healthy.nights} healthy nights raised an alarm"
     table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
-    table.caption = f"{alarms}; each series was measured {quiet.readings:.1f} times a night"
+    table.caption = f"{alarms}; each series was measured {healthy.readings:.1f} times a night"
     for heading in _HEADINGS:
         table.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True)
     for score in scores:
@@ -127,6 +127,6 @@ def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
     return table
 
 
-def simulated_json(nodes: int, seed: int, quiet: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
+def simulated_json(nodes: int, seed: int, healthy: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
     """Return the scores as one JSON document."""
-    return {"nodes": nodes, "seed": seed, "healthy": quiet.to_dict(), "faults": [score.to_dict() for score in scores]}
+    return {"nodes": nodes, "seed": seed, "healthy": healthy.to_dict(), "faults": [score.to_dict() for score in scores]}

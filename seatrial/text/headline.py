@@ -113,7 +113,7 @@ def compared(judgement: Judgement) -> str:
     return f"{words.measured(m)}, {known} {centre} ({off} {'less' if deviation < 0 else 'more'})"
 
 
-def also(measurements: Iterable[Measurement]) -> Reason:
+def other_problems(measurements: Iterable[Measurement]) -> Reason:
     """Say what else is bad, by metric: "also matmul on node-[2-3], all_reduce busbw"; empty without any."""
     subjects: dict[str, list[str]] = {}
     for m in measurements:

@@ -187,7 +187,7 @@ def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> 
     return ", ".join(_condition(key, measurement.conditions[key]) for key in present if key not in without)
 
 
-def what(measurement: Measurement) -> str:
+def measurement_name(measurement: Measurement) -> str:
     """Format one measurement as a phrase: "busbw of all_reduce, 16M, float32 on node-3"."""
     conditions = condition_words(measurement)
     subject = subject_name(measurement.subject)

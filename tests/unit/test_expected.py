@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seatrial.catalog import trainings
-from seatrial.catalog.published import figures_beside, from_catalog, published, swept_sizes
+from seatrial.catalog.published import from_catalog, nearest_figures, published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.section import Training, TransformerSize, Workload
@@ -230,5 +230,5 @@ def test_a_published_training_judges_the_same_training(
 def test_another_training_is_shown_beside_the_nearest_published_one() -> None:
     other = tokens_per_gpu(900.0, sequence=4096, parallel="tp 2")
     assert not published(other, H100, ())
-    note = figures_beside(Check("training", Verdict.PASS, Reason(), measurements=(other,)), H100)
+    note = nearest_figures(Check("training", Verdict.PASS, Reason(), measurements=(other,)), H100)
     assert note[0].sentence.endswith("differs in sequence and parallel")

@@ -13,7 +13,7 @@ import pytest
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote import mpi
 from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi import hostfile, loudest, mpirun, mpirun_argv
+from seatrial.remote.mpi import hostfile, mpirun, mpirun_argv, node_printing_most
 from seatrial.remote.mpi_result import FLOOD, MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed
 
@@ -297,11 +297,11 @@ def test_no_secret_of_the_output_goes_anywhere(play: Play, tmp_path: Path, monke
     ],
 )
 def test_only_a_node_that_prints_most_of_it_is_blamed(printed: dict[int, int], named: list[str]) -> None:
-    assert [suspect.name for suspect in loudest(make_testbed(nodes=4), printed)] == named
+    assert [suspect.name for suspect in node_printing_most(make_testbed(nodes=4), printed)] == named
 
 
 def test_ranks_of_one_node_count_together() -> None:
-    (suspect,) = loudest(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
+    (suspect,) = node_printing_most(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
     assert (suspect.name, suspect.evidence.sentence) == ("node-1", "output flood: its ranks printed 62 % of all output")
 
 

@@ -23,7 +23,7 @@ from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
 from seatrial.checks.suites import SHIPPED
 from seatrial.config.cluster import load_cluster
-from seatrial.flows.alarm import cluster_of, died, suite_of
+from seatrial.flows.alarm import alert_text, cluster_of, suite_of
 from seatrial.flows.check import check
 from seatrial.flows.serving import ui
 from seatrial.flows.serving.automations import SILENCE_S
@@ -84,16 +84,18 @@ def a_run(state: Any) -> FlowRun:
 
 
 def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others() -> None:
-    assert died(a_run(Crashed(message="exit status -9"))) == "the check of a4-gke died: exit status -9"
-    assert re.match(r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`", died(a_run(Late())) or "")
+    assert alert_text(a_run(Crashed(message="exit status -9"))) == "the check of a4-gke died: exit status -9"
+    assert re.match(
+        r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`", alert_text(a_run(Late())) or ""
+    )
     stopped: State[Any] = Crashed(message="Execution was aborted by a termination signal.")
-    assert died(a_run(stopped)) == "the check of a4-gke was cut off: `seatrial serve`, or the worker, was stopped"
+    assert alert_text(a_run(stopped)) == "the check of a4-gke was cut off: `seatrial serve`, or the worker, was stopped"
     others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
     for state in (*others, Running(), Completed()):
-        assert died(a_run(state)) is None
+        assert alert_text(a_run(state)) is None
     silent = a_run(Crashed(message="exit status -9"))
     silent.parameters["notify"] = False
-    assert died(silent) is None
+    assert alert_text(silent) is None
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def test_the_alarm_knows_whom_to_tell_also_of_a_check_that_died_of_a_file(
     run.tags = ["nightly", "cluster:h100-east"]
     assert cluster_of(run).name == "h100-east"
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
-        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, WEBHOOK, died(run))
+        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, WEBHOOK, alert_text(run))
     assert not notified.failed
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 

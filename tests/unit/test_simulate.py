@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from seatrial.cli.app import app
 from seatrial.simulate import score
 from seatrial.simulate.rows import GPUS, KINDS, RUN, Draws, Floats, Noise, fleet_series, make, night_rows
-from seatrial.simulate.score import NIGHTS_BEFORE, READINGS, quiet, scores
+from seatrial.simulate.score import NIGHTS_BEFORE, READINGS, judge_healthy, scores
 
 ARGUMENTS = ["simulate", "--nodes", "8", "--nights", "2", "--trials", "1", "--healthy", "2", "--seed", "3"]
 
@@ -93,7 +93,7 @@ def test_gross_faults_are_found_and_nobody_else_is_blamed(monkeypatch: pytest.Mo
     }
     monkeypatch.setattr(score, "KINDS", gross)
     rng = np.random.default_rng(5)
-    assert quiet(16, 5, rng).alarms == 0
+    assert judge_healthy(16, 5, rng).alarms == 0
     found = list(scores(16, 2, 1, rng))
     assert [(one.kind, len(one.nights), one.wrong) for one in found] == [(kind, 1, 0) for kind in gross]
 

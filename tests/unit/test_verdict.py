@@ -20,7 +20,7 @@ from seatrial.report.terminal import closing_lines
 from seatrial.runs.explanations import CATALOG
 from seatrial.runs.load import load_result
 from seatrial.tasks.record import write_run_json
-from seatrial.text.headline import also, conclude, lines, next_steps, own_reason, since
+from seatrial.text.headline import conclude, lines, next_steps, other_problems, own_reason, since
 from tests import samples
 
 PASS, FAIL, DEGRADED, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE
@@ -104,8 +104,8 @@ def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> Non
 
 def test_what_else_is_bad_is_named_in_short() -> None:
     nodes = [Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)]
-    assert also([*nodes, samples.busbw(1.0)]).sentence == "also matmul on node-[0-899], all_reduce busbw"
-    assert not also([])
+    assert other_problems([*nodes, samples.busbw(1.0)]).sentence == "also matmul on node-[0-899], all_reduce busbw"
+    assert not other_problems([])
 
 
 @pytest.mark.parametrize(

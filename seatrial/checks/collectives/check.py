@@ -96,7 +96,7 @@ def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[in
 def collectives(context: CheckContext) -> StepResult:
     """Sweep every operation that the suite asks for."""
     started = time.monotonic()
-    outcomes, present = _all(context.run, context.testbed, context.section(Collectives))
+    outcomes, present = _sweep_all(context.run, context.testbed, context.section(Collectives))
     verdict = worst(outcome.verdict for outcome in outcomes)
     bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]
     bad.sort(key=lambda outcome: outcome.verdict is not verdict)  # the worst first
@@ -114,17 +114,17 @@ def collectives(context: CheckContext) -> StepResult:
     return StepResult(check, present.testbed)
 
 
-def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
+def _sweep_all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
     """Return the outcome of every operation, and the nodes that are left."""
     writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
-        if not_tried := _pointless(run, present.testbed, outcomes, planned.label):
+        if not_tried := _reason_to_skip(run, present.testbed, outcomes, planned.label):
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
-        outcome, present = _who_is_left(run, present, outcome)
+        outcome, present = _without_lost_nodes(run, present, outcome)
         if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
             outcome = replace(outcome, fabric_gone=False)
         if planned.arm == NETWORK and not present.suspects:
@@ -151,7 +151,7 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
     return replace(network, verdict=Verdict.INCONCLUSIVE, reason=reason, fabric_gone=False)
 
 
-def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
+def _without_lost_nodes(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
     """Ask which nodes are left after a sweep.
 
     Return the outcome, which blames nodes that are gone, and the nodes left.
@@ -173,7 +173,7 @@ def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[Sw
     return outcome, replace(now, suspects=(*present.suspects, *gone))
 
 
-def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> Reason | None:
+def _reason_to_skip(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> Reason | None:
     """Return why the operation would show nothing, so that it is not tried; None if it may."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):

@@ -160,10 +160,10 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
     """Return the arm to compare `control` with: the same collective and number of ranks, with fewer links off."""
-    off = _that_matter(control.sweep, nodes)
+    off = _effective_switches(control.sweep, nodes)
     collective, ranks = control.sweep.collective, control.sweep.ranks
     same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
-    return next((arm for arm in same if _that_matter(arm.sweep, nodes) < off), None)
+    return next((arm for arm in same if _effective_switches(arm.sweep, nodes) < off), None)
 
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
@@ -197,7 +197,7 @@ def _is_off(name: str, value: str) -> bool:
     return (name, value.lower()) in (("NET", "socket"), ("P2P_LEVEL", "loc"), ("P2P_LEVEL", "0"))
 
 
-def _that_matter(sweep: Sweep, nodes: int) -> set[str]:
+def _effective_switches(sweep: Sweep, nodes: int) -> set[str]:
     """Return switches in use that must have an effect.
 
     On one node the network has none, with a GPU per node the links inside have none.

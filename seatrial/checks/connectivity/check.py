@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.causes import telling
+from seatrial.causes import cause_in
 from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.inventory import (
     broken_gpus,
@@ -137,7 +137,7 @@ def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
 def _gpus_found(contact: NodeConnection, expected: int) -> Reason:
     if contact.facts["gpus"] is None:
         problem = str(contact.facts.get("gpu_problem") or "")
-        cause = telling(problem)
+        cause = cause_in(problem)
         reason = Reason.of("gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s")
         return caused(reason, log_reason(cause) if cause else None)
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)

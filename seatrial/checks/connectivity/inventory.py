@@ -6,7 +6,7 @@ Blamed is only what a GPU itself reports as damage or as slowed down by hardware
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from seatrial.causes import telling
+from seatrial.causes import cause_in
 from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
@@ -93,7 +93,7 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
                 xids[error.kind, error.number].append((node, error))
         for event in inventory.events:
-            if cause := telling(event.text):
+            if cause := cause_in(event.text):
                 events[cause.cause, cause.next_step].append((node, event))
     for (kind, number), errors in xids.items():
         latest = min((error for _, error in errors), key=lambda error: error.age_s)
@@ -145,15 +145,15 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
     ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
     described = {
-        "GPU model": _each(gpu.model for gpu in gpus),
-        "GPU memory": _each(f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus),
-        "VBIOS": _each(gpu.vbios for gpu in gpus),
-        "ECC": _each(gpu.ecc for gpu in gpus),
-        "persistence mode": _each(gpu.persistence for gpu in gpus),
-        "power limit": _each(f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus),
-        "highest GPU clock": _each(f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus),
-        "PCIe width": _each(f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus),
-        "highest PCIe generation": _each(f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus),
+        "GPU model": _with_counts(gpu.model for gpu in gpus),
+        "GPU memory": _with_counts(f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus),
+        "VBIOS": _with_counts(gpu.vbios for gpu in gpus),
+        "ECC": _with_counts(gpu.ecc for gpu in gpus),
+        "persistence mode": _with_counts(gpu.persistence for gpu in gpus),
+        "power limit": _with_counts(f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus),
+        "highest GPU clock": _with_counts(f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus),
+        "PCIe width": _with_counts(f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus),
+        "highest PCIe generation": _with_counts(f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus),
         "links between GPUs that are up": _counted(links),
         "network ports": _counted(ports),
         "GPUs and ports by NUMA node": _affinity(inventory),
@@ -163,7 +163,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     return {attribute: value for attribute, value in described.items() if value}
 
 
-def _each(values: Iterator[str]) -> str:
+def _with_counts(values: Iterator[str]) -> str:
     """Format values with their counts: "4 x a, 4 x b"; the value alone if all are equal."""
     counted = Counter(value for value in values if value)
     return next(iter(counted)) if len(counted) == 1 else _counted(counted)

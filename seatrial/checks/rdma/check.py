@@ -213,7 +213,7 @@ class _Trial:
             serves = probes[server].send(serving)
             if not probes[server].answer(serves, Listening, limit_s + _SPARE_S).listening:
                 ended = probes[server].answer(serves, AllEnded, _SPARE_S).ended
-                return _Found(problems=[_failed(pair, *self._first_words(test, ended))])
+                return _Found(problems=[_failed(pair, *self._first_failure(test, ended))])
             asks = probes[client].send({"programs": commands[client], "ports": [], "seconds": limit_s})
             ended = probes[client].answer(asks, AllEnded, limit_s + _SPARE_S).ended
             served = probes[server].answer(serves, AllEnded, limit_s + _SPARE_S).ended
@@ -226,11 +226,11 @@ class _Trial:
             found.add(self._read(test, rail, pair, (at_client, at_server)))
         return found
 
-    def _first_words(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
+    def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
         """Return the rail whose program gave up, and the last line it printed."""
         rails_ended = list(zip(test.rails, ended, strict=False))
         rail, end = next((each for each in rails_ended if each[1].status), (test.rails[0], Ended(status=0, output="")))
-        return rail.device, _words((end,)) or "the program does not listen"
+        return rail.device, _message((end,)) or "the program does not listen"
 
     def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
         address = self._nodes[server].address
@@ -248,7 +248,7 @@ class _Trial:
             return _Found(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
         measured = [m for m in own.measurements if m.finite and m.value > 0]
         if ended[0].status != 0 or not measured:
-            return _Found(problems=[_failed(pair, rail.device, _words(ended) or "no result")])
+            return _Found(problems=[_failed(pair, rail.device, _message(ended) or "no result")])
         m = measured[-1]
         conditions: dict[str, ConditionValue] = {
             "test": test.program,
@@ -265,7 +265,7 @@ def _lines(end: Ended) -> list[str]:
     return [printable(line.expandtabs()) for line in end.output.splitlines()]
 
 
-def _words(ended: Sequence[Ended]) -> str:
+def _message(ended: Sequence[Ended]) -> str:
     """Return perftest's message of an error, else the last line that one of the programs printed."""
     errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
     last = (line for each in ended for line in reversed(_lines(each)) if line.strip())

@@ -22,7 +22,7 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, node_of, unwitnessed
+from seatrial.checks.failures import classify_failure, missing_reports, node_of
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
@@ -90,7 +90,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
         return Check(NAME, verdict, reason, result.seconds)
-    if witness := unwitnessed(result) or disputed(result, sums.ranks):
+    if witness := missing_reports(result) or disputed(result, sums.ranks):
         return Check(NAME, *witness, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if ranks != testbed.world_size:
@@ -170,7 +170,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
         began = any(read_event(line) for line in from_rank_0(result.lines))
         verdict, reason = classify_failure(result, began=began)
         return Check(NAME, verdict, reason, result.seconds)
-    witness = unwitnessed(result) or disputed(result, trained.ranks)
+    witness = missing_reports(result) or disputed(result, trained.ranks)
     problem_found = witness or problem(trained, testbed.world_size, settings.min_loss_drop)
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)

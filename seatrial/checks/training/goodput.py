@@ -51,7 +51,7 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
     for attempt, following in zip(attempts, [*attempts[1:], None], strict=True):
         secured = attempt.ended
         if following is not None:
-            secured = _secured(attempt, following.start["step"])
+            secured = _checkpoint_time(attempt, following.start["step"])
             lost += attempt.ended - secured
             restore = following.start.get("restore_s") or 0.0
             resume += restore
@@ -61,7 +61,7 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
     return Goodput(wall, lost, resume, reschedule, save) if wall > reschedule else None
 
 
-def _secured(attempt: Attempt, step: int) -> float:
+def _checkpoint_time(attempt: Attempt, step: int) -> float:
     """Return when the checkpoint was saved from which the next attempt resumed; the start if it is none of these."""
     times = [event["time"] for event in attempt.events if event["event"] == "checkpoint" and event["step"] == step]
     return float(times[-1] if times else attempt.start["time"])

@@ -17,7 +17,7 @@ from pydantic import Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
 from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.failures import classify_failure, node_of, unwitnessed
+from seatrial.checks.failures import classify_failure, missing_reports, node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.parts import RankFigures, disputed
@@ -253,10 +253,10 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
         return _without_end(testbed, result)
-    found = unwitnessed(result) or disputed(result, last.ranks) or _problem(last, testbed)
+    found = missing_reports(result) or disputed(result, last.ranks) or _problem(last, testbed)
     if found is None and not result.ok:
         found = classify_failure(result, began=True)
-    verdict, reason = found or (Verdict.PASS, _good(last))
+    verdict, reason = found or (Verdict.PASS, _summary(last))
     suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
     measurements = tuple(measured(last, testbed, run, workload))
     return Check(NAME, verdict, reason, result.seconds, measurements, suspects=suspects)
@@ -309,7 +309,7 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
         yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 
-def _good(last: Llama) -> Reason:
+def _summary(last: Llama) -> Reason:
     """Summarise a training without a problem in one sentence."""
     rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
     fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
@@ -390,7 +390,7 @@ def _of_node(
         yield Measurement(
             "compute_time", max(computes), "ms", subject, conditions, tuple(computes), "lower" if on_gpus else None
         )
-        waits = [_waiting(rank) for rank in ranks]
+        waits = [_waiting_time(rank) for rank in ranks]
         yield Measurement("waiting_time", max(waits), "ms", subject, conditions, tuple(waits), None)
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
@@ -405,7 +405,7 @@ def _of_node(
         yield Measurement("memory_peak", max(peaks), "GB", subject, conditions, tuple(peaks), None)
 
 
-def _waiting(rank: Rank) -> float:
+def _waiting_time(rank: Rank) -> float:
     """Return the part of a rank's step that is neither data, computing of its blocks, nor optimizer."""
     own = (rank.data_ms or 0.0) + (rank.compute_ms or 0.0) + (rank.optimizer_ms or 0.0)
     return max(0.0, (rank.step_ms or 0.0) - own)

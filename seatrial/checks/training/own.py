@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.failures import classify_failure, lost_ranks, unwitnessed
+from seatrial.checks.failures import classify_failure, lost_ranks, missing_reports
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run
@@ -38,9 +38,9 @@ def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, 
 
 def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
     """Return the check after one run of the command. Pure."""
-    lines = _of_the_rank_that_logs(result)
+    lines = _lines_of_logging_rank(result)
     steps = read_steps(lines)
-    if witness := unwitnessed(result):
+    if witness := missing_reports(result):
         return Check(NAME, *witness, result.seconds)
     report = read_training(lines)
     if not result.ok:
@@ -64,7 +64,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
     return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
 
 
-def _of_the_rank_that_logs(result: MpiResult) -> Sequence[str]:
+def _lines_of_logging_rank(result: MpiResult) -> Sequence[str]:
     """Return the lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
     by_rank: dict[int | None, list[str]] = {}
     for line in result.lines:

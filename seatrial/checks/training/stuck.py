@@ -89,7 +89,7 @@ def _trace(stuck: _Stuck) -> RankTrace:
         host=stuck.host,
         stands=stuck.stack[0] if stuck.stack else "",
         waits=stuck.waits,
-        gpu=_busy(stuck.gpu),
+        gpu=_gpu_words(stuck.gpu),
     )
 
 
@@ -106,7 +106,7 @@ def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
     return []
 
 
-def _busy(gpu: _Gpu | None) -> str:
+def _gpu_words(gpu: _Gpu | None) -> str:
     """Say how busy a GPU is; busy with little power means that it waits in a kernel of NCCL's."""
     return f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
 

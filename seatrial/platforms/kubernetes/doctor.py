@@ -179,7 +179,7 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
-    for look in (_pull_secrets, _secret_env, _account, _priority, _gives_way, _claims, _bucket_driver, _image):
+    for look in (_pull_secrets, _secret_env, _account, _priority, _preemptible_class, _claims, _bucket_driver, _image):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
 
@@ -227,7 +227,7 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
         yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
 
 
-def _gives_way(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+def _preemptible_class(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Look for the class by which tests of idle nodes give way."""
     if cluster.qualify is None:
         return

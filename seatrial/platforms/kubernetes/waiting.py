@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seatrial.causes import telling
+from seatrial.causes import cause_in
 from seatrial.model import reason as joining
 from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
@@ -320,7 +320,7 @@ def _trouble(pod: Object) -> Reason | None:
 def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
     name, message = waiting["reason"], waiting.get("message")
     code, problem = waits[name]
-    cause = telling(message or "")
+    cause = cause_in(message or "")
     words = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
     reason = Reason.of(code, problem=problem, waiting=name, message=words)
     return Reason(cause.code, {"evidence": cause.evidence}, reason.sentence) if cause else reason

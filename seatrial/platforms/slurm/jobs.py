@@ -303,11 +303,11 @@ def read_nodes_log(text: str) -> NodesLog:
             step_error = printable(match[1])
         elif match := _LABEL.fullmatch(line):
             task, text = int(match[1]), printable(match[2])
-            labelled[task] = max(text, labelled.get(task, ""), key=_telling)
+            labelled[task] = max(text, labelled.get(task, ""), key=_explanatory_power)
     return NodesLog(ports, {task: line for task, line in labelled.items() if task not in ports}, problems, step_error)
 
 
-def _telling(line: str) -> int:
+def _explanatory_power(line: str) -> int:
     """Return how well a line explains why its container did not start; of equal ones the last counts."""
     return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 

@@ -26,15 +26,15 @@ RECENT_S = 3600.0  # an older Xid has been seen to
 
 def main(fast, gpus, wanted_ports):
     """Print the line and return the exit status."""
-    signal.signal(signal.SIGALRM, lambda *_: _late(fast))
+    signal.signal(signal.SIGALRM, lambda *_: _exit_at_deadline(fast))
     signal.alarm(STOPS_S)
     began = time.monotonic()
     faults, unknown, seen = look(gpus, wanted_ports, began + DEADLINE_S)
     signal.alarm(0)
-    return told(fast, faults, unknown, "%s, %.1f s" % (seen, time.monotonic() - began))
+    return report(fast, faults, unknown, "%s, %.1f s" % (seen, time.monotonic() - began))
 
 
-def told(fast, faults, unknown, seen):
+def report(fast, faults, unknown, seen):
     """Print the faults, else what is unknown, else what was seen; return the exit status."""
     if faults:
         line, status = "fault: " + "; ".join(faults), 1
@@ -47,7 +47,7 @@ def told(fast, faults, unknown, seen):
     return status
 
 
-def _late(fast):
+def _exit_at_deadline(fast):
     """Exit at once: a health check that hangs would be killed, and a node drained for it."""
     sys.stdout.write("seatrial not known: no answer within %d s\n" % STOPS_S)
     sys.stdout.flush()

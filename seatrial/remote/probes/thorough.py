@@ -124,7 +124,7 @@ def supported(device, dtype):
 
 def best(device, dtype, seconds, shapes=SHAPES):
     """Return the samples of the fastest shape, and the sensors meanwhile, as rates of the answer."""
-    fastest = max(shapes, key=lambda shape: tried(device, dtype, shape))
+    fastest = max(shapes, key=lambda shape: quick_tflops(device, dtype, shape))
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
         samples = [tflops(fastest, duration) for duration in sampled(work, seconds, MOST_SAMPLES)]
@@ -133,7 +133,7 @@ def best(device, dtype, seconds, shapes=SHAPES):
     return [rate, *watch.rates(dtype)]
 
 
-def tried(device, dtype, shape):
+def quick_tflops(device, dtype, shape):
     """Return the TFLOP/s of a short try; 0 for a shape too large for the memory."""
     try:
         work = multiplication(device, dtype, shape)

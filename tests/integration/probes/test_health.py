@@ -81,7 +81,7 @@ def test_the_line_and_the_status_of_each_scheduler(
 ) -> None:
     health = load("health")
     for scheduler, expected in status.items():
-        assert health.told(scheduler, faults, unknown, "seen") == expected
+        assert health.report(scheduler, faults, unknown, "seen") == expected
         assert capsys.readouterr().out == f"{line}\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from seatrial.catalog import trainings, with_links
 from seatrial.catalog.physics import as_slow_as_ethernet, is_far_below_links, wire
-from seatrial.catalog.published import beside, published
+from seatrial.catalog.published import nearest_figure, published
 from seatrial.catalog.reach import one_nic_less
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement, Subject
@@ -81,7 +81,7 @@ def _of_trainings() -> Iterator[str]:
             }
             m = Measurement("throughput", 100.0, "samples/s", Subject("cluster", ""), conditions)
             setup = Setup(row.hardware, 1, row.gpus, row.gpus)
-            yield f"{row.place} {precision}: {str(beside(m, setup)).rpartition('): ')[2]}"
+            yield f"{row.place} {precision}: {str(nearest_figure(m, setup)).rpartition('): ')[2]}"
             for b in published(m, setup, ()):
                 yield f"{row.place} {precision}: {_words(b, in_full=False)}"
 

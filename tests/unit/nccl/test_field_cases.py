@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from seatrial.causes import telling
+from seatrial.causes import cause_in
 from seatrial.causes.table import REASONS as OF_LOGS
 from seatrial.cli.logs import judge
 from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
@@ -278,7 +278,7 @@ def test_advice_does_not_hide_what_a_registry_answered() -> None:
 def test_what_nvidia_smi_says_when_it_fails_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{CASES / '63-node-nvml-mismatch-advice'}:{os.environ['PATH']}")
     assert facts.gpu_models() is None
-    cause = telling(facts.gpu_problem())
+    cause = cause_in(facts.gpu_problem())
     assert cause and cause.code == "log-driver-mismatch" and "reboot" in cause.next_step
 
 

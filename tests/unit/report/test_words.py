@@ -49,7 +49,7 @@ def test_conditions_are_read_in_the_fields_order() -> None:
         "operation": "all_reduce",
     }
     measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", "node-3"), conditions)
-    assert words.what(measurement) == "busbw of all_reduce, 16M, 64 ranks, in place, zone b on node-3"
+    assert words.measurement_name(measurement) == "busbw of all_reduce, 16M, 64 ranks, in place, zone b on node-3"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no-such-encoding"])
