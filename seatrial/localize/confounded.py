@@ -12,21 +12,23 @@ from seatrial.localize.observations import GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
 
-def apart_or_behind(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+def never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
     """Return two or more nodes that no test joins: those that are named, or fine nodes on one side of a named cut."""
     observed, named = posterior.observed, [finding for finding in findings if finding.named]
-    nodes = _apart(observed.tests, {finding.cause.nodes[0] for finding in named if finding.cause.kind == "node"})
+    nodes = _without_common_test(
+        observed.tests, {finding.cause.nodes[0] for finding in named if finding.cause.kind == "node"}
+    )
     if len(nodes) > 1:
         return nodes
     for cut in (finding.cause for finding in named if finding.kind == "cut"):
         fine = np.flatnonzero(observed.fine & slowed_operations(observed, posterior.tests_of(cut)))
         side = min(set(cut.nodes), set(observed.nodes.difference(cut.nodes)), key=len)
-        if _apart([observed.tests[i] for i in fine], side) == side:
+        if _without_common_test([observed.tests[i] for i in fine], side) == side:
             return side
     return set()
 
 
-def _apart(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
+def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
     """Return those of the nodes that no test (`among` those given, or all) joins with another of them."""
     met = [nodes.intersection(test.nodes) for test in tests] if len(nodes) > 1 else []
     return nodes - {node for some in met if len(some) > 1 for node in some}
@@ -39,7 +41,7 @@ def behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Find
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
 
 
-def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
     """Return the named findings that other slow nodes explain too, such as most of the nodes.
 
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that is named itself.
@@ -99,7 +101,7 @@ def _joined(observed: Observed) -> dict[str, str]:
     return {node: first(node) for node in above}
 
 
-def across(posterior: Posterior, link: Finding) -> NextTest:
+def pair_across(posterior: Posterior, link: Finding) -> NextTest:
     """Return an untested pair of nodes, each joined by fine tests with one end of the link; without one, the ends."""
     sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
     ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]

@@ -30,8 +30,8 @@ from seatrial.localize.causes import (
     cut_column,
     groups_column,
     plausible,
-    telling,
     with_penetrances,
+    with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
@@ -93,7 +93,7 @@ class Posterior:
         if known is not None:
             return known
         column = cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes))
-        return next((some.tests for some in telling([column], self.observed)), column.tests)
+        return next((some.tests for some in with_reference_tests([column], self.observed)), column.tests)
 
 
 class _Design:
@@ -146,9 +146,9 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
     candidates = columns(observed, groups)
     if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
-    blocks = telling(block_columns(observed, _likelihood(observed, [])), observed)
+    blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
     design, cuts = _Design([*candidates, *with_penetrances(blocks, observed)], observed), list[Effect]()
-    best, evidence = None, _at_most(design, observed)
+    best, evidence = None, _evidence_bound(design, observed)
     for _ in range(_MOST_CUTS):
         likelihood = _likelihood(observed, cuts)
         some = _cuts(observed, likelihood) if _unexplained(observed, cuts).sum() >= LEAST_OF_A_CUT else []
@@ -160,15 +160,15 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
         if not cuts[-1].causes:
             break
         with_cut = _Design([*design.columns, *some], observed)
-        grown = _grown(cuts, with_cut, observed)
+        grown = _with_more_effects(cuts, with_cut, observed)
         more = _evidence(grown, with_cut, observed)
         if best is None and more <= evidence:
-            best = _grown([], design, observed)
+            best = _with_more_effects([], design, observed)
             evidence = _evidence(best, design, observed)
         if more <= evidence:
             break
         best, evidence, design = grown, more, with_cut
-    best = _grown([], design, observed) if best is None else best
+    best = _with_more_effects([], design, observed) if best is None else best
     best, design = _refined(best, design, observed)
     return Posterior(observed, tuple(best), design.columns)
 
@@ -188,14 +188,14 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
     together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
     if len(side) < len(observed.nodes) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
         cut = with_penetrances(
-            telling([cut_column(observed.tests, frozenset(side), len(observed.nodes))], observed), observed
+            with_reference_tests([cut_column(observed.tests, frozenset(side), len(observed.nodes))], observed), observed
         )
         if cut:
             effect = _single(_Design(cut, observed), _likelihood(observed, []))
             tries += [([effect], _Design([*design.columns, *cut], observed))] if effect.causes else []
     best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0
     for first, tried in tries:
-        other = _grown(first, tried, observed)
+        other = _with_more_effects(first, tried, observed)
         if (more := _evidence(other, tried, observed)) > evidence:
             best, evidence = (other, tried), more
     return best
@@ -205,14 +205,14 @@ def _column(columns: Sequence[Column], cause: Cause) -> Column:
     return next(column for column in columns if column.cause is cause)
 
 
-def _at_most(design: _Design, observed: Observed) -> float:
+def _evidence_bound(design: _Design, observed: Observed) -> float:
     """Return an upper bound of the evidence of single causes: that of each by itself, all added."""
     likelihood = _likelihood(observed, [])
     weight, _, _ = _weights(design, likelihood)
     return likelihood.log_total + float(np.sort(weight.clip(min=0))[-_MOST_EFFECTS:].sum())
 
 
-def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
+def _with_more_effects(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
     """Add effects while there may be another, then weigh each anew, given the others.
 
     One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
@@ -293,7 +293,7 @@ def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
             found.append((groups_column(observed.tests, groups, nodes), groups))
     by_name = {column.cause.key: column for column, sides in found if _is_cut(observed, column, sides)}
     possible = list(by_name.values())
-    return with_penetrances(telling(possible, observed), observed)
+    return with_penetrances(with_reference_tests(possible, observed), observed)
 
 
 def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]]) -> bool:
@@ -347,12 +347,12 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
     chosen = np.flatnonzero(shares >= _SHOWN)
     chosen = chosen[np.argsort(-shares[chosen], kind="stable")]
     explained, fails = np.zeros(likelihood.tests), np.zeros(likelihood.tests)
-    _follows(design, sums, layers, int(np.argmax(shares)), explained, fails)
+    _explain(design, sums, layers, int(np.argmax(shares)), explained, fails)
     causes = tuple(design.columns[i].cause for i in chosen)
     return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
 
 
-def _follows(design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
+def _explain(design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
     """Write, for each test, the log slowdown and the probability of failing that follow from the likeliest cause."""
     penetrance = design.columns[cause].cause.penetrance
     ends = np.append(design.starts[design.part_starts][1:], len(design.test))

@@ -53,11 +53,11 @@ def _in_microseconds(side: Timing | None) -> Timing | None:
 
 def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     if layout is not None and layout.separator:
-        return _bare(text, layout)
+        return _row_without_type(text, layout)
     text = cells(text)
     start = _START.search(text)
     if start is None:
-        return _bare(text, layout) if layout is not None and not layout.typed else "no"
+        return _row_without_type(text, layout) if layout is not None and not layout.typed else "no"
     text = text[start.start() :]
     if row := _fitting(text.split(), layout):
         return row
@@ -117,7 +117,7 @@ def _agrees(size: int, side: Timing) -> bool:
     return busbw == algbw and 0.45 * expected <= algbw <= expected  # hypercube counts (n-1)/n of size, busbw 1 x algbw
 
 
-def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
+def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     """Read a row without a data type: it must have every column, and its numbers must agree."""
     text = cells(text).strip()
     tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()

@@ -285,7 +285,7 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     axes.fill_between(band.hours, band.low, band.high, color=SERIES[0], alpha=0.2, lw=0)
     axes.plot(band.hours, band.middle, color=SERIES[0], lw=1.4)
     axes.margins(x=0.01)
-    _from_zero_where_it_is_near(axes)
+    _widen_value_axis(axes)
     return [
         Mark(
             hour,

@@ -31,7 +31,7 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
-from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, unwitnessed
+from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, missing_reports
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
@@ -75,14 +75,14 @@ def conclude(
     printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
     of_others = _strange(setting, sweep) and not has_unknown_ranks(setting, sweep)
-    is_kept = not (unwitnessed(result) or of_others or interleaved(printed))
+    is_kept = not (missing_reports(result) or of_others or interleaved(printed))
     measurements = tuple(_measured(setting, sweep, rows)) if sweep and is_kept else ()
     way = transport.words if transport else ""
     problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
     if problem is None:
         return SweepOutcome(setting.name, Verdict.PASS, placed(setting.name, _right(rows, way)), measurements, way=way)
     verdict, reason = problem
-    gone = fabric_gone(result, began=_began(sweep))
+    gone = fabric_gone(result, began=_ranks_met(sweep))
     return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
 
 
@@ -94,7 +94,7 @@ def _problems(
     strange = _strange(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong = wrong_results(sweep)
-    yield unwitnessed(result)
+    yield missing_reports(result)
     yield (wrong[0], join((wrong[1], strange[1]))) if wrong and strange else wrong
     yield from (problem for problem in (strange, incomplete) if problem and problem[0] is Verdict.FAIL)
     yield _over_sockets(setting, transport) if rows else None
@@ -153,7 +153,7 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = classify_failure(
             result,
-            began=_began(sweep),
+            began=_ranks_met(sweep),
             messages=(*map(log_reason, sweep.findings), *map(uncoded, sweep.errors)) if sweep else (),
         )
         return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
@@ -207,16 +207,16 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
 
 def _due_sizes(setting: Setting) -> list[int]:
     """Return sizes that must have a row, as they give every rank a part."""
-    return [size for size in setting.sizes if _smallest(setting, size) > 0]
+    return [size for size in setting.sizes if _least_moved(setting, size) > 0]
 
 
 def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
     """Return the row of `size`, if it was timed; it may print less, since parts are aligned."""
-    fitting = (row for row in rows if _smallest(setting, size) <= row.size <= size)
+    fitting = (row for row in rows if _least_moved(setting, size) <= row.size <= size)
     return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
 
 
-def _smallest(setting: Setting, size: int) -> int:
+def _least_moved(setting: Setting, size: int) -> int:
     """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in aligned parts."""
     width = TYPES[setting.dtype]
     in_parts = COLLECTIVES[setting.operation].layout.in_parts
@@ -224,7 +224,7 @@ def _smallest(setting: Setting, size: int) -> int:
     return size // unit * unit
 
 
-def _began(sweep: Sweep | None) -> bool:
+def _ranks_met(sweep: Sweep | None) -> bool:
     """Return whether the ranks had met: nccl-tests and the probe name their devices only then."""
     return bool(sweep and (sweep.devices or sweep.rows))
 
@@ -239,7 +239,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
             if busbw is not None:
                 conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
                 yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
-    if setting.arm != LATENCY and (top := _top(setting, sweep, rows)):
+    if setting.arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement("busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top)
     if setting.arm != INTRA and not sweep.launch_times:
@@ -254,7 +254,7 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
     return {"algorithm": algorithm} if algorithm else {}
 
 
-def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
+def _plateau_rates(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
     """Return the out-of-place busbw of the largest sizes asked for; empty if one was not measured."""
     if setting.is_whole_on_gpus and without_plateau(setting.sizes):
         return ()

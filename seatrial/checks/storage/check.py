@@ -117,9 +117,9 @@ class _Trial:
             remedy = f"install package {program}"
             raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=remedy))
         size = self._bytes()
-        if size and self._see():  # rates of different file systems say nothing
+        if size and self._check_visibility():  # rates of different file systems say nothing
             if not is_object_store(self.path):  # which has no locks, and whole objects only
-                self._lock()
+                self._check_locks()
                 self._streams(size)
             self._small_files()
             self._checkpoint(size)
@@ -146,7 +146,7 @@ class _Trial:
         slots = next(node.slots for node in self.nodes.nodes if node.name == name)
         return min(slots, _MOST_STREAMS, max(1, self.section.bytes // _LEAST_BYTES))
 
-    def _see(self) -> bool:
+    def _check_visibility(self) -> bool:
         """Check that each node reads in time what the node before it in the ring wrote."""
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
@@ -165,20 +165,20 @@ class _Trial:
         self.problems += self._disagreements("storage-not-seen", unseen, limit_s=f"{_VISIBLE_S:g}")
         return not unseen
 
-    def _lock(self) -> None:
+    def _check_locks(self) -> None:
         """Check that a file that one node has locked is locked for the next one too."""
         reader = ring(self.nodes.names)
         held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
         holder = {reader[name]: name for name in held}
-        tried = self.nodes.ask(holder, lambda name: self._of("contend", holder[name]), Contention)
+        tried = self.nodes.ask(holder, lambda name: self._about_folder_of("contend", holder[name]), Contention)
         ignored = {(holder[name], name): "" for name, answer in tried.items() if not answer.locked}
         self.problems += self._disagreements("storage-lock-ignored", ignored)
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
     def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> dict[str, object]:
-        return {**self._of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
+        return {**self._about_folder_of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
 
-    def _of(self, request: str, other: str) -> dict[str, object]:
+    def _about_folder_of(self, request: str, other: str) -> dict[str, object]:
         """Make a request about the folder of another node."""
         return {"do": request, "folder": self.nodes.greetings[other].folder}
 
@@ -240,7 +240,7 @@ class _Trial:
         writer = {reader[name]: name for name in saved}
 
         def load(name: str) -> dict[str, object]:
-            return {**save(writer[name]), **self._of("load", writer[name])}
+            return {**save(writer[name]), **self._about_folder_of("load", writer[name])}
 
         loaded = self.nodes.ask(writer, load, Transfer, 2 * self.section.seconds)
         for metric, answers in (("storage_save", saved), ("storage_load", loaded)):

@@ -71,7 +71,9 @@ def test_memory_in_pieces_is_tested_as_far_as_it_goes(load: Load, torch_cpu: Any
 def test_the_fastest_shape_is_measured(load: Load, torch_cpu: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     thorough, shapes = load("thorough"), ((16, 16, 16), (32, 16, 48), (16, 16, 32))
     assert min(thorough.quick_tflops(torch_cpu, dtype, shape) for shape in shapes) > 0
-    monkeypatch.setattr(thorough, "quick_tflops", lambda device, dtype, shape: shape[0])  # on a busy machine any may win
+    monkeypatch.setattr(
+        thorough, "quick_tflops", lambda device, dtype, shape: shape[0]
+    )  # on a busy machine any may win
     rate, *sensors = thorough.best(torch_cpu, dtype, 0.01, shapes)
     assert (rate["metric"], rate["conditions"], sensors) == ("matmul_best", {"dtype": dtype}, [])
     assert rate["shape"] == "32x16x48"
