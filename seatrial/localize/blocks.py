@@ -48,7 +48,7 @@ def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
     outside = [i for i in block.tests.tolist() if tests[i].crossed or not inside.issuperset(tests[i].nodes)]
     if not 0 < len(outside) < len(block.tests):
         return []
-    return [Column(replace(block.cause, at_one_end=True), np.array(outside, dtype=np.int64))]
+    return [Column.of(replace(block.cause, at_one_end=True), outside)]
 
 
 def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:

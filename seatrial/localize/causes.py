@@ -57,6 +57,10 @@ class Column:
     cause: Cause
     tests: Ints
 
+    @classmethod
+    def of(cls, cause: Cause, tests: Sequence[int]) -> "Column":
+        return cls(cause, np.array(tests, dtype=np.int64))
+
 
 def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
     """Return all causes of which a test was slow or failed, save cuts that no `groups` show.
@@ -168,7 +172,7 @@ def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
     """Return the columns of a kind, of which the fleet has `total`; default: as many as there are."""
     log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
     return [
-        Column(Cause(kind, name, nodes, log_prior=log_prior), np.array(where, dtype=np.int64))
+        Column.of(Cause(kind, name, nodes, log_prior=log_prior), where)
         for name, (nodes, where) in places.items()
         if where
     ]
@@ -212,7 +216,7 @@ def _gpus(observed: Observed) -> list[Column]:
 
 def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float) -> Column:
     cause = Cause(kind, f"{node}/{' '.join(addresses)}", (node,), addresses, log_prior=log(prior))
-    return Column(cause, np.array(where, dtype=np.int64))
+    return Column.of(cause, where)
 
 
 def _together(tests: Mapping[tuple[str, ...], list[int]]) -> dict[tuple[str, ...], list[int]]:
@@ -261,27 +265,36 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     for gpus, where in by_gpus.items():
         ends = Counter(address for addresses in gpus for address in set(addresses))
         by_address[tuple(ends)] += where
-        if all(len(addresses) == 1 for addresses in gpus):
-            for address, count in ends.items():
-                single[address] += where
-                one_end[address] += where if count == 1 and len(gpus) > 1 else []
-    rails = {
-        addresses: where
+        for address in ends if all(len(addresses) == 1 for addresses in gpus) else ():
+            single[address] += where
+            one_end[address] += where if ends[address] == 1 and len(gpus) > 1 else []
+    rails = [
+        (addresses, where)
         for addresses, where in _together(by_address).items()
         if len(where) < len(tests) and len(users[addresses[0]]) > 1
-    }
-    found = []
+    ]
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
-    for addresses, where in rails.items():
-        rail = Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior)
-        found.append(Column(rail, np.array(where, dtype=np.int64)))
-        some = sorted(i for address in addresses for i in single[address])
-        if 0 < len(some) < len(where):
-            found.append(Column(replace(rail, penetrance=PENETRANCES[1]), np.array(some, dtype=np.int64)))
-        some = sorted(i for address in addresses for i in one_end[address])
-        if some:
-            found.append(Column(replace(rail, at_one_end=True), np.array(some, dtype=np.int64)))
-    return found
+    return [
+        column
+        for addresses, where in rails
+        for column in _of_rail(
+            Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior), where, single, one_end
+        )
+    ]
+
+
+def _of_rail(
+    rail: Cause, where: list[int], single: Mapping[str, list[int]], one_end: Mapping[str, list[int]]
+) -> list[Column]:
+    """Return the columns of a rail: of all tests with it, of those on single GPUs, and of those with it at one end."""
+    some = sorted(i for address in rail.gpus for i in single.get(address, ()))
+    ends = sorted(i for address in rail.gpus for i in one_end.get(address, ()))
+    found = [(rail, where)]
+    if 0 < len(some) < len(where):
+        found.append((replace(rail, penetrance=PENETRANCES[1]), some))
+    if ends:
+        found.append((replace(rail, at_one_end=True), ends))
+    return [Column.of(cause, tests) for cause, tests in found]
 
 
 def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Places, Places]:

@@ -1,18 +1,46 @@
 """Findings that other causes explain as well for want of a test that tells them apart, and that test. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from seatrial.localize.causes import ALWAYS, Cause
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
-from seatrial.localize.findings import Finding
+from seatrial.localize.findings import Finding, finding_of
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import GroupTest, Observed, numbered
+from seatrial.localize.observations import Band, GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
 
-def never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+def doubt_confounded(
+    posterior: Posterior, findings: list[Finding], band: Band
+) -> tuple[list[Finding], NextTest | None]:
+    """Return the findings, at most half sure of those that other causes explain as well, and a test of which it is."""
+    next_tests = list[NextTest]()
+    if apart := _never_joined(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
+        findings = [f for f in findings if apart.isdisjoint(f.cause.nodes) or f.cause.kind not in ("cut", "node")]
+        cut = Cause("cut", "", tuple(sorted(apart)))
+        nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
+        always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
+        findings += [finding_of(posterior, cause, 0.5, band) for cause in always.values()]
+        next_tests.append(NextTest(cut.nodes[:2]))
+    if behind := _behind_a_cut(posterior, findings):
+        findings = doubted(findings, behind)
+        next_tests.append(_pair_across(posterior, behind[0]))
+    if or_nodes := _explained_by_nodes(posterior, findings):
+        findings = doubted(findings, or_nodes)
+        next_tests += _with_a_fine_node(posterior, or_nodes[0])
+    return findings, next(iter(next_tests), None)
+
+
+def doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Finding]:
+    """Return all findings, `some` of them with a confidence of at most a half."""
+    return [replace(f, confidence=min(f.confidence, 0.5)) if f in some else f for f in findings]
+
+
+def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
     """Return two or more nodes that no test joins: those that are named, or fine nodes on one side of a named cut."""
     observed, named = posterior.observed, [finding for finding in findings if finding.named]
     nodes = _without_common_test(
@@ -29,19 +57,19 @@ def never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
 
 
 def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
-    """Return those of the nodes that no test (`among` those given, or all) joins with another of them."""
+    """Return those of the nodes that none of the tests joins with another of them."""
     met = [nodes.intersection(test.nodes) for test in tests] if len(nodes) > 1 else []
     return nodes - {node for some in met if len(some) > 1 for node in some}
 
 
-def behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
     """Return the named links whose ends no chain of fine tests joins: a cut between the ends explains them too."""
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
     sides = _joined(posterior.observed) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
 
 
-def explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
     """Return the named findings that other slow nodes explain too, such as most of the nodes.
 
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that is named itself.
@@ -74,16 +102,16 @@ def _clear_nodes(observed: Observed) -> set[str]:
     return observed.nodes_of(np.flatnonzero(told[alike] & observed.fine))
 
 
-def with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
-    """Return a pair to test: a node that was fine, and one of a slow test, without the GPUs that are blamed."""
+def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
+    """Return a pair to test, if any: a node that was fine, and one of a slow test, without the GPUs that are blamed."""
     observed, tests = posterior.observed, posterior.tests_of(finding.cause)
-    clear = _clear_nodes(observed)
-    doubtful = [n for i in tests[observed.bad[tests]] for n in observed.tests[i].nodes if n not in clear]
-    met = {frozenset(test.nodes) for test in observed.tests}
-    pairs = [(node, fine) for node in dict.fromkeys(doubtful) for fine in sorted(clear)]
-    pair = next((pair for pair in pairs if frozenset(pair) not in met), pairs[0] if pairs else None)
+    clear, met = _clear_nodes(observed), {frozenset(test.nodes) for test in observed.tests}
+    bad = (observed.tests[i] for i in tests[observed.bad[tests]])
+    doubtful = dict.fromkeys(node for test in bad for node in test.nodes if node not in clear)
+    pair = min(product(doubtful, sorted(clear)), key=lambda pair: frozenset(pair) in met, default=None)
     gpus = {each for test in observed.tests for each in test.gpus if finding.cause.name not in each}
-    return NextTest(pair, (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()) if pair else None
+    alike = (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()
+    return [NextTest(pair, alike)] if pair else []
 
 
 def _joined(observed: Observed) -> dict[str, str]:
@@ -101,7 +129,7 @@ def _joined(observed: Observed) -> dict[str, str]:
     return {node: first(node) for node in above}
 
 
-def pair_across(posterior: Posterior, link: Finding) -> NextTest:
+def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     """Return an untested pair of nodes, each joined by fine tests with one end of the link; without one, the ends."""
     sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
     ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause
-from seatrial.localize.confounded import behind_a_cut, explained_by_nodes, never_joined, pair_across, with_a_fine_node
+from seatrial.localize.confounded import doubt_confounded, doubted
 from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_misfits, supported, unsettled
-from seatrial.localize.findings import Finding, finding_of, findings_of, titled
+from seatrial.localize.findings import Finding, findings_of, titled
 from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
 from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
 from seatrial.localize.posterior import Posterior, infer
@@ -23,6 +22,7 @@ from seatrial.text.words import some_of
 
 _LEAST = 4  # comparable tests
 _REASONS = 4
+Doubt = tuple[Reason | None, NextTest | None]  # and the test that would settle it
 _SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
 
 
@@ -89,19 +89,22 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
 
 def _with_band(found: Localization, of_band: Localization) -> Localization:
     """Add what other sizes name; if all was fine so far, what they cannot decide."""
-    known = {node for finding in found.findings for node in finding.cause.nodes}
-    fleetwide = any(not finding.cause.nodes or finding.kind == "cut" for finding in found.findings)
-    named = [f for f in of_band.findings if f.named and known.isdisjoint(f.cause.nodes)]
-    new = [f for f in named if not fleetwide and (f.cause.nodes or not known) and (f.kind != "cut" or not known)]
-    if new:
+    if new := _new_in(of_band, found):
         findings = tuple(sorted((*found.findings, *new), key=_rank))
         first = found.reason if any(finding.named for finding in found.findings) else None
         reason = join((first, *map(titled, new[:_REASONS])))
         verdict = max(_verdict(findings), found.verdict, key=_SEVERITY.index)
         return replace(found, verdict=verdict, reason=reason, findings=findings)
-    if found.verdict is Verdict.PASS and of_band.findings:
-        return of_band
-    return found
+    return of_band if found.verdict is Verdict.PASS and of_band.findings else found
+
+
+def _new_in(of_band: Localization, found: Localization) -> list[Finding]:
+    """Return what a band names on other nodes than those found; nothing beside a cut or a cause on all nodes."""
+    if any(not finding.cause.nodes or finding.kind == "cut" for finding in found.findings):
+        return []
+    known = {node for finding in found.findings for node in finding.cause.nodes}
+    named = [finding for finding in of_band.findings if finding.named and known.isdisjoint(finding.cause.nodes)]
+    return [finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")]
 
 
 def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: Band) -> Localization:
@@ -109,74 +112,55 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
     posterior = replace(posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e)))
     posterior = replace(posterior, effects=tuple(e for e in posterior.effects if not contradicted(posterior, e)))
     findings = [finding for effect in posterior.effects for finding in findings_of(posterior, effect, band)]
-    together = None
-    if apart := never_joined(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
-        findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
-        cut = Cause("cut", "", tuple(sorted(apart)))
-        nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
-        always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
-        findings += [finding_of(posterior, cause, 0.5, band) for cause in always.values()]
-        together = NextTest(tuple(sorted(apart)[:2]))
-    if behind := behind_a_cut(posterior, findings):
-        findings = _doubted(findings, behind)
-        together = together or pair_across(posterior, behind[0])
-    if or_nodes := explained_by_nodes(posterior, findings):
-        findings = _doubted(findings, or_nodes)
-        together = together or with_a_fine_node(posterior, or_nodes[0])
+    findings, apart = doubt_confounded(posterior, findings, band)
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(NAMED)
     misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
-    findings = sorted(_doubted(findings, misfit), key=_rank)
+    findings = sorted(doubted(findings, misfit), key=_rank)
     if best in misfit or (not findings and has_misfits(settled)):
-        return _concluded(posterior, tuple(findings), together, best.title if best else "none")
-    return _concluded(posterior, tuple(findings), together)
+        return _concluded(posterior, findings, _misfit(settled, best.title if best else "none"))
+    return _concluded(posterior, findings, _doubt(posterior, findings, apart))
 
 
-def _doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Finding]:
-    """Return all findings, `some` of them with a confidence of at most a half."""
-    return [replace(f, confidence=min(f.confidence, 0.5)) if f in some else f for f in findings]
+def _misfit(settled: Posterior, best: str) -> Doubt:
+    observed, odd = settled.observed, np.flatnonzero(unsettled(settled))
+    next_test, bad = repeated(observed.tests[odd[0]]), int(observed.bad.sum())
+    return Reason.of("localize-misfit", odd=len(odd), slow=bad, best=best, next_test=next_test), next_test
 
 
-def _concluded(
-    posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None, misfit: str = ""
-) -> Localization:
+def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | None) -> Doubt:
+    """Return what is open, and the test that would decide; `apart` is one that tells causes apart."""
     observed = posterior.observed
-    named = [finding for finding in findings if finding.named]
-    open_effects = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
-    odd = np.flatnonzero(unsettled(posterior.settled(NAMED) if misfit else posterior))
-    next_test: NextTest | None
-    compared = int((~observed.alone & ~observed.failed).sum())
-    if misfit:
-        next_test = repeated(observed.tests[odd[0]])
-        bad = int(observed.bad.sum())
-        doubt = Reason.of("localize-misfit", odd=len(odd), slow=bad, best=misfit, next_test=next_test)
-    elif open_effects or together:
-        causes = [f"{f.title} ({f.confidence:.2f})" for f in findings if not f.named]
-        next_test = together or most_telling(posterior, open_effects[0])
+    undecided = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
+    if next_test := apart or (most_telling(posterior, undecided[0]) if undecided else None):
+        causes = [f"{finding.title} ({finding.confidence:.2f})" for finding in findings if not finding.named]
         code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
-        doubt = Reason.of(code, causes=some_of(causes), next_test=next_test)
-    elif len(odd):
+        return Reason.of(code, causes=some_of(causes), next_test=next_test), next_test
+    odd = np.flatnonzero(unsettled(posterior))
+    if len(odd):
         next_test = repeated(observed.tests[odd[0]])
-        doubt = Reason.of("localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test)
-    else:
-        next_test, doubt = None, None
-    if not doubt:
-        blamed = next((finding.cause for finding in named if not finding.told_apart), None)
-        next_test = dividing(posterior, blamed) if blamed else None
-        if blamed and next_test:
-            gpus = printable(" ".join(blamed.gpus))
-            doubt = Reason.of("localize-together", gpus=gpus, next_test=next_test)
-    if named:
-        reason = join((*map(titled, named[:_REASONS]), doubt))
-        return Localization(_verdict(named), reason, findings, next_test, posterior)
-    if doubt:
-        return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
-    nodes = len(observed.nodes)
+        return Reason.of("localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test), next_test
+    blamed = next((finding.cause for finding in findings if finding.named and not finding.told_apart), None)
+    if blamed and (next_test := dividing(posterior, blamed)):
+        gpus = printable(" ".join(blamed.gpus))
+        return Reason.of("localize-together", gpus=gpus, next_test=next_test), next_test
+    return None, None
+
+
+def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) -> Localization:
+    observed, (reason, next_test) = posterior.observed, doubt
+    compared = int((~observed.alone & ~observed.failed).sum())
+    if named := [finding for finding in findings if finding.named]:
+        found = join((*map(titled, named[:_REASONS]), reason))
+        return Localization(_verdict(named), found, tuple(findings), next_test, posterior)
+    if reason:
+        return Localization(Verdict.INCONCLUSIVE, reason, tuple(findings), next_test, posterior)
     if compared < _LEAST:
         next_test = repeated(observed.tests[0]) if observed.tests else None
         few = Reason.of("localize-too-few", tests=compared, next_test=next_test or "any pair of nodes")
         return Localization(Verdict.INCONCLUSIVE, few, (), next_test, posterior)
-    return Localization(Verdict.PASS, Reason.of("localize-none", tests=compared, nodes=nodes), (), None, posterior)
+    none = Reason.of("localize-none", tests=compared, nodes=len(observed.nodes))
+    return Localization(Verdict.PASS, none, (), None, posterior)
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:

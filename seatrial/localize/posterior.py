@@ -14,7 +14,7 @@ A cause slows an operation with probability q, and at least one. Of a kind of te
 e (`Levels`). A test is as slow as the worst of its causes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -141,6 +141,9 @@ class _Design:
         return np.where(nothing_left, 1.0, doubt)
 
 
+_Start = tuple[list[Effect], _Design]  # effects to go on from, and the causes to choose among
+
+
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
     """Return the likeliest effects, with as many cuts as make the whole likelier than without."""
     candidates = columns(observed, groups)
@@ -173,32 +176,40 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
     return Posterior(observed, tuple(best), design.columns)
 
 
-def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tuple[list[Effect], _Design]:
+def _refined(effects: list[Effect], design: _Design, observed: Observed) -> _Start:
     """Return the effects, or likelier ones that do without nodes or GPUs that have fine tests too.
 
     One cause at a time may take a node for two of its links (`refine` of susieR), or a side of a cut for slow nodes.
     """
     named = [effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")]
-    doubtful = [cause for cause in named if observed.fine[_column(design.columns, cause).tests].any()]
-    tries = list[tuple[list[Effect], _Design]]()
-    for kind, nodes in ((cause.kind, cause.nodes) for cause in doubtful):
-        others = [column for column in design.columns if (column.cause.kind, column.cause.nodes) != (kind, nodes)]
-        tries += [([], _Design(others, observed))] if others else []
-    side = {node for cause in named for node in cause.nodes}
-    together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
-    if len(side) < len(observed.nodes) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
-        cut = with_penetrances(
-            with_reference_tests([cut_column(observed.tests, frozenset(side), len(observed.nodes))], observed), observed
-        )
-        if cut:
-            effect = _single(_Design(cut, observed), _likelihood(observed, []))
-            tries += [([effect], _Design([*design.columns, *cut], observed))] if effect.causes else []
+    tries = [*_without_doubtful(named, design, observed), *_behind_a_cut(named, design, observed)]
     best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0
     for first, tried in tries:
         other = _with_more_effects(first, tried, observed)
         if (more := _evidence(other, tried, observed)) > evidence:
             best, evidence = (other, tried), more
     return best
+
+
+def _without_doubtful(named: Sequence[Cause], design: _Design, observed: Observed) -> Iterator[_Start]:
+    """Yield for each cause with fine tests the design without causes of its kind and nodes, to begin from nothing."""
+    for cause in named:
+        others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != (cause.kind, cause.nodes)]
+        if others and observed.fine[_column(design.columns, cause).tests].any():
+            yield [], _Design(others, observed)
+
+
+def _behind_a_cut(named: Sequence[Cause], design: _Design, observed: Observed) -> Iterator[_Start]:
+    """Yield the cut around the nodes of the causes, if some of these are fine together, and the design with it."""
+    side = frozenset(node for cause in named for node in cause.nodes)
+    together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
+    if side >= observed.nodes or not any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
+        return
+    around = cut_column(observed.tests, side, len(observed.nodes))
+    if some := with_penetrances(with_reference_tests([around], observed), observed):
+        effect = _single(_Design(some, observed), _likelihood(observed, []))
+        if effect.causes:
+            yield [effect], _Design([*design.columns, *some], observed)
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:

@@ -15,10 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import unsettled
 from seatrial.localize.findings import Finding
 from seatrial.localize.localization import Localization, localize
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.next_test import NextTest
+from seatrial.localize.observations import GroupTest, Observed
 
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
 _WIDESPREAD = 0.75  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
@@ -110,17 +112,20 @@ class _Round:
         self.random = random.Random(state.rounds)
         links = [finding for finding in state.localization.findings if finding.named and finding.kind == "link"]
         self.linked = {node for link in links for node in link.cause.nodes}
-        observed, slow_apart = state.localization.posterior.observed, set[str]()
-        for test, is_fine in zip(observed.tests, observed.fine, strict=True):
-            single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
-            self.fine.update(test.nodes if is_fine and not single else ())
-            if is_fine and not single and len(test.nodes) == 2:
-                self.good[test.nodes] = None
-            self.compared.update([test.nodes] if single and test.nodes in self.good else ())
-            self.apart.update(test.nodes if single else ())
+        self._learn(state.localization.posterior.observed)
+
+    def _learn(self, observed: Observed) -> None:
+        slow_apart = set[str]()
+        for test, is_fine in zip(observed.tests, observed.fine.tolist(), strict=True):
             if len(test.nodes) == 2 or is_fine:
                 self.met.update(map(frozenset, test.neighbours))
-            slow_apart.update(test.nodes if single and not is_fine else ())
+            if test.gpus and len(test.gpus[0]) < len(self.state.gpus):
+                self.apart.update(test.nodes)
+                self.compared.update([test.nodes] if test.nodes in self.good else ())
+                slow_apart.update(() if is_fine else test.nodes)
+            elif is_fine:
+                self.fine.update(test.nodes)
+                self.good |= {test.nodes: None} if len(test.nodes) == 2 else {}
         self.fine |= self.apart - slow_apart  # on each GPU by itself
 
     def settled(self) -> bool:
@@ -150,29 +155,35 @@ class _Round:
         """Add groups for doubtful parts, unless doubts are all over the fleet."""
         localization = self.state.localization
         odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(localization.posterior))]
+        times = Counter(node for test in odd for node in test.nodes)
         known = {node for finding in localization.findings if finding.named for node in finding.cause.nodes}
-        new = {node for test in odd for node in test.nodes} - self.fine - known
+        new = times.keys() - self.fine - known
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
-        if len({node for test in odd for node in test.nodes}) > _WIDESPREAD * len(self.state.nodes):
+        if len(times) > _WIDESPREAD * len(self.state.nodes):
             return
-        undecided = any(not finding.named for finding in localization.findings)
-        if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
-            self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
-        doubtful = (f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named)
-        self._add_untested_neighbours(list(dict.fromkeys(doubtful)))
+        self._decide([finding.cause for finding in localization.findings if not finding.named], localization.next_test)
         for node in sorted(new):
             self._pair_with_fine_node(node)
-        times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
-        for test in sorted(odd, key=lambda test: tested[test.nodes]):  # first what has not been repeated
-            if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
-                if max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
-                    self._test_half_the_gpus(test.nodes)
-                else:
-                    self._add(test.nodes, test.gpus[0])
-            elif new.isdisjoint(test.nodes):
-                self._add_untested_neighbours((*test.nodes, test.nodes[0]))
+        self._repeat([test for test in odd if new.isdisjoint(test.nodes)], times)
         for finding in localization.findings:
             self._confirm(finding)
+
+    def _decide(self, doubtful: Sequence[Cause], next_test: NextTest | None) -> None:
+        """Add the test that tells most about doubtful causes, and pairs of nodes among these."""
+        if doubtful and next_test and len(set(next_test.gpus)) < 2:
+            self._add(next_test.nodes, (*next_test.gpus, self.state.gpus)[0])
+        self._add_untested_neighbours(list(dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node")))
+
+    def _repeat(self, odd: Sequence[GroupTest], times: Mapping[str, int]) -> None:
+        """Test pairs once more, and of groups the links; `times` is how often each node is in an odd test."""
+        tested = Counter(test.nodes for test in self.state.tests)
+        for test in sorted(odd, key=lambda test: tested[test.nodes]):  # first what has not been repeated
+            if len(test.nodes) != 2:
+                self._add_untested_neighbours((*test.nodes, test.nodes[0]))
+            elif max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
+                self._test_half_the_gpus(test.nodes)
+            else:
+                self._add(test.nodes, test.gpus[0])
 
     def _confirm(self, finding: Finding) -> None:
         """Repeat what was slow in few tests: links again, nodes with other partners."""
