@@ -128,7 +128,7 @@ def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
         assert [node.name for node in testbed.nodes] == list(NAMES)
 
 
-def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_jump_host_with_an_unknown_key_is_refused(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
     """Whatever the user's configuration says."""
     hosts.know({hosts.address(name): hosts.keys[name] for name in NAMES if name != "gpu-1"})
     config = hosts.folder / "ssh_config"
@@ -143,7 +143,7 @@ def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, t
 # --- one run at a time ---
 
 
-def test_a_second_run_names_the_first(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_and_names_it(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
     with launched(run) as testbed:
         second = run_on({**settings, "hosts": ["gpu-1"]}, tmp_path / "second", nodes=1, slots_per_node=2)
         reason = refused(second)
@@ -153,7 +153,7 @@ def test_a_second_run_names_the_first(run: Run, settings: dict[str, Any], hosts:
     assert platform_for(second.cluster).missing() == []
 
 
-def test_a_lock_of_another_user_names_them(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_lock_of_another_user_is_named(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
     """Root's run has the host, then a lock file of a run that was killed with everything lies there."""
     second = run_on({**settings, "user": USER}, tmp_path / "second")
     with launched(run):

@@ -62,7 +62,7 @@ def test_links_to_logs_lead_to_them(browser: Browser, runs: Path) -> None:
     assert "out-of-place" in browser.text()
 
 
-def test_without_scripts_it_says_the_same(still_browser: Browser, browser: Browser, runs: Path) -> None:
+def test_the_report_has_the_same_content_without_scripts(still_browser: Browser, browser: Browser, runs: Path) -> None:
     report = runs / "bad" / "report.html"
     browser.open(report)
     still_browser.open(report)
@@ -93,7 +93,7 @@ ORDER = ["suspects", "changes", "heat", "curves", "check-1", "history", "softwar
 @pytest.mark.parametrize(
     ("run", "without"), [("good-0", {"suspects", "history"}), ("good-2", {"suspects"}), ("bad", set())]
 )
-def test_what_matters_comes_first(browser: Browser, runs: Path, run: str, without: set[str]) -> None:
+def test_verdict_and_suspects_come_before_details(browser: Browser, runs: Path, run: str, without: set[str]) -> None:
     browser.open(runs / run / "report.html")
     places = [browser.ask(_TOP.format(part)) for part in ORDER if part not in without]
     assert places == sorted(places)

@@ -40,7 +40,7 @@ class Promises:
         finally:
             platform.teardown(run.run_id)
 
-    def test_rendering_changes_nothing_and_says_the_same_twice(self, platform: Platform, run: Run) -> None:
+    def test_render_has_no_side_effects_and_is_deterministic(self, platform: Platform, run: Run) -> None:
         first, second = platform.render(run), platform.render(run)
         assert first == second
         assert first.files
@@ -70,7 +70,7 @@ class Promises:
                 done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=120)
                 assert (done.exit_status, done.output.strip()) == (0, names[other.name])
 
-    def test_teardown_needs_nothing_in_memory_and_may_come_twice(
+    def test_teardown_works_from_another_process_and_is_idempotent(
         self, stranger: Platform, run: Run, launched: Testbed
     ) -> None:
         stranger.teardown(run.run_id)

@@ -165,7 +165,7 @@ def test_doctor_names_what_a_path_lacks(console: Console) -> None:
     assert "missing platform local: nsenter is missing: install util-linux" in console.run("doctor").out
 
 
-def test_runs_at_the_same_time_do_not_meet(console: Console) -> None:
+def test_concurrent_runs_are_isolated(console: Console) -> None:
     cluster, suite = console.cluster(2), console.suite()
     runs = [console.start("run", cluster, "--suite", suite, "--out", console.folder / f"out-{i}") for i in range(2)]
     for run in runs:

@@ -45,7 +45,7 @@ def leaks(text: str) -> bool:
     return any(part in text for part in ("s3cr3t", "of+the", "of%2Bthe", encoded[8:16], encoded[16:24]))
 
 
-def test_the_test_knows_a_leak() -> None:
+def test_a_planted_leak_is_detected() -> None:
     assert leaks(f"x {SECRET}")
     assert leaks(quote(SECRET, safe=""))
     assert leaks(base64.b64encode(f"user:{SECRET}".encode()).decode())

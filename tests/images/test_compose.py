@@ -131,7 +131,7 @@ def test_the_example_of_the_environment_file_renders_in_the_image(compose: Compo
     assert worker.exec("python", "-c", "import gcsfs, s3fs, adlfs; print('uploads')").strip() == "uploads"
 
 
-def test_runs_say_that_there_is_no_cluster_to_talk_to(compose: Compose) -> None:
+def test_runs_report_that_there_is_no_cluster(compose: Compose) -> None:
     """Read-only as it is, the container lets a run write all that it has to."""
     assert compose.ended("seatrial-check/ad-hoc").startswith("Crashed: not_run: launch: no cluster to talk to: ")
     reaped = compose.ended("seatrial-reap/reap")

@@ -70,7 +70,7 @@ def test_the_image_is_small(archive: Path) -> None:
         ("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
     ],
 )
-def test_the_search_finds_what_it_looks_for(name: str, content: str) -> None:
+def test_the_search_for_secrets_finds_a_planted_one(name: str, content: str) -> None:
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         member = tarfile.TarInfo(name)
@@ -175,7 +175,7 @@ def test_term_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     assert started < ended < started + 10  # the node itself: podman has more to do until it comes back
 
 
-def test_a_restarted_node_is_the_same(pair: list[Container]) -> None:
+def test_a_restarted_node_keeps_its_configuration_and_keys(pair: list[Container]) -> None:
     listing = "cat /root/.ssh/config /root/.ssh/seatrial.conf /run/seatrial/authorized_keys /run/seatrial/known_hosts"
     before = pair[0].exec("sh", "-c", listing)
     assert "Port 222\n" in before
@@ -184,7 +184,7 @@ def test_a_restarted_node_is_the_same(pair: list[Container]) -> None:
     assert pair[0].exec("sh", "-c", listing) == before
 
 
-def test_one_setting_is_the_port_of_everything(image: str, keys: Keys, network: str) -> None:
+def test_one_setting_is_the_port_of_server_and_client(image: str, keys: Keys, network: str) -> None:
     options = ("--network", network, "--env", "SEATRIAL_SSH_PORT=2222")
     nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
     for node in nodes:

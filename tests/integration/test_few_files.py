@@ -22,7 +22,7 @@ def seatrial(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limited)
 
 
-def test_doctor_says_so_with_the_command_that_raises_it(tmp_path: Path) -> None:
+def test_doctor_names_a_low_limit_of_open_files_with_the_command_that_raises_it(tmp_path: Path) -> None:
     done = seatrial(tmp_path, "doctor", "c.yaml")
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if "open files" in line]
@@ -32,7 +32,7 @@ def test_doctor_says_so_with_the_command_that_raises_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-def test_a_run_says_so_and_brings_nothing_up(tmp_path: Path) -> None:
+def test_a_run_with_a_low_limit_of_open_files_is_refused_before_launch(tmp_path: Path) -> None:
     done = seatrial(tmp_path, "run", "c.yaml", "--no-notify", "--out", "out")
     assert done.returncode == 3
     assert f"open files: {LIMIT} may be open at once, 4 nodes need 80: " in done.stdout.splitlines()[-1]

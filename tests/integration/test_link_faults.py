@@ -87,9 +87,7 @@ def test_faults_begin_after_their_check(local_testbed: LocalTestbed) -> None:
         testbed.after_check("connectivity")  # again: all of them have begun
 
 
-def test_a_fault_that_cannot_begin_is_no_fault_that_began(
-    local_testbed: LocalTestbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_that_cannot_begin_is_an_error(local_testbed: LocalTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seatrial.platforms.local.platform._BEGIN_S", 1)
     fault = {"node": "node-1", "rate": "80mbit", "after": "connectivity"}
     with local_testbed(nodes=2, faults=[fault]) as (_, testbed):

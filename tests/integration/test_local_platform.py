@@ -62,7 +62,7 @@ def replace_with_itself(file: Path) -> None:
         copy.unlink()
 
 
-def test_two_testbeds_at_once_do_not_meet_and_each_ends_with_what_runs_on_it(local_testbed: LocalTestbed) -> None:
+def test_two_testbeds_are_isolated_and_each_ends_with_its_processes(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=2) as (run, first), local_testbed(nodes=2) as (_, second):
         assert first.head.address == second.head.address  # the same addresses, each in its own world
         assert first.head.host_key != second.head.host_key
@@ -91,7 +91,7 @@ def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
 
 
 @pytest.mark.slow
-def test_64_nodes(local_testbed: LocalTestbed) -> None:
+def test_64_nodes_reach_each_other(local_testbed: LocalTestbed) -> None:
     """How long it takes is benchmarks/local_nodes.py's business."""
     with local_testbed(nodes=64) as (_, testbed):
         names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))

@@ -27,7 +27,7 @@ def seatrial(folder: Path, *words: str, before: list[str], **environment: str) -
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("state_is_there", [False, True])
-def test_a_read_only_home(tmp_path: Path, state_is_there: bool) -> None:
+def test_a_run_works_with_a_read_only_home(tmp_path: Path, state_is_there: bool) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     (home / ".local" / "state" / "seatrial" if state_is_there else home).mkdir(parents=True, mode=0o700)
     work.mkdir()
@@ -41,7 +41,7 @@ def test_a_read_only_home(tmp_path: Path, state_is_there: bool) -> None:
 
 
 @pytest.mark.parametrize("home", [{}, {"HOME": "/nonexistent"}], ids=["unset", "missing"])
-def test_a_user_without_a_home(tmp_path: Path, home: dict[str, str]) -> None:
+def test_a_run_works_for_a_user_without_a_home(tmp_path: Path, home: dict[str, str]) -> None:
     for above in (tmp_path, *tmp_path.parents[:2]):
         above.chmod(above.stat().st_mode | 0o011)
     done = seatrial(tmp_path, "run", "c.yaml", before=AS_NOBODY, **home)

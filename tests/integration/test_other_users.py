@@ -57,7 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line
 
 
-def test_a_user_looks_at_what_is_the_users_own_alone(tmp_path_factory: pytest.TempPathFactory, victim: Process) -> None:
+def test_only_folders_of_the_user_are_read(tmp_path_factory: pytest.TempPathFactory, victim: Process) -> None:
     """In a temporary directory that everybody can write to, and in a place among the user's state that is another's."""
     shared = tmp_path_factory.mktemp("shared")
     for above in [shared, *shared.parents][:3]:

@@ -112,7 +112,7 @@ def ask(url: str, query: str) -> list[dict[str, Any]]:
     return vector
 
 
-def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+def test_promtool_reports_nothing(tmp_path: Path) -> None:
     subprocess.run([tool("promtool"), "check", "rules", str(RULES)], check=True, capture_output=True)
     file = Path(publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(tmp_path)))
     linted = subprocess.run(

@@ -62,7 +62,7 @@ def says(text: str, then: str) -> str:
     return f"cat <<'END'\n{text}END\ncat >&2 <<'END'\n{text}END\n{then}\n"
 
 
-def test_no_word_of_a_session_is_in_the_output_and_a_failure_is_laid_to_its_node(
+def test_output_of_a_session_is_kept_apart_and_its_failure_blames_its_node(
     forging: tuple[Run, Testbed, Path],
 ) -> None:
     """Each forgery, going on and leaving with 1."""

@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Run:
 class TestPromises(Promises):
     """What every platform promises, as far as one node can keep it; and what is its own."""
 
-    def test_it_is_this_machine_and_another_run_and_others_are_kept_out(
+    def test_the_node_is_this_machine_and_other_runs_and_users_are_refused(
         self, launched: Testbed, platform: Platform, run: Run
     ) -> None:
         (node,) = launched.nodes

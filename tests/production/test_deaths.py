@@ -145,7 +145,7 @@ def test_a_run_is_cancelled(served: Site, out: Path) -> None:
     assert served.document(out)["verdict"] == "inconclusive"
 
 
-def test_runs_that_wait_go_in_the_order_in_which_they_came(served: Site, out: Path) -> None:
+def test_waiting_runs_start_in_the_order_of_arrival(served: Site, out: Path) -> None:
     holder, runs = start_long(served, out), list[str]()
     for place in ("cluster trial is being checked by run ", "; 1 run before this one"):
         runs.append(served.run("nightly"))
@@ -165,7 +165,7 @@ def _nodes_up(served: Site, flow_run: str) -> tuple[str, str]:
     return times[0], times[-1]
 
 
-def test_a_second_run_that_may_not_wait_says_who_has_the_cluster(served: Site, out: Path) -> None:
+def test_a_second_run_that_may_not_wait_names_the_holder(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     refused = served.ended(served.run("ad-hoc", wait_s=0))
     assert refused["type"] == "CRASHED"

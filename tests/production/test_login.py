@@ -57,12 +57,12 @@ def test_the_login_is_shown_once_and_kept_for_its_owner(served: Site) -> None:
         ("GET", "/seatrial/runs/some/report.html"),
     ],
 )
-def test_without_the_login_nothing_is_done_or_shown(served: Site, method: str, path: str) -> None:
+def test_without_the_login_every_request_is_refused(served: Site, method: str, path: str) -> None:
     assert ask(served, method, path).status_code == 401
     assert ask(served, method, path, Authorization="Basic c2VhdHJpYWw6").status_code == 401
 
 
-def test_what_needs_no_login_tells_nothing(served: Site) -> None:
+def test_pages_without_a_login_reveal_nothing(served: Site) -> None:
     assert [ask(served, "GET", path).status_code for path in ("/docs", "/redoc", "/openapi.json")] == [404] * 3
     assert ask(served, "GET", "/api/health").json() is True
     assert ask(served, "GET", "/ui-settings").json()["auth"] == "BASIC"

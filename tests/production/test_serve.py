@@ -30,7 +30,7 @@ def nightly_runs(served: Site, *states: str) -> list[str]:
     return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=filters)]
 
 
-def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
+def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> None:
     every_minute = ["trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "Asia/Tokyo"]
     fresh.start(*every_minute)
     assert f"Prefect  {fresh.url}" in fresh.log

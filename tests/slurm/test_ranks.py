@@ -50,7 +50,7 @@ def test_nodes_that_were_taken_out_get_no_rank(srun_nodes: Testbed) -> None:
     assert Counter(lines(result)) == {head.name: 2, last.name: 2}
 
 
-def test_nothing_of_a_step_outlives_it(srun_nodes: Testbed, slurm: SlurmCluster) -> None:
+def test_no_process_outlives_its_step(srun_nodes: Testbed, slurm: SlurmCluster) -> None:
     stubborn = "trap '' TERM; echo up; while :; do sleep 1; done"
     result = mpirun(srun_nodes, ["sh", "-c", stubborn], timeout_s=5)
     assert result.timed_out, result

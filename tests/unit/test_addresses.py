@@ -32,5 +32,5 @@ def test_the_parts_of_an_address() -> None:
         ("", False),
     ],
 )
-def test_what_is_this_machine(host: str, here: bool) -> None:
+def test_loopback_addresses_are_this_machine(host: str, here: bool) -> None:
     assert is_loopback(host) is here

@@ -60,7 +60,7 @@ def test_every_row_of_the_catalog_makes_sense() -> None:
         assert row.hardware in known_hardware(), row
 
 
-def test_the_catalog_says_nothing_twice() -> None:
+def test_the_catalog_has_no_duplicate_rows() -> None:
     keys = Counter(
         (r.hardware, r.gpus_per_node, r.nodes, r.fabric, r.collective, r.algorithm, r.arm, r.message_bytes, r.kind)
         for r in references()

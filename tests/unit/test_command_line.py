@@ -63,9 +63,7 @@ from tests.unit.history.stored import a_run
         (("prune", "lab", "--keep", "1", "--slurm-output", "/tmp"), "--slurm-output: takes no CLUSTER"),
     ],
 )
-def test_words_that_are_wrong_are_one_line(
-    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_are_one_line(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(*words) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), "\x1b" in err) == ("", 1, False)
@@ -87,7 +85,7 @@ def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys:
     assert capsys.readouterr().err.endswith("no bundle of `seatrial bundle` (../x [2Kfake: leads out of the bundle)\n")
 
 
-def test_without_words_it_says_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert command() == 2
     assert "  reap " in capsys.readouterr().err
 
@@ -129,7 +127,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_run_says_once_what_it_runs(
+def test_a_run_prints_its_cluster_and_suite_once(
     is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"

@@ -98,7 +98,7 @@ def test_without_suspects_what_rose_on_few_nodes_is_one(tmp_path: Path, nodes: i
     assert len(check.suspects) == blamed
 
 
-def test_a_node_that_no_longer_answers_says_nothing(tmp_path: Path) -> None:
+def test_a_node_that_no_longer_answers_has_no_rise(tmp_path: Path) -> None:
     assert revisited(tmp_path, {"node-2": "garbage"}, slow()) == ([slow()], {})
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_no_longer_answers_says_nothing(tmp_path: Path) -> None:
         ({}, {"link_downed": 6}, []),
     ],
 )
-def test_a_counter_counts_where_it_was_read_both_times(
+def test_a_counter_counts_only_if_read_both_times(
     before: dict[str, int], after: dict[str, int], rises: list[tuple[str, int]]
 ) -> None:
     found = risen({"node-0": inventory(before)}, {"node-0": inventory(after)})

@@ -32,7 +32,7 @@ def machine_without_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 @by_example
-def test_it_renders(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_example_renders(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("render", str(example)) == 0
     out, err = capsys.readouterr()
     assert not err

@@ -15,7 +15,7 @@ from tests.fuzz.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_whatever_comes_is_taken_or_refused_in_one_line(target: Target, tmp_path: Path) -> None:
+def test_any_input_is_accepted_or_refused_in_one_line(target: Target, tmp_path: Path) -> None:
     broken = problems(target, 10, tmp_path, seed=100_000)
     assert not broken, "\n".join(broken[:5])
 

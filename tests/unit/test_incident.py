@@ -33,7 +33,7 @@ def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
 
 
 @pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
-def test_what_a_run_brings(verdict: Verdict) -> None:
+def test_the_outcome_of_a_run(verdict: Verdict) -> None:
     outcome = outcome_of(nights.bad(1, verdict=verdict, reason=uncoded("two\nlines\0")))
     assert outcome.kind == night(1, verdict).kind
     assert (outcome.run_id, outcome.reason, outcome.suspects) == ("run-1", "two lines", ("node-5",))
@@ -64,7 +64,7 @@ def test_bad_nights_are_one_incident_until_a_pass() -> None:
         ([night(2, F, *"abcde")], ["new suspects: a, b, c and 2 more"]),
     ],
 )
-def test_what_is_news(later: list[RunOutcome], news: list[str]) -> None:
+def test_changes_that_are_news(later: list[RunOutcome], news: list[str]) -> None:
     (incident,) = after(night(1, F), *later)
     assert list(incident.changes[1:]) == news
 
@@ -140,7 +140,7 @@ def row(ended: datetime) -> RunRow:
     return RunRow("run-7", "east", "nightly", ended - timedelta(minutes=9), ended, P, uncoded("all pass"), {}, "/gone")
 
 
-def test_overdue() -> None:
+def test_a_check_is_overdue_after_its_limit() -> None:
     day = timedelta(hours=26)
     assert overdue(row(NOW - day), "nightly", day, NOW) is None
     late = overdue(row(NOW - day - timedelta(hours=2)), "nightly", day, NOW)

@@ -118,7 +118,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "asked", "verdict", "reason", "why"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES])
-def test_the_verdict_is_an_experts(name: str, asked: LogsConfig, verdict: str, reason: str, why: str) -> None:
+def test_the_verdict_matches_the_experts(name: str, asked: LogsConfig, verdict: str, reason: str, why: str) -> None:
     judgement = judge_logs([Log(name, tuple(parse_file(LOGS / f"{name}.log")))], asked)
     assert (judgement.verdict.value, reason in judgement.reason.sentence) == (verdict, True), (
         f"{why}; said: {judgement.reason}"

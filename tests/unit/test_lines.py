@@ -16,6 +16,6 @@ def test_the_lines_that_are_not_empty(text: str, first: str, last: str, joined: 
     assert (first_line(text), last_line(text), one_line(text)) == (first, last, joined)
 
 
-def test_nothing_said_is_an_empty_line() -> None:
+def test_without_text_the_line_is_empty() -> None:
     assert first_line(None) == one_line(None) == ""
     assert one_line(0) == "0"

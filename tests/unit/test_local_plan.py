@@ -70,7 +70,7 @@ def test_faults_are_in_the_script_of_their_node_alone() -> None:
     assert "sshd" not in stopped.replace("/run/sshd", "")
 
 
-def test_the_end_of_a_node_comes_after_all_else_that_begins_then() -> None:
+def test_the_end_of_a_node_is_the_last_fault_of_its_check() -> None:
     later = [{"node": "node-1", **fault, "after": "connectivity"} for fault in ({"sshd": "stopped"}, {"rate": "8kbit"})]
     waiting = script(faults=later).partition("/after-connectivity\n")[2].splitlines()
     assert "rate 8kbit" in waiting[0]

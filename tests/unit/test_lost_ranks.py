@@ -83,11 +83,11 @@ def silent(*names: str) -> list[tuple[str, str, float]]:
         ([], []),
     ],
 )
-def test_who_is_named(lines: list[str], expected: list[tuple[str, str, float]]) -> None:
+def test_the_node_of_a_lost_rank_is_named(lines: list[str], expected: list[tuple[str, str, float]]) -> None:
     assert named(lines) == expected
 
 
-def test_ranks_that_we_ended_are_nobodys_fault() -> None:
+def test_ranks_that_were_ended_at_the_time_limit_blame_none() -> None:
     for line in (KILLED.format(1, "10.0.0.2", "9 (Killed)"), SRUN_KILLED.format(1), CLOSED.format(1, 3)):
         assert named([line], timed_out=True) == []
 

@@ -114,7 +114,7 @@ def test_a_rank_may_leave_with_any_status(play: Play, status: int) -> None:
 
 
 @pytest.mark.parametrize("half", ["", "half a li"])
-def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) -> None:
+def test_lines_of_the_supervisor_are_not_part_of_the_output(play: Play, half: str) -> None:
     result, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
     assert (result.timed_out, result.exit_status) == (True, None)
     assert result.lines == (("n0", half) if half else ("n0",))

@@ -65,7 +65,7 @@ def test_nobody_is_blamed_when_only_the_whole_fails() -> None:
     assert guilty_nodes(whole, lambda testbed: uncoded("too many") if len(testbed.nodes) == 4 else None) == []
 
 
-def test_the_search_ends() -> None:
+def test_the_search_stops_at_its_limit() -> None:
     mpi = Mpi(*(f"node-{i}" for i in range(1, 200)))
     assert guilty_nodes(make_testbed(200), mpi) == []
     assert mpi.tries <= MAX_TRIES + 1

@@ -61,5 +61,5 @@ def test_a_line_names_no_file_of_the_repository(code: str) -> None:
         "Look at the reason of that step.",
     ],
 )
-def test_a_riddle_is_none(step: str) -> None:
+def test_vague_steps_are_refused(step: str) -> None:
     assert problem(step)

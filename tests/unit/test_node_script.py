@@ -22,7 +22,7 @@ LISTEN=10.0.0.1
 """
 
 
-def test_what_is_of_one_node_stands_in_front() -> None:
+def test_values_of_a_node_come_first_in_the_script() -> None:
     shipped = FUNCTIONS.read_text().removeprefix("#!/bin/sh\n") + SCRIPT.read_text()
     assert node_script("r1", 222, MADE_LATER, MADE_LATER, listen="10.0.0.1") == ASSIGNMENTS + shipped
 

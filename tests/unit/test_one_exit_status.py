@@ -48,7 +48,7 @@ sys.exit(ended.exit_status if isinstance(ended, Unfinished) else 0)
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 @pytest.mark.parametrize("when", ["within", "swallowed", "destructor", "twice", "after the verdict"])
-def test_the_status_is_that_of_the_first_signal(number: signal.Signals, status: int, when: str) -> None:
+def test_the_exit_status_is_that_of_the_first_signal(number: signal.Signals, status: int, when: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(int(number)), when], capture_output=True, text=True, check=False
     )

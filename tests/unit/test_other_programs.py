@@ -38,7 +38,7 @@ def test_a_program_of_others_counts_from_the_beginning_on(
     assert others.cores() >= 0.2 / (time.monotonic() - began) * 0.9
 
 
-def test_what_this_process_has_started_does_not_count(loop: "subprocess.Popen[bytes]") -> None:
+def test_own_children_do_not_count(loop: "subprocess.Popen[bytes]") -> None:
     others = OtherPrograms()
     assert {loop.pid, os.getpid()}.isdisjoint(pid for pid, _ in others._used)
 

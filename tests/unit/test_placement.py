@@ -92,7 +92,7 @@ def test_rank_0_is_found(placement: ModuleType, environ: dict[str, str], world_s
     assert placement.master_address(environ, world_size) == address
 
 
-def test_many_ranks_need_to_know_where_rank_0_is(placement: ModuleType) -> None:
+def test_several_ranks_need_the_address_of_rank_0(placement: ModuleType) -> None:
     with pytest.raises(placement.ContradictoryEnvironment, match="2 ranks, but neither MASTER_ADDR nor --master-addr"):
         placement.master_address(env("RANK=0 WORLD_SIZE=2"), 2)
 

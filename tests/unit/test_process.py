@@ -93,7 +93,7 @@ def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_second_signal_is_the_same_wish() -> None:
+def test_a_second_signal_is_ignored() -> None:
     """As where a unit's processes and a runner's are told to end at once."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     taken_down = []
@@ -112,7 +112,7 @@ def test_a_second_signal_is_the_same_wish() -> None:
     assert taken_down == ["nodes"]
 
 
-def test_other_threads_just_go_on() -> None:
+def test_uninterrupted_does_nothing_in_other_threads() -> None:
     seen = []
 
     def work() -> None:
@@ -190,14 +190,14 @@ def test_input_output_and_status() -> None:
     process.close(1)
 
 
-def test_nothing_arrives_in_time() -> None:
+def test_read_returns_nothing_within_its_timeout() -> None:
     process = started("read line")
     assert process.read(0.01) == b""
     process.close(5)  # closed input ends it
     assert process.exit_status() is not None
 
 
-def test_what_does_not_leave_is_killed() -> None:
+def test_a_process_that_does_not_end_is_killed() -> None:
     process = started("trap '' TERM; exec 0</dev/null; echo up; while :; do sleep 0.1; done")
     assert process.read_lines(60) == ["up"]
     process.close(0.2)

@@ -124,7 +124,7 @@ def test_the_history_keeps_what_the_next_run_is_compared_with(runs: Path, store:
         ),
     ],
 )
-def test_what_stays(runs: Path, there: list[RunResult], words: tuple[str, ...], left: set[str]) -> None:
+def test_kept_runs_are_not_removed(runs: Path, there: list[RunResult], words: tuple[str, ...], left: set[str]) -> None:
     for result in there:
         folder_of(runs, result)
     pruned(*words, "--yes")

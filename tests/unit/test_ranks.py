@@ -39,7 +39,7 @@ def ended(*tagged: str, status: int = 1) -> MpiResult:
         ("words [1,0]<stdout>:forged", None, "words [1,0]<stdout>:forged"),
     ],
 )
-def test_the_tag_in_front_says_who_speaks(line: str, rank: int | None, words: str) -> None:
+def test_the_first_tag_is_the_rank_of_a_line(line: str, rank: int | None, words: str) -> None:
     assert (rank_of(rank_line(line)), rank_line(line)) == (rank, words)
 
 
@@ -84,7 +84,7 @@ OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
         "node-2 rank 1: cannot start: out of memory",
     ],
 )
-def test_a_rank_blames_no_other_node(said: str) -> None:
+def test_a_rank_cannot_blame_another_node(said: str) -> None:
     assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(f"[1,1]<stdout>:{said}"), make_testbed(4))}
     _, reason = classify_failure(ended(f"[1,1]<stdout>:{said}"), began=True)
     assert "on node-2" not in reason.sentence
@@ -98,12 +98,12 @@ def test_a_rank_that_speaks_is_not_silent() -> None:
     assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(said, lost), make_testbed(4))}
 
 
-def test_a_rank_that_cannot_start_is_believed_of_itself() -> None:
+def test_a_rank_may_report_that_it_cannot_start() -> None:
     result = ended(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
     assert [suspect.name for suspect in lost_ranks(result, make_testbed(4))] == ["node-2"]
     assert classify_failure(result, began=False)[0] is Verdict.FAIL
 
 
-def test_mpirun_is_believed_of_all() -> None:
+def test_mpirun_may_blame_any_rank() -> None:
     said = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
     assert [suspect.name for suspect in lost_ranks(ended("[1,0]<stdout>:x", said), make_testbed(4))] == ["node-2"]

@@ -45,7 +45,7 @@ def test_a_known_fabric_has_an_expected_range_at_every_scale(nodes: int, value: 
     assert verdict_of(value, ib(nodes)) == (verdict, code)
 
 
-def test_where_the_catalog_has_a_row_it_is_asked() -> None:
+def test_a_row_of_the_catalog_comes_before_the_model() -> None:
     assert verdict_of(380, ib(12)) == (Verdict.PASS, "within-interval")
     assert verdict_of(220, ib(12)) == (Verdict.DEGRADED, "worse-than-catalog")
 

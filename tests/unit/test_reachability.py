@@ -63,7 +63,7 @@ def test_of_two_nodes_neither_is_blamed() -> None:
     assert findings.set_aside == ("node-1",)
 
 
-def test_one_direction_is_enough() -> None:
+def test_a_failure_in_one_direction_counts() -> None:
     pairs = tried(set()) | {("node-2", "node-1"): "timed out"}
     assert [s.name for s in blame(pairs).suspects] == ["node-1--node-2"]
 

@@ -139,7 +139,7 @@ def test_a_reason_that_is_copied_cut_extended_or_raised_keeps_its_code(changed: 
     assert changed.values == REFUSED.values or len(text) == 5
 
 
-def test_a_text_has_no_code_whatever_becomes_of_it() -> None:
+def test_a_reason_without_a_code_never_gets_one() -> None:
     assert extended(uncoded("a text"), " (node-1)").code is LaunchError("a text").reason.code is None
     assert unplaced(uncoded("node-1: a text")) == uncoded("node-1: a text")
 

@@ -94,7 +94,7 @@ def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> 
     assert state.checks[3].reason.sentence == "another run has this cluster: no end within 46 s"
 
 
-def test_an_interrupt_is_no_finding(state: RunState) -> None:
+def test_an_interrupt_is_raised_and_not_turned_into_a_check(state: RunState) -> None:
     with pytest.raises(KeyboardInterrupt), state.attempt("launch"):
         raise KeyboardInterrupt
     assert state.checks == []

@@ -212,7 +212,7 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
     assert (done.stdout, done.stderr) == ("written 1\n", "")
 
 
-def test_each_of_our_servers_does_so(monkeypatch: pytest.MonkeyPatch, no_umask: None) -> None:
+def test_each_server_collects_garbage_in_a_thread(monkeypatch: pytest.MonkeyPatch, no_umask: None) -> None:
     """That of a run, and the lasting one."""
     done: list[str] = []
     for module in (server, webserver):

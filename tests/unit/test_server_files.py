@@ -36,7 +36,7 @@ def _compose() -> dict[str, Any]:
     return document
 
 
-def test_the_compose_file_is_one() -> None:
+def test_the_compose_file_is_valid() -> None:
     jsonschema.validate(_compose(), get_builtin_schema("vendor.compose-spec"))
     required = set(re.findall(r"\$\{(\w+):\?", (DEPLOYMENTS / "server" / "compose.yaml").read_text()))
     assert required <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))

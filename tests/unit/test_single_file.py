@@ -81,7 +81,7 @@ def test_every_probe_by_hand_is_a_file_that_does_not_say_when_it_was_made() -> N
             assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}, name
 
 
-def test_the_command_writes_it_once(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "check.pyz"
     arguments = ["probe", "facts", "--out", str(file)]
     assert CliRunner().invoke(app, arguments, catch_exceptions=False).output == f"{file}: python {file} --help\n"

@@ -37,7 +37,7 @@ def judged(streams: dict[Pair, float]) -> Check:
     return settled(check, Knowledge(Setup("CPU", 4, 0, 1)))
 
 
-def test_equal_links_are_nobodys_fault() -> None:
+def test_equal_links_blame_none() -> None:
     streams = explore(Plan(FOUR), network(lambda a, b: FAST))
     assert set(egress(streams).values()) == set(ingress(streams).values()) == {FAST}
     assert (slow_nodes(streams), slow_links(streams)) == ([], {})

@@ -46,5 +46,5 @@ def test_each_step_has_twice_the_nodes_and_the_last_one_all() -> None:
     assert [_steps(nodes) for nodes in (0, 1, 2, 5, 8)] == [[], [1], [1, 2], [1, 2, 4, 5], [1, 2, 4, 8]]
 
 
-def test_each_node_has_another_one_to_read_from() -> None:
+def test_each_node_reads_from_another_one() -> None:
     assert (ring(["a"]), ring(["a", "b", "c"])) == ({}, {"a": "b", "b": "c", "c": "a"})

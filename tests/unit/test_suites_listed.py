@@ -48,7 +48,7 @@ def test_every_check_of_a_suite_is_listed_with_its_parts() -> None:
     assert "llama 1b in bf16, batch 2 for each rank, 100 steps" in words
 
 
-def test_what_has_nobody_to_talk_to_is_not_listed() -> None:
+def test_checks_between_ranks_are_not_listed_for_one_rank() -> None:
     alone = outline("nightly", PlannedNodes(1, 1, gpus=False))
     assert "collectives" not in {check for check, _ in alone.parts}
 

@@ -162,7 +162,7 @@ def test_a_program_is_found_wherever_it_is_started(text: str, programs: list[str
     assert list(programs_of(text)) == programs
 
 
-def test_every_program_has_somebody_who_brings_it() -> None:
+def test_every_program_has_a_package() -> None:
     found = list(started())
     assert {"iptables", "ps", "ssh", "mpirun", "ip", "podman"} <= {program for _, program in found}
     there = ESSENTIAL | BEFORE | OF_THE_SITE | BUILT | IN_DEVELOPMENT

@@ -57,6 +57,6 @@ def test_a_driver_that_does_not_answer_is_said(nvidia_smi: Path) -> None:
         load_cluster(HERE)
 
 
-def test_a_file_of_that_name_wins(nvidia_smi: Path) -> None:
+def test_a_file_named_this_machine_wins(nvidia_smi: Path) -> None:
     HERE.write_text("name: mine\nnodes: 4\nplatform: {kind: local}\n")
     assert load_cluster(HERE).name == "mine"

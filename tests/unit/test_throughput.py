@@ -15,7 +15,7 @@ from seatrial.checks.connectivity.throughput import AT_ONCE, SECOND_TRIES, Plan,
 from tests.unit.fake_network import FAST, FOUR, SLOW, names, network
 
 
-def test_a_stream_that_was_slow_once_is_forgotten() -> None:
+def test_a_stream_that_is_slow_once_is_not_blamed() -> None:
     tries: dict[str, int] = {}
 
     def stumbling(a: str, b: str) -> float:

@@ -134,7 +134,7 @@ NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connect
         (['{"event": "step", "step": 0, '], 0, Verdict.INCONCLUSIVE, "the output ends early", []),
     ],
 )
-def test_what_went_wrong_is_said(
+def test_each_failure_has_its_code(
     check: Callable[..., Check], lines: list[str], status: int, verdict: Verdict, words: str, blamed: list[str]
 ) -> None:
     done = check(result(lines, status))
@@ -262,7 +262,7 @@ def sums_of(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> list[Rank
     return [*parts, RankLine(last, 0)]
 
 
-def test_right_sums_are_told_and_training_follows(check: Callable[..., Check], started: list[str]) -> None:
+def test_training_follows_after_correct_sums(check: Callable[..., Check], started: list[str]) -> None:
     done = check(result(printed()), sums=result(sums_of()))
     assert done.verdict is Verdict.PASS
     assert done.reason.sentence.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")

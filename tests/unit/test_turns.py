@@ -66,7 +66,7 @@ def slot(
         yield shown
 
 
-def test_a_server_that_goes_away_while_a_run_waits_does_not_let_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_run_does_not_start_if_the_server_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.raises(MissingError, match="checked by another run"),
         slot(Limit(LOCKED, AWAY), monkeypatch, 0.1, ClusterLock()),
@@ -89,14 +89,14 @@ def test_a_run_whose_slot_another_took_meanwhile_knows(monkeypatch: pytest.Monke
     assert str(held.lost) == "the Prefect server was away for too long, and another run has this cluster now"
 
 
-def test_a_run_that_has_died_with_the_slot_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slot_of_a_dead_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     held = ClusterLock()
     with slot(Limit(None), monkeypatch, 30, held, others=[SimpleNamespace(id=uuid4())]):
         pass
     assert held.lost is None
 
 
-def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_does_not_block_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = Limit(AWAY)
     with slot(limit, monkeypatch, 30, ClusterLock()) as shown:
         assert not shown
@@ -111,7 +111,7 @@ def failing(number: int) -> Any:
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
-def test_a_file_system_without_locks_keeps_nobody_from_measuring(
+def test_a_file_system_without_locks_does_not_block_a_run(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock = FileLock("a", "run-1")

@@ -65,7 +65,7 @@ FILES = {
 }
 
 
-def test_everything_lies_where_people_look_for_it(tmp_path: Path, bucket: Any) -> None:
+def test_files_are_uploaded_to_their_documented_places(tmp_path: Path, bucket: Any) -> None:
     run = a_run(tmp_path, "memory://bucket/testbed-logs", **FILES)
     assert upload(run) == "files: memory://bucket/testbed-logs/r1/"
     there = {
@@ -139,7 +139,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, bucket: Any) 
     assert bucket.cat("/bucket/r1/logs/training.log") == raw
 
 
-def test_nothing_happens_where_nobody_asks(tmp_path: Path) -> None:
+def test_without_an_address_nothing_is_uploaded(tmp_path: Path) -> None:
     assert upload(a_run(tmp_path, None, **FILES)) is None
 
 

@@ -73,7 +73,7 @@ def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() 
     assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
 
 
-def test_who_is_slow_elsewhere_comes_before_a_worse_check_that_names_nobody() -> None:
+def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
     checks = [
         Check(
             "connectivity",
@@ -119,7 +119,7 @@ def test_what_else_is_bad_is_named_in_short() -> None:
         (INCONCLUSIVE, "ip", "since 13 Mar 2026 02:00 UTC (run r1, 2 runs), passed before"),
     ],
 )
-def test_since_when(verdict: Verdict, earlier: str, said: str) -> None:
+def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, said: str) -> None:
     kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
     start = samples.STARTED
     rows = [

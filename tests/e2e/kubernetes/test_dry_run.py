@@ -71,7 +71,7 @@ def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob", "fragments", "nebius-h100"])
-def test_so_are_the_jobs_and_pods_that_become_of_it(dry_run: DryRun, name: str) -> None:
+def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun, name: str) -> None:
     """The stand-ins' CRDs do not look at pods' specs."""
     *others, thing = golden(name)
     thing["metadata"]["uid"] = "0"

@@ -170,7 +170,7 @@ def test_a_name_that_pods_cannot_have_is_refused(helm_program: Path) -> None:
     assert f"release name \"{'x' * 46}\": 1 to 45 of a-z, 0-9 and '-' are legal" in done.stderr
 
 
-def test_lint_has_nothing_to_say(helm_program: Path) -> None:
+def test_helm_lint_reports_nothing(helm_program: Path) -> None:
     keys = [f"--set=keys.{name}=key" for name in KEYS]
     command: list[str | Path] = [
         helm_program,

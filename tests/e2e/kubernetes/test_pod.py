@@ -96,7 +96,9 @@ def test_nodes_without_gpus_come_up_where_pods_keep_within_the_baseline(
         pass
 
 
-def test_who_has_the_last_word_on_a_setting(launched: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_file_wins_over_machine_family_script_and_defaults(
+    launched: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cluster file, then the machine family, then the script that it names, then what holds without that."""
     settings = {"VERSION_ID": "default", "NCCL_CROSS_NIC": "0"}
     profile = Machine(source="/etc/os-release", defaults=settings, env={"NCCL_NET": "Socket"})

@@ -83,7 +83,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_the_reason(
     assert left(own_cluster, namespace) == ""
 
 
-def test_a_kind_that_went_is_not_remembered(
+def test_a_kind_that_was_removed_is_looked_up_again(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
 ) -> None:
     with definitions(own_cluster, "jobset"):

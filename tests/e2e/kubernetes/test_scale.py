@@ -109,7 +109,7 @@ def test_requests_do_not_grow_with_the_nodes(
         assert many.total() <= few.total() + len(kinds()), many - few  # others may have installed a kind meanwhile
 
 
-def test_waiting_asks_nothing(
+def test_waiting_sends_no_requests(
     own_cluster: Cluster,
     fake_nodes: tuple[str, ...],
     namespace: str,

@@ -58,7 +58,7 @@ def digest(sink: BoundedSink) -> Delivery:
 
 
 @pytest.mark.parametrize("kind", SINKS)
-def test_a_receiver_that_never_ends_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_never_finishes_is_reported(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     no_proxy(monkeypatch)
 
     def flood() -> Iterator[bytes]:
@@ -72,7 +72,7 @@ def test_a_receiver_that_never_ends_is_said(kind: str, monkeypatch: pytest.Monke
     assert SAID[kind] in delivery.summary
 
 
-def test_a_receiver_that_drips_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte comes within the time limit of a read, and the head of the answer never ends."""
     no_proxy(monkeypatch)
     over = threading.Event()

@@ -123,7 +123,7 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
     assert box.letters[0]["subject"].startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure)")
 
 
-def test_a_mail_server_that_is_not_there_is_said(store: Store) -> None:
+def test_an_unreachable_mail_server_is_reported(store: Store) -> None:
     nobody = f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
     notified = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
     assert notified.failed
@@ -190,7 +190,7 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
     assert (closed["run_id"], closed["suspects"]) == ("run-4", [])
 
 
-def test_what_is_over_is_told_with_the_run_that_ended_it(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+def test_a_resolved_incident_names_the_run_that_ended_it(receiver: Receiver, store: Store, tmp_path: Path) -> None:
     """Also where a later run tells it, as the receiver was not there."""
     site = CLUSTER.model_copy(update={"notify": Notify(report_url="https://reports.example.com/{run_id}")})
     settings = AlertSettings(webhook=SecretStr(receiver.url))
@@ -203,7 +203,7 @@ def test_what_is_over_is_told_with_the_run_that_ended_it(receiver: Receiver, sto
     assert closed["links"]["report"] == "https://reports.example.com/run-2"
 
 
-def test_no_run_shows_that_the_check_did_not_run(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+def test_an_alert_about_a_missing_run_has_no_run(receiver: Receiver, store: Store, tmp_path: Path) -> None:
     settings = AlertSettings(webhook=SecretStr(receiver.url))
     earlier = nights.bad(0)  # told nobody: it has nothing to do with the silence
     store.save(earlier, tmp_path)
@@ -217,7 +217,7 @@ def test_no_run_shows_that_the_check_did_not_run(receiver: Receiver, store: Stor
     assert (closed["run_id"], closed["text"]) == ("run-1", "h100-east: the check runs again")
 
 
-def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Store) -> None:
+def test_other_apprise_services_get_the_alert(receiver: Receiver, store: Store) -> None:
     settings = AlertSettings(urls=(SecretStr(receiver.url.replace("http://", "json://")),))
     for result in (nights.bad(1), nights.bad(2), nights.good(3)):
         notified = notify(result, CLUSTER, store, settings)
@@ -239,7 +239,7 @@ def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize(("status", "calls"), [(404, 1), (503, 3), (302, 1)])
-def test_a_receiver_that_refuses_is_said(receiver: Receiver, status: int, calls: int) -> None:
+def test_a_refusing_receiver_is_reported(receiver: Receiver, status: int, calls: int) -> None:
     receiver.statuses.extend([status] * 9)
     notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
     assert notified.failed
@@ -247,7 +247,7 @@ def test_a_receiver_that_refuses_is_said(receiver: Receiver, status: int, calls:
     assert receiver.calls == calls
 
 
-def test_a_receiver_that_is_not_there_is_said() -> None:
+def test_an_unreachable_receiver_is_reported() -> None:
     notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
     assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in notified.summary
     assert PASSWORD not in notified.summary

@@ -62,7 +62,7 @@ def test_an_interrupted_build_is_cancelled(cloud: GoogleCloud, tmp_path: Path) -
     assert cloud.cancelled == [f"{BUILDS}/build-1:cancel"]
 
 
-def test_who_may_not_build_is_told(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_a_missing_permission_to_build_is_reported(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.refuses = {f"POST {BUILDS}": (403, "The caller does not have permission")}
     with pytest.raises(
         LaunchError, match=r"Cloud Build: permission: .*The caller does not have permission; next: give"
@@ -82,7 +82,7 @@ def test_a_log_that_may_not_be_read_is_linked(cloud: GoogleCloud, tmp_path: Path
     )
 
 
-def test_a_service_out_of_reach_for_a_moment_loses_no_build(
+def test_a_short_outage_of_the_service_does_not_fail_the_build(
     cloud: GoogleCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.refuses = {f"GET {BUILDS}": (500, "backend error")}
@@ -103,7 +103,7 @@ def test_a_service_out_of_reach_for_a_moment_loses_no_build(
     ],
     ids=lambda fault: type(fault).__name__,
 )
-def test_a_fault_of_the_network_loses_no_build(
+def test_a_network_error_does_not_fail_the_build(
     cloud: GoogleCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     """Once the build runs, its state and its log can each be asked for only the second time."""
@@ -123,7 +123,7 @@ def test_a_fault_of_the_network_loses_no_build(
     assert cloud.cancelled == []
 
 
-def test_a_network_that_is_down_is_no_missing_login(
+def test_an_unreachable_network_is_not_reported_as_a_missing_login(
     cloud: GoogleCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Account(AnonymousCredentials):  # type: ignore[misc]

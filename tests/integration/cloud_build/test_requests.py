@@ -75,7 +75,7 @@ def test_the_source_is_what_the_image_is_made_of(cloud: GoogleCloud, tmp_path: P
     assert cloud.buckets == {"my-project_cloudbuild": "my-project"}
 
 
-def test_what_the_cluster_file_says_goes_in(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_the_cluster_file_sets_fields_of_the_request(cloud: GoogleCloud, tmp_path: Path) -> None:
     arguments = {"BASE": config(cloud).args["BASE"], "EXTRA_DEB": "vim $HOME"}
     more: dict[str, Any] = {
         "args": arguments,
@@ -122,7 +122,7 @@ def test_an_unchanged_image_is_not_built_again(cloud: GoogleCloud, tmp_path: Pat
     assert len(cloud.submitted) == 2
 
 
-def test_a_recipe_that_is_none_is_named(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_an_invalid_cloudbuild_yaml_is_named(cloud: GoogleCloud, tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")

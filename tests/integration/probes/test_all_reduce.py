@@ -25,7 +25,7 @@ def test_one_spoilt_element_is_seen_on_its_rank(sums: list[Sums]) -> None:
     assert [(rank.wrong, rank.first_wrong) for rank in sums[1].ranks] == [(0, None), (1, 2), (0, None)]
 
 
-def test_by_hand_alone() -> None:
+def test_one_process_by_hand_passes() -> None:
     options = ["--rounds", "1", "--elements", "10", "--device", "cpu"]
     done = by_hand("all_reduce", *options)
     event = read_sums(done.lines[-1])

@@ -57,7 +57,7 @@ def test_fio_writes_and_reads_a_file(program: Path, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_what_fio_says_is_the_error(program: Path, folder: Path, tmp_path: Path) -> None:
+def test_an_error_of_fio_is_passed_on(program: Path, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "fio").write_text("#!/bin/sh\necho 'fio: no engine' >&2\nexit 1\n")
     (tmp_path / "fio").chmod(0o700)
     output = answer_of(start(program, folder, "--bytes", str(16 * MIB), path=f"{tmp_path}:{os.environ['PATH']}"))

@@ -51,7 +51,7 @@ def test_a_version_is_that_of_the_installed_package(
         (["/usr/lib64/libnccl.so.2.28.3"], "2.28.9", "2.28.3 (torch: 2.28.9)"),
     ],
 )
-def test_the_nccl_of_torch_is_told_where_the_system_has_another_one(
+def test_torchs_nccl_is_listed_if_the_system_has_another_one(
     libraries: list[str], of_torch: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facts, "glob", lambda pattern: libraries)
@@ -59,7 +59,7 @@ def test_the_nccl_of_torch_is_told_where_the_system_has_another_one(
     assert facts.nccl_version() == version  # type: ignore[no-untyped-call]
 
 
-def test_it_imports_nothing_that_is_slow() -> None:
+def test_facts_imports_no_slow_module() -> None:
     check = f"""
 import runpy, sys
 sys.argv = ["facts.py", "no-mpirun"]

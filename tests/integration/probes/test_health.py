@@ -54,7 +54,7 @@ def test_no_scheduler_and_no_network_is_asked(probes: Path) -> None:
 
 
 @pytest.mark.parametrize(("scheduler", "status"), [("slurm", 0), ("kubernetes", 2)])
-def test_what_hangs_is_no_fault_and_ends_in_time(probes: Path, scheduler: str, status: int) -> None:
+def test_a_hanging_tool_is_no_fault_and_the_check_ends_in_time(probes: Path, scheduler: str, status: int) -> None:
     began = time.monotonic()
     ended, line = check(probes, scheduler, nvidia_smi="#!/bin/sh\nexec sleep 300\n")
     assert time.monotonic() - began < 30  # 9 s, on a machine that is busy

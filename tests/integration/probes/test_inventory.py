@@ -77,7 +77,7 @@ def test_this_machine_is_described(probe: Path) -> None:
 
 
 @pytest.mark.parametrize("old", ["", "yes"])
-def test_gpus_are_told_in_the_order_of_their_addresses(probe: Path, old: str) -> None:
+def test_gpus_are_listed_in_the_order_of_their_addresses(probe: Path, old: str) -> None:
     """Also by a driver that calls a field by its older name."""
     first, second = answer(probe, NVIDIA_SMI, OLD=old).gpus
     assert (first.name, first.pci, first.ecc, first.ecc_uncorrected) == ("gpu-0", "00000000:1B:00.0", "", None)
@@ -101,7 +101,7 @@ def test_gpus_are_told_in_the_order_of_their_addresses(probe: Path, old: str) ->
         "GPU-1, 2, 3",
     ],
 )
-def test_a_driver_that_does_not_answer_is_no_gpu(probe: Path, output: str) -> None:
+def test_a_driver_that_does_not_answer_yields_no_gpu(probe: Path, output: str) -> None:
     assert answer(probe, f"#!/bin/sh\ncat <<'END'\n{output}\nEND\nexit 9\n").gpus == []
 
 
@@ -228,14 +228,14 @@ def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None
     ],
     ids=lambda output: output[:20],
 )
-def test_what_tools_of_amd_print_otherwise_is_no_gpu(
+def test_unknown_output_of_amd_tools_yields_no_gpu(
     inventory: ModuleType, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     assert gpus_of_amd(inventory, monkeypatch, output) == []
 
 
 @pytest.mark.parametrize("value", ["null", "[]", '"N/A"', "{}", "-1", "1e400", "true", '{"value": "N/A"}', '"\\u0000"'])
-def test_a_gpu_of_amd_of_which_nothing_is_known_is_one(
+def test_an_amd_gpu_without_known_properties_is_listed(
     inventory: ModuleType, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     """Whatever stands in the place of a part or of a number."""

@@ -101,14 +101,14 @@ def test_what_makes_the_path_slow_is_told_with_a_code(ports: ModuleType, tmp_pat
 
 
 @pytest.mark.parametrize(("acs", "told"), [(None, 0), (0x00, 0), (0x11, 0), (0x1D, 2)])
-def test_acs_counts_where_it_redirects(ports: ModuleType, tmp_path: Path, acs: int | None, told: int) -> None:
+def test_acs_is_reported_only_if_it_redirects(ports: ModuleType, tmp_path: Path, acs: int | None, told: int) -> None:
     """Source validation alone does not, and a root port (0x1D here) is on no path between peers."""
     tree(tmp_path, acs=acs, nic=configuration())
     assert node(ports).redirecting_switches == told
 
 
 @pytest.mark.parametrize("config", [b"", b"\0" * 63, configuration(size=64), b"\xff" * 4096, b"\x40" * 4096])
-def test_a_configuration_that_cannot_be_read_says_nothing(ports: ModuleType, tmp_path: Path, config: bytes) -> None:
+def test_an_unreadable_pci_configuration_reports_nothing(ports: ModuleType, tmp_path: Path, config: bytes) -> None:
     """Of a user who is not root, of a device that has fallen off the bus, and one whose capabilities go in a circle."""
     tree(tmp_path, acs=None, nic=config)
     (tmp_path / "devices" / SWITCH / "config").write_bytes(config)

@@ -38,7 +38,7 @@ def one_processor_for_four() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def test_the_wait_for_a_processor_is_taken_off(load: Load, one_processor_for_four: None) -> None:
+def test_the_wait_for_a_processor_is_subtracted(load: Load, one_processor_for_four: None) -> None:
     probe = load("processor_wait")
     began = time.perf_counter()
     own = probe.own_seconds(work)
@@ -67,5 +67,5 @@ def test_a_node_that_its_own_limit_holds_back_is_slow(load: Load, monkeypatch: p
     assert probe.own_seconds(lambda: time.sleep(0.2)) >= 0.2
 
 
-def test_what_is_no_process_any_more_has_not_waited(load: Load) -> None:
+def test_a_process_that_has_ended_has_no_wait(load: Load) -> None:
     assert load("processor_wait").waited_s(2**22 + 1) == {}

@@ -63,5 +63,5 @@ def test_a_silent_server_does_not_hold_the_rank(
 
 
 @pytest.mark.parametrize("wrong", ["localhost:1", "nowhere.invalid:28028", "words", ":"])
-def test_where_nothing_listens_there_is_no_status(hang: ModuleType, wrong: str) -> None:
+def test_without_a_listener_the_status_is_empty(hang: ModuleType, wrong: str) -> None:
     assert hang.ras_status(wrong) == []

@@ -72,7 +72,7 @@ def test_one_rank_needs_no_port(rendezvous: ModuleType) -> None:
         rendezvous.dist.destroy_process_group()
 
 
-def test_a_node_without_torch_says_so() -> None:
+def test_missing_torch_is_reported() -> None:
     argv = [sys.executable, "-S", "-E", str(probe("training")), *meeting()]  # -S: no site-packages
     done = finish(start(argv), time.monotonic())
     assert done.status == 3

@@ -24,7 +24,7 @@ def train(*arguments: str, ranks: int = 1, python: str = sys.executable) -> "sub
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
+def test_a_resnet_trains_on_each_dataset(tmp_path: Path, name: str) -> None:
     WRITERS[name](tmp_path)
     workers = ["--workers=1"] if name == "imagenet" else []
     results = tmp_path / "results.json"

@@ -45,7 +45,7 @@ def test_causes_are_told_apart(errors: str, code: str, silent: bool, never_in: b
     assert (reason.code, is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
 
 
-def test_what_is_changed_names_place_file_and_command() -> None:
+def test_a_changed_host_key_names_host_file_and_command() -> None:
     reason = reason_of("gpu-1", CHANGED, dict)
     assert reason.sentence == (
         "gpu-1: [10.0.0.7]:2222 answers with another host key than /site/known_hosts has; "

@@ -117,7 +117,7 @@ def test_hosts_of_one_machine_share_its_cores(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("answer", [SILENT, LOST])
-def test_a_host_that_is_silent_is_a_node_all_the_same(
+def test_a_silent_host_stays_a_node_for_connectivity(
     answer: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -273,7 +273,7 @@ def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytes
         platform.launch(run)
 
 
-def test_the_settings_at_launch_count_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teardown_uses_the_settings_of_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     platform, run = of(tmp_path, monkeypatch, site)
     platform.launch(run)

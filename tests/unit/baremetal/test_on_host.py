@@ -63,7 +63,7 @@ def test_a_folder_in_place_of_ours_is_left_alone(tmp_path: Path) -> None:
     assert (precious / "file").exists()
 
 
-def test_one_lock_at_a_time_and_its_file_goes_with_it(tmp_path: Path) -> None:
+def test_one_run_at_a_time_holds_the_lock_and_removes_its_file(tmp_path: Path) -> None:
     first, second = Lock(str(tmp_path)), Lock(str(tmp_path))
     assert first.take("one") is None
     held = second.take("two")

@@ -45,7 +45,7 @@ def options_of(config: str, host: str, folder: Path) -> dict[str, str]:
     return dict(line.partition(" ")[::2] for line in reversed(lines))
 
 
-def test_files_are_as_they_were() -> None:
+def test_rendered_files_match_the_golden_files() -> None:
     kept = {path.name: path.read_text() for path in GOLDEN.iterdir() if path.is_file()}
     script = node_script(RUN_ID, 222, MADE_LATER, MADE_LATER, f"/tmp/seatrial-{RUN_ID}/node")
     assert rendered() == kept | {"node.sh": script}
@@ -127,7 +127,7 @@ CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_the_command_of_a_container_is_as_it_was(name: str, tmp_path: Path) -> None:
+def test_container_commands_match_the_golden_file(name: str, tmp_path: Path) -> None:
     """`python -m tests.unit.baremetal.test_settings` writes the files anew; read what changed."""
     script = container_script(name)
     assert script == (GOLDEN / "containers" / f"{name}.sh").read_text()

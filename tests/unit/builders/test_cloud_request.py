@@ -56,7 +56,7 @@ def test_a_name_that_is_not_known_before_the_build_is_refused(tmp_path: Path, va
         ({}, {"timeout_s": 60}, 60),
     ],
 )
-def test_one_timeout_is_sent_and_waited_for(
+def test_the_same_timeout_is_sent_and_waited_for(
     tmp_path: Path, recipe: dict[str, Any], settings: dict[str, int], seconds: int
 ) -> None:
     own = config(tmp_path, recipe, **settings)

@@ -72,7 +72,7 @@ def test_project_and_region_are_the_repositorys(tmp_path: Path) -> None:
     assert (image.own_project, image.own_region) == ("other", "global")
 
 
-def test_it_is_built_for_what_the_nodes_are(tmp_path: Path) -> None:
+def test_images_are_built_for_the_nodes_architecture(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="docker", repository="r.example.com/x")
     assert platforms_of(image, "arm64") == ("linux/arm64",)
     both = recipe(
@@ -142,5 +142,5 @@ def test_arguments_that_every_builder_knows_need_no_arg(tmp_path: Path) -> None:
     "value",
     ["git+https://example.com/x@v1", "git+ssh://git@example.com/x", "x @ https://example.com:8443/x.whl", "a@b"],
 )
-def test_an_at_sign_alone_is_no_login(tmp_path: Path, value: str) -> None:
+def test_an_at_sign_in_a_reference_is_not_read_as_a_login(tmp_path: Path, value: str) -> None:
     assert recipe(tmp_path, **DOCKER, args={"EXTRA_PIP": value}).args

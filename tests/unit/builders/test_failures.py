@@ -98,5 +98,5 @@ def test_the_last_cause_counts() -> None:
     assert failure(f"{output}make: *** [all] Error 2\n").code == "image-build-failed"
 
 
-def test_a_line_has_an_end() -> None:
+def test_long_lines_are_cut() -> None:
     assert len(str(failure("x" * 10_000).values["problem"])) == 300

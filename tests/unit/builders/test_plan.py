@@ -92,7 +92,7 @@ def test_other_inputs_change_the_tag(own: Path) -> None:
     assert len(tags) == 5
 
 
-def test_what_does_not_go_in_does_not_change_the_tag(own: Path) -> None:
+def test_ignored_files_do_not_change_the_tag(own: Path) -> None:
     before = plan(config(own)).tag
     (own / "notes").write_text("other")
     os.utime(own / "a", (0, 0))
@@ -179,7 +179,7 @@ def test_buildah_needs_no_daemon() -> None:
     ]
 
 
-def test_a_plan_is_shown_without_asking_anybody() -> None:
+def test_a_plan_is_rendered_without_network_access() -> None:
     shown = render_image(config("cpu", repository="r.invalid/x"), "arm64")
     assert shown["image"] == "r.invalid/x/cpu:bookworm-slim-HASH for linux/arm64\n"
     assert shown["image-build"].startswith("docker buildx build ")

@@ -42,7 +42,7 @@ def fact(**fields: Any) -> dict[str, Any]:
         (cluster("cpu", kind="kubernetes"), None),
     ],
 )
-def test_what_the_nodes_are(config: Cluster, architecture: str | None) -> None:
+def test_the_architecture_follows_platform_and_hardware(config: Cluster, architecture: str | None) -> None:
     assert node_architecture(config, "aarch64") == architecture
 
 
@@ -76,11 +76,11 @@ def lacks(of: CheckContext) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("gpus", [0, 4])
-def test_nothing_is_lacking(gpus: int) -> None:
+def test_no_check_lacks_a_program(gpus: int) -> None:
     assert lacks(context({"node-0": fact(), "node-1": fact()}, gpus=gpus)) == {}
 
 
-def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
+def test_no_check_lacks_a_program_before_facts_are_known() -> None:
     assert lacks(context({}, gpus=4)) == {}
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
         ({"versions": {"torch": None}}, 0, {}),
     ],
 )
-def test_what_is_lacking_is_named_for_the_check_that_needs_it(fields: Any, gpus: int, lacking: dict[str, str]) -> None:
+def test_a_missing_program_is_named_by_check(fields: Any, gpus: int, lacking: dict[str, str]) -> None:
     reasons = lacks(context({"node-0": fact(**fields), "node-1": fact(**fields)}, gpus=gpus))
     assert reasons.keys() == lacking.keys()
     assert all(reasons[check].startswith(reason) for check, reason in lacking.items())

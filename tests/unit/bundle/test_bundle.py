@@ -42,7 +42,7 @@ def test_bundle_and_verify_as_json(bundle: Path, folder: Path, keys: Path) -> No
 
 @pytest.mark.parametrize("packed", [TOP, "."])
 @pytest.mark.parametrize(("changed", "status"), [(False, 0), (True, 1)])
-def test_a_bundle_that_tar_packed_again_says_the_same(
+def test_a_bundle_repacked_by_tar_verifies(
     bundle: Path, keys: Path, tmp_path: Path, packed: str, changed: bool, status: int
 ) -> None:
     unpacked = tmp_path / "unpacked"
@@ -125,7 +125,7 @@ def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) ->
     ("content", "message"),
     [(b"", "is no .tar.gz"), (b"text", "is no .tar.gz"), (None, "cannot be read: No such file")],
 )
-def test_what_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_a_file_that_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | None, message: str) -> None:
     file = tmp_path / "b.tar.gz"
     if content is not None:
         file.write_bytes(content)

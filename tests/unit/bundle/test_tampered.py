@@ -137,7 +137,7 @@ def test_without_a_signature_a_changed_file_is_named_all_the_same(folder: Path, 
     assert (status, "logs/all_reduce.log: is not what it was" in output) == (1, True)
 
 
-def test_what_hides_behind_the_end_is_found(bundle: Path, keys: Path) -> None:
+def test_data_behind_the_end_of_the_archive_is_found(bundle: Path, keys: Path) -> None:
     hidden = gzip.compress(b"hidden".ljust(10240, b"\0"))
     bundle.write_bytes(bundle.read_bytes() + hidden)
     assert verify(bundle, "--key", keys / "ours.pub") == (

@@ -15,7 +15,7 @@ def _series(metric: str, *columns: list[float]) -> Series:
     return Series(metric, parts, np.arange(len(readings), dtype=np.float64) * 60, readings)
 
 
-def test_readings_survive_packing() -> None:
+def test_packed_readings_are_unpacked_unchanged() -> None:
     readings = np.array([[612.3, np.nan], [0.1, 65_536_001]], dtype=np.float32)
     packed = MetricMinutes("power_w", ["a", "b"], [0, 60], readings).packed()
     np.testing.assert_array_equal(unpacked("power_w", ["a", "b"], [0, 60], packed).readings, readings)

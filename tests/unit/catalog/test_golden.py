@@ -3,5 +3,5 @@
 from tests.unit.catalog.golden import GOLDEN, lines
 
 
-def test_expectations_are_as_they_were() -> None:
+def test_expectations_match_the_golden_file() -> None:
     assert list(lines()) == GOLDEN.read_text().splitlines()

@@ -13,7 +13,7 @@ SIZE = 16 << 30
     ("fabric", "arm", "expected"),
     [("MNNVL", "", 882.51), ("MNNVL+EFA", NO_MNNVL, 191.40), ("EFA", "", 191.40), ("MNNVL", NO_MNNVL, None)],
 )
-def test_four_trays(fabric: str, arm: str, expected: float | None) -> None:
+def test_references_of_four_trays_depend_on_fabric_and_arm(fabric: str, arm: str, expected: float | None) -> None:
     conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
     conditions |= {"arm": arm} if arm else {}
     measurement = Measurement("busbw", 190.0, "GB/s", Subject("cluster", "cluster"), conditions)

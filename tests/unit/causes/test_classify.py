@@ -175,7 +175,7 @@ def test_warnings_of_healthy_runs_are_no_causes(name: str) -> None:
     assert [f for f in classify((LOGS / f"{name}.log").read_text().splitlines()) if f.fatal] == []
 
 
-def test_a_line_that_calls_itself_an_error_is_told_where_nothing_better_is() -> None:
+def test_a_generic_error_line_is_reported_without_a_better_cause() -> None:
     (finding,) = classify(["everything is fine", "enroot: error: something nobody has seen"])
     assert (finding.unknown, finding.fatal) == (True, False)
 
@@ -300,7 +300,7 @@ def test_programs_beside_nccl_are_read(line: str, code: str, words: str) -> None
     assert (finding.code, words in finding.place) == (code, True), finding.place
 
 
-def test_who_is_behind_is_named_and_not_who_waits() -> None:
+def test_ranks_that_are_behind_are_named_and_not_those_that_wait() -> None:
     (behind,) = classify([WATCHDOG.format(2, 800), WATCHDOG.format(1, 808)])
     (unheard,) = classify([WATCHDOG.format(2, 808), WATCHDOG.format(1, 808)])
     assert (behind.rank, unheard.rank) == (None, None)

@@ -32,10 +32,10 @@ def test_the_rank_that_is_behind_is_named() -> None:
     ],
     ids=["nothing", "initialised", "connected", "another line"],
 )
-def test_ranks_that_are_not_behind_leave_the_time_limit(lines: list[str]) -> None:
+def test_without_a_rank_behind_the_time_limit_is_the_cause(lines: list[str]) -> None:
     assert first(lines)[0] == "log-slurm-time-limit"
 
 
-def test_a_cause_that_is_named_stands_before_the_time_limit() -> None:
+def test_a_known_cause_comes_before_the_time_limit() -> None:
     lines = [said("node-a", 1, "Connected all rings"), "node-b kernel: NVRM: Xid (PCI:0000:9c:00): 79, fallen off"]
     assert first(lines)[0] == "log-xid-79"

@@ -120,7 +120,7 @@ def test_evidence_leads_to_the_number(site: Site) -> None:
         ("2999-12-31", 50, "met", 0),
     ],
 )
-def test_an_exception_ends(site: Site, until: str, limit: float, verdict: str, status: int) -> None:
+def test_an_exception_counts_until_its_date(site: Site, until: str, limit: float, verdict: str, status: int) -> None:
     waiver = {"id": "BW", "name": "A. Smith", "reason": "Cables are late.", "until": until}
     exit_status, _ = site.certify([GOOD], [{**BUSBW, "limit": {"at_least": limit}}], exceptions=[waiver])
     row = site.rows()["BW"]

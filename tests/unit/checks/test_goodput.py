@@ -11,7 +11,7 @@ def event(what: str, step: int, time: float, **more: float) -> dict[str, Any]:
     return {"event": what, "step": step, "time": time, **more}
 
 
-def test_time_is_lost_to_what_took_it() -> None:
+def test_lost_time_is_counted_by_its_cause() -> None:
     first = [event("start", 0, 100.0), event("step", 4, 150.0), event("checkpoint", 5, 152.0, blocked_s=2.0)]
     lost = [event("step", 8, 190.0), event("checkpoint", 9, 195.0, blocked_s=4.0)]  # that one never got whole
     second = [event("start", 5, 230.0, restore_s=6.0), event("step", 9, 300.0)]

@@ -44,6 +44,6 @@ def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
     assert (check.verdict, check.suspects) == (Verdict.FAIL, (here,))
 
 
-def test_what_a_node_did_before_it_was_taken_away_counts(taken: Testbed) -> None:
+def test_a_fault_found_before_the_node_was_taken_away_counts(taken: Testbed) -> None:
     wrong = failed(Suspect("node", taken.nodes[0].name, 1.0, Reason.of("clock-skew", skew="+9.00", limit_s="1")))
     assert excused(wrong, taken) == wrong

@@ -165,7 +165,7 @@ def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(swept: Callable
     assert names == ("node-0", "node-1", "node-3")
 
 
-def test_what_every_node_has_is_no_nodes_fault(swept: Callable[..., tuple[Check, Mpirun]]) -> None:
+def test_a_fault_of_all_nodes_blames_none(swept: Callable[..., tuple[Check, Mpirun]]) -> None:
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
         return in_full(testbed, argv, wrong=3 if len(testbed.nodes) == 1 else 0)
 

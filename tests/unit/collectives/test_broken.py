@@ -90,7 +90,9 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
         (result(table(), None, reaped=True), Verdict.PASS, "every result is right"),
     ],
 )
-def test_what_went_wrong_is_said(check: Callable[..., Check], played: MpiResult, verdict: Verdict, words: str) -> None:
+def test_each_failure_has_its_code(
+    check: Callable[..., Check], played: MpiResult, verdict: Verdict, words: str
+) -> None:
     done = check(played)
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
 

@@ -165,7 +165,7 @@ def test_json_without_its_environment(
 
 
 @pytest.mark.parametrize("played", [result(["something else"], 1), RemoteError("connection reset")])
-def test_the_file_with_the_environment_never_stays(
+def test_the_json_file_with_the_environment_is_always_removed(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, played: MpiResult | RemoteError
 ) -> None:
     def answer(operation: str) -> MpiResult:

@@ -73,7 +73,7 @@ def test_a_plateau_is_held_against_the_catalog_at_the_largest_size() -> None:
     assert (baseline.source, " at 1G " in baseline.detail) == ("catalog", True)
 
 
-def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rows_count_though_not_all_lines_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def chatty(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
         for line in table():
             options["on_line"](line)
@@ -93,7 +93,7 @@ def sweep_of(operation: str, rows: Sequence[Row], ranks: int) -> Sweep:
     return Sweep(operation, None, ranks, (), tuple(rows), 0, 1.0, "ok")
 
 
-def test_rows_are_said_as_they_arrive(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_are_logged_as_they_arrive(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "seatrial.collectives"):
         check(result(table(wrong=2)))
     rows = [record for record in caplog.records if record.getMessage().startswith("all_reduce ")]

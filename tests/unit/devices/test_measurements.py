@@ -102,7 +102,7 @@ def test_what_a_suite_asks_for_is_measured(make_lab: Callable[..., Lab]) -> None
         rate("host_to_device", 1.0, at_once=0),
     ],
 )
-def test_a_rate_that_is_none_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
+def test_an_invalid_rate_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
     lab.says(answer(device()))
     lab.says(answer(device(rates=[bad])), "node-1")
     check, left = lab.check()

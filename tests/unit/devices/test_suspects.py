@@ -130,7 +130,7 @@ def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -
     assert (check.verdict, check.suspects, left) == (Verdict.PASS, (), ALL)
 
 
-def test_a_device_that_is_known_to_be_wrong_has_no_say(lab: Lab) -> None:
+def test_a_device_known_to_be_wrong_does_not_vote(lab: Lab) -> None:
     lab.says(answer(digested("a")), "node-0", "node-1")
     lab.says(answer(digested("b")), "node-2")
     lab.says(answer(digested("b", wrong="a copy differs from its source")), "node-3")
@@ -177,7 +177,7 @@ def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     assert [suspect.name for suspect in check.suspects] == ["node-1"]
 
 
-def test_what_all_nodes_lack_is_no_nodes_fault(lab: Lab) -> None:
+def test_what_all_nodes_lack_blames_none(lab: Lab) -> None:
     lab.says(json.dumps({"error": "torch cannot be imported"}))
     check, left = lab.check()
     assert (check.verdict, check.suspects, left) == (Verdict.FAIL, (), ALL)

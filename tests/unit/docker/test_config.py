@@ -116,7 +116,7 @@ NAMES = sorted(clusters())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_created_is_as_it_was(name: str) -> None:
+def test_created_objects_match_the_golden_files(name: str) -> None:
     kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
     assert rendered(name) == kept
 

@@ -63,7 +63,7 @@ def test_a_container_that_ended_is_named_with_its_last_words() -> None:
     assert str(failed.value).isprintable()
 
 
-def test_one_that_ran_out_of_memory_says_so() -> None:
+def test_a_container_that_ran_out_of_memory_is_named_with_that_cause() -> None:
     container = daemon({"State": {"ExitCode": 137, "OOMKilled": True}}, status="exited").containers("r1")[0]
     assert "it ran out of memory" in why_ended(container).sentence
 
@@ -103,5 +103,5 @@ def test_those_of_somebody_else_are_left_when_their_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "never", "-1", "1e3", "٣", "9" * 40])
-def test_a_label_that_is_no_time_makes_nothing_left(value: str) -> None:
+def test_an_invalid_time_label_makes_no_leftover(value: str) -> None:
     assert not is_abandoned("r1", {OWNER: "other/1", EXPIRES: value})

@@ -99,7 +99,7 @@ def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict:
 @pytest.mark.parametrize(
     "answer", [ProgramOutput("garbage\0\x1b[2J{]", 0), ProgramOutput("", 139), ProgramOutput("", hangs=True)]
 )
-def test_a_program_that_breaks_is_its_own_checks_alone(
+def test_a_failing_program_affects_only_its_own_check(
     chain: Chain, program: str, broken: str, answer: ProgramOutput
 ) -> None:
     if answer.hangs:  # without mpirun, the time until a program is ended is real
@@ -117,7 +117,7 @@ def test_a_program_that_breaks_is_its_own_checks_alone(
 
 
 @pytest.mark.parametrize("method", ["collect", "teardown", "leftovers"])
-def test_what_the_platform_cannot_do_costs_no_measurement(chain: Chain, method: str) -> None:
+def test_a_failing_platform_call_costs_no_measurement(chain: Chain, method: str) -> None:
     chain.platform.errors[method] = SeatrialError(Reason.of("prerequisite-missing", step="launch"))
     result = chain.run()
     assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.PASS)
@@ -126,7 +126,7 @@ def test_what_the_platform_cannot_do_costs_no_measurement(chain: Chain, method: 
     assert result.verdict is expected
 
 
-def test_what_killed_runs_have_left_goes_first(chain: Chain) -> None:
+def test_leftovers_of_killed_runs_are_removed_first(chain: Chain) -> None:
     chain.platform.unclaimed = [Leftover("run-0", 5.0, "nodes")]
     chain.run()
     assert chain.platform.calls == ["leftovers", "teardown", *CALLS[1:]]
@@ -186,7 +186,7 @@ def cut_off(chain: Chain) -> tuple[str, str, list[str]]:
     return document["verdict"], document["code"], chain.platform.calls[-2:]
 
 
-def test_a_lost_lease_blames_nobody(chain: Chain) -> None:
+def test_a_lost_lease_makes_the_run_inconclusive(chain: Chain) -> None:
     chain.lost = Reason.of("lease-lost")
     chain.platform.nodes["node-1"].refuses = True
     result = chain.run()

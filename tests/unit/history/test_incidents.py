@@ -50,7 +50,7 @@ def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(ma
         assert run.incidents("lab", "quick", night, []) == []
 
 
-def test_what_another_run_brought_while_people_were_told_is_kept(made_url: str) -> None:
+def test_changes_of_a_concurrent_run_are_kept(made_url: str) -> None:
     with open_store(made_url) as one, open_store(made_url) as other:
         (slow,) = one.incidents("lab", "quick", outcome_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"])
         other.incidents("lab", "quick", outcome_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])

@@ -77,7 +77,7 @@ def test_an_unreachable_server_is_named_without_its_password() -> None:
         "postgresql://[::1]:5432/db",
     ],
 )
-def test_what_is_legal_stays_so(url: str) -> None:
+def test_legal_urls_are_shown_without_passwords(url: str) -> None:
     assert "s3cret" not in shown(parse_url(url))
 
 
@@ -124,7 +124,7 @@ def test_a_store_that_was_named_by_hand_is_announced_if_it_is_new_and_bad_input_
             use()
 
 
-def test_an_empty_file_is_set_aside_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_file_is_set_aside_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "history.sqlite"
     said = "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without earlier runs"
     for number in (1, 2):

@@ -77,9 +77,7 @@ def verdicts(store: Store, passed: int, failed: int) -> list[int]:
     ],
     ids=["few", "all passed", "a fault that stays", "too few passed", "none passed"],
 )
-def test_what_was_healthy_is_not_displaced_by_what_was_not(
-    store: Store, passed: int, failed: int, chosen: list[int]
-) -> None:
+def test_healthy_runs_are_not_displaced_by_bad_ones(store: Store, passed: int, failed: int, chosen: list[int]) -> None:
     assert verdicts(store, passed, failed) == chosen
 
 

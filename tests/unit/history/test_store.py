@@ -46,7 +46,7 @@ def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
     assert [m.value for m in headlines(run)] == [100.0]
 
 
-def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
+def test_saving_twice_keeps_one_run_with_the_later_result(store: Store) -> None:
     store.save(a_run(1, 0.5), Path())
     store.save(a_run(1, 0.6, reason=uncoded("again")), Path())
     assert [row.reason.sentence for row in store.runs()] == ["again"]
@@ -61,7 +61,7 @@ def test_runs_are_newest_first_and_limited(store: Store) -> None:
     assert [row.run_id for row in store.runs()] == ["run-009", "run-003", "run-002", "run-001"]
 
 
-def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:
+def test_nan_and_invalid_text_are_stored(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": math.inf}, (math.nan, 1.0), None)
     check = Check("training", Verdict.CORRUPT, Reason(), 0.0, (odd,))
     run = a_run(1, verdict=Verdict.CORRUPT, reason=uncoded("nul \0 and half a \udc80 character"), checks=[check])

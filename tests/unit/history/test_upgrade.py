@@ -138,7 +138,7 @@ print("done", flush=True)
 """
 
 
-def test_an_upgrade_that_is_killed_is_made_anew_and_loses_nothing(url: str) -> None:
+def test_a_killed_upgrade_is_repeated_without_loss(url: str) -> None:
     _an_older_store(url, 4)
     program = _UPGRADE.format(root=str(Path(__file__).parents[3]), url=url)
     for statements in (1, 2, 4):

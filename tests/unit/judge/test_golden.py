@@ -7,7 +7,7 @@ import numpy as np
 from tests.unit.judge.golden import GOLDEN, cases
 
 
-def test_references_limits_and_shifts_are_as_they_were() -> None:
+def test_references_limits_and_shifts_match_the_golden_file() -> None:
     kept = json.loads(GOLDEN.read_text())
     for name, case in cases().items():
         was = kept.pop(name)

@@ -70,7 +70,7 @@ def test_one_node_with_a_driver_of_its_own_is_blamed() -> None:
     assert names(fleet.tonight()) == {("node", "node-0")}
 
 
-def test_a_driver_that_costs_nothing_is_nothing() -> None:
+def test_a_driver_that_slows_nothing_is_not_reported() -> None:
     fleet = Fleet(np.random.default_rng(4))
     for _ in range(10):
         fleet.run(replace(of_nodes(32, noise=0.01), conditions=OLD), readings=READINGS)
@@ -113,7 +113,7 @@ def test_a_node_that_loses_more_than_the_weekend_takes_is_found_on_a_weekend() -
     assert passed(runs[14:saturday])
 
 
-def test_a_fleet_that_loses_on_a_weekday_what_weekends_take_is_told() -> None:
+def test_a_weekend_sized_loss_on_a_weekday_is_reported() -> None:
     runs = dated("node", 16, 31, lambda day, node: 0.92 if day >= date(2026, 2, 3) else weekend_dip(day, node))
     assert runs[-1].verdict is Verdict.DEGRADED
 
@@ -244,7 +244,7 @@ def test_two_changes_one_after_the_other_are_both_told() -> None:
     assert names(fleet.tonight()) == {("node", "node-1"), ("node", "node-2")}
 
 
-def test_a_watch_is_no_alert() -> None:
+def test_a_watched_series_raises_no_alert() -> None:
     """What may be a loss is said in the reason of a run that passes."""
     fleet = Fleet(np.random.default_rng(15))
     for _ in range(10):

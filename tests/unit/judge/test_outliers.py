@@ -138,7 +138,7 @@ def test_of_times_the_longer_ones_are_worse() -> None:
 
 @pytest.mark.parametrize(("better", "factor"), [("higher", 1.5), ("lower", 0.6)])
 @pytest.mark.parametrize("nodes", [1, 16])
-def test_what_becomes_better_is_nobodys_fault(better: str, factor: float, nodes: int) -> None:
+def test_an_improvement_is_not_blamed(better: str, factor: float, nodes: int) -> None:
     kind = of_nodes(16)
     kind.conditions = {"better": better}
     fleet = a_fleet(kind)

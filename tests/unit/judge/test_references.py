@@ -35,7 +35,7 @@ def test_the_median_of_columns_leaves_out_what_was_not_measured() -> None:
     assert np.isnan(median_of(np.empty((0, 2)))).all()
 
 
-def test_members_are_the_places_of_each_group() -> None:
+def test_members_returns_the_series_of_each_group() -> None:
     assert [at.tolist() for at in members(np.array([1, 0, 1, 2]))] == [[1], [0, 2], [3]]
     assert members(np.array([], dtype=np.int64)) == []
 
@@ -126,7 +126,7 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
     assert most > 0.8
 
 
-def test_what_all_peers_did_together_is_nobodys_own() -> None:
+def test_a_common_move_of_peers_does_not_count_against_a_series() -> None:
     rng = np.random.default_rng(10)
     rows = drawn(rng, 30, noise=0.01)
     still = learned(rows)
@@ -136,7 +136,7 @@ def test_what_all_peers_did_together_is_nobodys_own() -> None:
     assert moved.together[0] > 3 * still.together[0]
 
 
-def test_what_was_not_accepted_teaches_nothing() -> None:
+def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     rows = drawn(np.random.default_rng(11), 20)
     rows[10:-1] -= 0.4
     count = np.ones(rows[:-1].shape, dtype=np.int64)

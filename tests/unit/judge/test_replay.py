@@ -57,7 +57,7 @@ def test_what_reads_low_is_taken_until_it_is_sure() -> None:
     assert f"in {run.readings} of {run.readings} measurements" in run.reason.sentence
 
 
-def test_no_more_is_taken_than_there_is() -> None:
+def test_no_more_readings_are_taken_than_exist() -> None:
     assert after_healthy_runs(190.0).readings == 1
 
 
@@ -228,7 +228,7 @@ def test_a_bad_file_is_refused_with_file_line_field_and_what_is_legal(
     assert "Traceback" not in err
 
 
-def test_what_a_file_says_writes_no_line_of_its_own(tmp_path: Path) -> None:
+def test_text_of_a_file_cannot_forge_a_line_of_output(tmp_path: Path) -> None:
     file = tmp_path / "nights.csv"
     file.write_text(HEAD + '\nr,m,node,n,"\x1b[2Kpass\nall is well",x\n')
     with pytest.raises(InputError) as raised:

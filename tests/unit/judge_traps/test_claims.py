@@ -59,7 +59,7 @@ def over_four_nodes(before: Sequence[str] = (), factor: float = 1.0, sizes: Sequ
         ("Ethernet", Verdict.PASS),
     ],
 )
-def test_tcp_between_nodes_of_eight_gpus_is_no_silent_pass(line: str, fabric: str | None, verdict: Verdict) -> None:
+def test_tcp_between_nodes_of_eight_gpus_does_not_pass(line: str, fabric: str | None, verdict: Verdict) -> None:
     after = [] if "Socket" in line or "No device" in line else [f"{INFO}Using network AWS Libfabric"]
     text = over_four_nodes([INFO + line, *after], 0.03)
     result = judged(text, LogsConfig("H100-SXM", 4, 8, fabric))

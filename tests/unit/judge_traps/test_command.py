@@ -125,7 +125,7 @@ GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
         ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
     ],
 )
-def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: LogsConfig) -> None:
+def test_a_control_as_fast_as_its_treatment_proves_nothing(switch: str, asked: LogsConfig) -> None:
     """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1))
     off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch]))
@@ -152,7 +152,7 @@ def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
         ("NCCL_IB_DISABLE=0", LogsConfig("H100-SXM", 2, 4, "IB-8x400G"), 8),
     ],
 )
-def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: LogsConfig, ranks: int) -> None:
+def test_a_switch_without_a_necessary_effect_is_no_control(switch: str, asked: LogsConfig, ranks: int) -> None:
     values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
     pair = [
         log("a", log_text(values, ranks, asked.nodes or 1)),
@@ -166,7 +166,7 @@ def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
     assert (judgement.verdict, judgement.reason.sentence) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
 
 
-def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> None:
+def test_the_worst_log_decides_and_every_judgement_names_its_log() -> None:
     slow = log_text([value / 4 for value in HEALTHY])
     judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
     assert judgement.verdict is Verdict.FAIL

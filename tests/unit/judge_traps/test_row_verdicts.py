@@ -219,7 +219,7 @@ def test_more_than_the_links_carry_was_not_measured_over_them(
     assert words in result.reason.sentence
 
 
-def test_a_floor_that_another_source_measured_less_than_is_none() -> None:
+def test_a_floor_above_another_sources_measurement_does_not_fail() -> None:
     sizes = [*SIZES, 16 * G]
     mi300x = LogsConfig("MI300X", 1, 8)
     assert judged(log_text([280.0, 305.0, 310.0, 311.0, 311.0, 311.0], sizes=sizes), mi300x).verdict is Verdict.PASS

@@ -132,7 +132,7 @@ def test_json_of_several_files_says_which_file_a_sweep_is_from(
     assert [sweep["source"] for sweep in json.loads(capsys.readouterr().out)] == files
 
 
-def test_the_average_of_a_mixed_sweep_counts_for_nothing() -> None:
+def test_the_printed_average_of_a_mixed_sweep_is_ignored() -> None:
     slow = log_text([value / 4 for value in HEALTHY]).replace("123.4", "480.0")
     assert judged(log_text(HEALTHY).replace("123.4", "1.2")).verdict is Verdict.PASS
     assert judged(slow).verdict is Verdict.FAIL
@@ -154,7 +154,7 @@ def test_a_ring_is_held_against_rings() -> None:
     assert judged(log_text(busbw, sizes=sizes), h200).verdict is Verdict.FAIL
 
 
-def test_the_same_reference_as_in_a_run() -> None:
+def test_a_log_is_judged_by_the_same_reference_as_a_run() -> None:
     """What `judge` holds a plateau against is what the catalog says of the largest size."""
     (check,) = judged(log_text(HEALTHY)).checks
     plateau = next(j for j in check.judgements if j.measurement.metric == "busbw_plateau")
@@ -163,7 +163,7 @@ def test_the_same_reference_as_in_a_run() -> None:
     assert plateau.expected.low == baseline.low
 
 
-def test_twelve_gpus_asked_and_four_in_one_pod() -> None:
+def test_twelve_gpus_asked_for_and_four_in_one_pod_fail() -> None:
     judgement = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
     assert (judgement.verdict, judgement.reason.sentence) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
     assert judgement.checks[0].judgements == (), "no number is judged"

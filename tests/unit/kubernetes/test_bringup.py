@@ -101,7 +101,7 @@ def test_pods_are_there_once_each_answers(follow: Follow) -> None:
 
 
 @pytest.mark.parametrize(("pace_s", "most", "least"), [(0.0, 4, 1), (0.01, 60, 40), (0.5, 1001, 999)])
-def test_a_look_is_at_what_came_together(
+def test_changes_that_arrive_together_are_checked_together(
     follow: Follow, monkeypatch: pytest.MonkeyPatch, pace_s: float, most: int, least: int
 ) -> None:
     """As many looks as changes would cost the square of the nodes; none while changes come would miss what is wrong."""

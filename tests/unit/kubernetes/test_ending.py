@@ -90,7 +90,7 @@ def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
     assert _blameless_reason(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
 
 
-def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
+def test_without_the_first_pod_the_job_names_the_cause() -> None:
     reason = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
     assert str(reason) == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
 
@@ -138,7 +138,7 @@ def see_off(monkeypatch: pytest.MonkeyPatch, api: There, left: dict[str, str]) -
     ending.wait_for_deletion(api, "r1")  # type: ignore[arg-type]
 
 
-def test_pods_that_are_gone_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_pods_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     api = There()
     see_off(monkeypatch, api, {})
     assert api.forced == []
@@ -160,7 +160,7 @@ def test_pods_on_a_node_that_is_well_are_not_removed_by_force(monkeypatch: pytes
     assert api.forced == []
 
 
-def test_who_may_not_look_at_nodes_blames_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_right_to_list_nodes_none_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     api = There(may_look=False)
     with pytest.raises(LaunchError, match="pod-1 on node-1"):
         see_off(monkeypatch, api, {"pod-1": "node-1"})

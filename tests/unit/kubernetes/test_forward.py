@@ -91,7 +91,7 @@ def refused(text: str) -> ApiException:
         (Forward(b""), "the stream was closed"),
     ],
 )
-def test_what_the_cluster_is_to_blame_for(
+def test_errors_that_blame_the_cluster(
     answers: Callable[..., list[str]], outcome: Exception | Forward, message: str
 ) -> None:
     answers(outcome)
@@ -124,7 +124,7 @@ def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
     assert len(dialled) == 1
 
 
-def test_the_way_is_to_blame_where_nobody_can_look_at_the_pod(answers: Callable[..., list[str]]) -> None:
+def test_an_unreadable_pod_blames_the_path_to_the_cluster(answers: Callable[..., list[str]]) -> None:
     answers(refused("[Errno 111] Connection refused"))
     with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
         forward.dial_pod(api(LaunchError("the API server does not answer")), "p", 222, 1)
@@ -139,7 +139,7 @@ def test_the_way_is_to_blame_where_nobody_can_look_at_the_pod(answers: Callable[
         (refused("Handshake status 503 Service Unavailable"), 4),
     ],
 )
-def test_what_the_way_to_it_is_to_blame_for(answers: Callable[..., list[str]], outcome: Exception, tries: int) -> None:
+def test_errors_that_blame_the_path_to_it(answers: Callable[..., list[str]], outcome: Exception, tries: int) -> None:
     dialled = answers(outcome)
     with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
         forward.dial_pod(API, "p", 222, 1)

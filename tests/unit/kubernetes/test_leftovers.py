@@ -102,7 +102,7 @@ def test_what_every_run_makes_must_be_looked_at() -> None:
         here.leftovers()
 
 
-def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
+def test_a_run_with_several_objects_is_one_leftover(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
     made = thing("r1", **{OWNER: this_owner("kubernetes"), EXPIRES: LONG_AGO})
     here = platform(Secret=[made])
@@ -148,7 +148,7 @@ def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.M
     assert own_pod(platform()._api, None) is None
 
 
-def test_a_folder_in_the_place_of_a_kubeconfig_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_kubeconfig_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What Docker makes where the file that is mounted is not there."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     with pytest.raises(MissingError, match=r"no cluster to talk to: .*Is a directory"):

@@ -149,7 +149,7 @@ def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str,
     assert all(problem.sentence.startswith("qualify.priority_class: ") for problem in found)
 
 
-def test_nothing_is_said_of_what_may_not_be_seen() -> None:
+def test_unreadable_objects_are_not_reported() -> None:
     kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
     both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]
     asked = {"image_pull_secrets": ["p"], "service_account": "s", "priority_class": "c", "volumes": both, **TOKEN}

@@ -37,7 +37,7 @@ RECIPE = {  # of A4, as its README has it
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_golden(name: str) -> None:
+def test_manifests_match_the_golden_files(name: str) -> None:
     assert rendered(name) == (GOLDEN / f"{name}.yaml").read_text(), (
         "if this is meant: python -m tests.unit.kubernetes.golden"
     )
@@ -146,7 +146,7 @@ def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
     }
 
 
-def test_nodes_to_take_and_nodes_to_leave_stand_in_one_term() -> None:
+def test_chosen_and_excluded_nodes_are_in_one_affinity_term() -> None:
     """Of several terms any one would do."""
     (spec,) = node_specs("everything")
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]

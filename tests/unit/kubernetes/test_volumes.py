@@ -35,7 +35,7 @@ def test_every_volume_is_mounted_under_its_own_name() -> None:
     assert [mount["mountPath"] for mount in volume_mounts(volumes)] == ["/data", "/share", "/scratch", "/ssd"]
 
 
-def test_what_is_read_only_is_so_at_the_source_too() -> None:
+def test_a_read_only_mount_is_read_only_at_its_source() -> None:
     volumes = read(*({**volume, "read_only": True} for volume in (GCS, NFS, PVC)))
     csi, nfs, claim = volume_sources(volumes, host_network=False)
     assert csi["csi"]["readOnly"] and nfs["nfs"]["readOnly"] and claim["persistentVolumeClaim"]["readOnly"]

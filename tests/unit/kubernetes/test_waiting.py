@@ -103,7 +103,7 @@ def test_a_wait_has_the_code_of_its_cause() -> None:
         (pod(phase="Failed", reason="Evicted", message="low on disk"), "pod p-0 on n-0: Evicted: low on disk"),
     ],
 )
-def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str) -> None:
+def test_a_permanent_problem_is_reported_at_once(broken: dict[str, Any], why: str) -> None:
     pod_problem = problem([READY, broken], {}, 0.0)
     assert pod_problem
     assert pod_problem.pod == "p-0"
@@ -126,7 +126,7 @@ def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str
         pod(initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 0}}}]),
     ],
 )
-def test_what_may_come_right_is_waited_for(patient: dict[str, Any]) -> None:
+def test_a_temporary_problem_is_waited_for(patient: dict[str, Any]) -> None:
     assert problem([patient], troubled([patient], {}, 0.0), 0.0) is None
 
 
@@ -147,7 +147,7 @@ def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, fina
     assert problem([waits(reason, final)], {}, 0.0)
 
 
-def test_trouble_is_what_the_story_tells_first() -> None:
+def test_progress_names_a_problem_before_ordinary_waits() -> None:
     creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
     sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
     assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3).sentence == sentence

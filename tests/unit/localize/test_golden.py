@@ -5,5 +5,5 @@ import json
 from tests.unit.localize.golden import GOLDEN, cases
 
 
-def test_rounds_and_findings_are_as_they_were() -> None:
+def test_rounds_and_findings_match_the_golden_file() -> None:
     assert cases() == json.loads(GOLDEN.read_text())

@@ -85,13 +85,13 @@ def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
     assert named(localize(slow)) == [("node", "n03")]
 
 
-def test_tests_of_all_nodes_acquit_nobody() -> None:
+def test_tests_of_all_nodes_clear_no_node() -> None:
     groups = [*list(combinations(nodes(8), 2))[::2], *[nodes(8)] * 3]
     found = localize(group_tests(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
     assert named(found) == [("node", "n05")]
 
 
-def test_groups_that_all_have_a_slow_node_acquit_neither() -> None:
+def test_groups_that_all_have_a_slow_node_clear_neither() -> None:
     drawn, slow = random.Random(3), {"n04", "n21"}
     groups: list[list[str]] = []
     for size in (4, 8, 8, 4, 4, 4):

@@ -63,7 +63,7 @@ def test_two_nodes_that_were_only_tested_together_share_the_blame_with_their_lin
     assert len({"x", "y"}.intersection(localization.next_test.nodes)) == 1
 
 
-def test_one_slow_test_names_no_part_whatever_it_says() -> None:
+def test_a_single_slow_test_names_no_part() -> None:
     tests = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
     localization = localize([*tests, pair("a", "x", 1)])
     assert localization.suspects == ()

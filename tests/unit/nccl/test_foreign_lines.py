@@ -109,7 +109,7 @@ def test_a_harmless_line_changes_nothing(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", FATAL)
-def test_what_ranks_launchers_and_the_driver_say_of_the_end_counts(line: str) -> None:
+def test_errors_of_ranks_launchers_and_the_driver_count(line: str) -> None:
     judgement = judged(after=[line])
     assert judgement.verdict is Verdict.FAIL
     assert line.split(": ", 1)[-1][:30] in judgement.reason.sentence, "the line is its evidence"
@@ -145,5 +145,5 @@ def test_how_much_of_a_row_sticks_to_a_host_name(head: str, host: str, known: se
 @pytest.mark.parametrize(
     ("footer", "failed"), [("0 OK", False), ("3 OK", False), ("3 FAILED", True), ("3", True), ("0", False)]
 )
-def test_a_footer_that_lost_its_word_fails_by_its_number(footer: str, failed: bool) -> None:
+def test_a_footer_without_its_word_fails_by_its_number(footer: str, failed: bool) -> None:
     assert _plain_mark(f"# Out of bounds values : {footer}") == Bounds(int(footer[0]), failed)

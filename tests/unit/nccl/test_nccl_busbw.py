@@ -25,11 +25,11 @@ from seatrial.nccl.draft import candidates
         ("hypercube", 64, 1),
     ],
 )
-def test_factors(collective: str, ranks: int, factor: float) -> None:
+def test_busbw_factors_of_each_collective(collective: str, ranks: int, factor: float) -> None:
     assert busbw_factor(collective, ranks) == factor
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_raise() -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
         busbw_factor("all_reduce", 0)
     with pytest.raises(ValueError, match="legal: all_reduce"):

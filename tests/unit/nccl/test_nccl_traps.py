@@ -212,7 +212,7 @@ def test_a_launch_that_fails_after_a_complete_sweep_is_an_error_of_its_own() -> 
 
 
 @pytest.mark.parametrize("line", ["bc: command not found", "slurmstepd: error: *** JOB 1 ON a CANCELLED AT x ***"])
-def test_what_a_script_says_after_a_complete_sweep_does_not_undo_it(line: str) -> None:
+def test_output_of_a_script_after_a_complete_sweep_is_ignored(line: str) -> None:
     assert _one(HEADER, ROW, FOOTER, line).outcome == "ok"
 
 
@@ -250,7 +250,7 @@ def test_one_rank_alone_is_a_run() -> None:
     assert (sweep.ranks, sweep.outcome, sweep.peak_busbw_gb_s) == (1, "ok", 0.0)
 
 
-def test_without_mpi_one_after_the_other() -> None:
+def test_builds_without_mpi_that_print_one_after_the_other_are_one_error() -> None:
     """srun's pipe holds each program's output until it ends: two whole runs of one rank each."""
     lines = [*_prologue("a", 7), _busbw_zero(50), FOOTER, *_prologue("b", 9), _busbw_zero(51), FOOTER]
     sweep = _one(*lines)
@@ -258,7 +258,7 @@ def test_without_mpi_one_after_the_other() -> None:
     assert (sweep.collective, sweep.version, sweep.ranks, len(sweep.rows)) == ("all_reduce", "2.19.6", 1, 2)
 
 
-def test_without_mpi_line_by_line() -> None:
+def test_builds_without_mpi_that_print_line_by_line_are_one_error() -> None:
     a = [*_prologue("a", 7), _busbw_zero(50), *FOOTER.replace("100.0", "0").split("\n")]
     b = [*_prologue("b", 9), _busbw_zero(51), *FOOTER.replace("100.0", "0").split("\n")]
     sweep = _one(*[line for pair in zip(a, b, strict=True) for line in pair])

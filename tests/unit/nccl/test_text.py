@@ -46,7 +46,7 @@ def test_a_row_whose_pieces_were_tagged_is_one_row_and_other_text_stays() -> Non
     assert clean(f"0:{ROW} 10:30").text == f"{ROW} 10:30"
 
 
-def test_a_line_is_looked_at_up_to_a_bound() -> None:
+def test_only_the_start_of_a_long_line_is_read() -> None:
     assert len(clean("x" * 20_000).text) == 16_384
 
 

@@ -95,7 +95,7 @@ def test_more_than_a_third_of_a_batch_that_fail_alike_have_a_common_cause() -> N
     assert played.calls == [("put out", "n0", "ecc"), ("put out", "n4", "xid")]
 
 
-def test_some_in_a_row_that_fail_alike_have_a_common_cause() -> None:
+def test_consecutive_equal_failures_have_a_common_cause() -> None:
     past = [node_test("n1", Verdict.FAIL, 2, "ecc"), node_test("n2", Verdict.FAIL, 1, "ecc")]
     played = PlayedCluster.of([ServiceNode("n0", "gated")], past)
     played.verdicts = {"n0": FAIL}

@@ -134,7 +134,7 @@ def test_wrong_numbers_of_training_name_the_rank(probes: Probes, ranks: object, 
         ('{"devices": [{"device": "cpu", "matmul_tflops": [NaN, true, -1]}]}', "cpu: no samples"),
     ],
 )
-def test_what_a_probe_prints_may_be_anything(probes: Probes, answer: object, reason: str) -> None:
+def test_any_output_of_a_probe_is_handled(probes: Probes, answer: object, reason: str) -> None:
     probes.says("devices", answer)
     status, lines = probes.check("--allow-no-gpu")
     assert status in (1, 3)

@@ -32,7 +32,7 @@ def judged(text: str) -> LogsJudgement:
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
-def test_each_output_alone_passes(tool: str) -> None:
+def test_each_tools_output_alone_passes(tool: str) -> None:
     found = judged(OUTPUTS[tool])
     assert found.verdict is Verdict.PASS, found.reason
     assert len(found.checks) == 1

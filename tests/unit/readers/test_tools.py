@@ -44,7 +44,7 @@ def test_a_healthy_gpu_reports_no_fault() -> None:
         (field("Performance State", "P0", "[GPU requires reset]"), "fail", "it requires a reset"),
     ],
 )
-def test_what_a_gpu_says_of_itself_is_believed(text: str, verdict: str, words: str) -> None:
+def test_faults_that_a_gpu_reports_are_believed(text: str, verdict: str, words: str) -> None:
     read = check(text)
     assert (read.verdict.value, words in read.reason.sentence) == (verdict, True), read.reason
     assert "GPU 00000000:00:06.0" in read.reason.sentence
@@ -110,7 +110,7 @@ def test_the_table_of_dcgmi_is_read(result: str, verdict: Verdict) -> None:
     assert check(DCGM_TEXT.format(f"{result:47}")).verdict is verdict
 
 
-def test_nothing_finished_is_no_pass() -> None:
+def test_a_tool_that_did_not_finish_does_not_pass() -> None:
     assert check("Successfully ran diagnostic for group.\n").verdict is Verdict.INCONCLUSIVE
     assert check("nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\n").verdict is Verdict.INCONCLUSIVE
 
@@ -166,6 +166,6 @@ def test_tools_are_judged_beside_logs() -> None:
 
 
 @pytest.mark.parametrize("text", ["hello", '{"a": 1}', "{broken", "{\n", ""])
-def test_other_text_is_of_no_tool(text: str) -> None:
+def test_other_text_is_not_read_as_a_tool(text: str) -> None:
     with pytest.raises(NothingFoundError):
         read_text(text, "x", "x")

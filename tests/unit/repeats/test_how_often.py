@@ -135,7 +135,7 @@ def test_a_whole_check_is_not_begun_again_without_the_time_for_it(monkeypatch: p
     assert not budget.affordable({"training": [doubt()]})
 
 
-def test_a_cleared_suspicion_is_told(store: Store) -> None:
+def test_a_cleared_suspicion_is_reported(store: Store) -> None:
     assert (
         compared(store, 0.1, Nodes(1.0, 1.0)).reason.sentence
         == "1 sweep; as expected by history; 1 number was repeated"
@@ -172,7 +172,7 @@ def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile
     assert [m.value for m in check.measurements] == [0.1, 1.0, 1.0]
 
 
-def test_repeats_of_a_run_teach_as_one_run(store: Store) -> None:
+def test_repeats_of_a_run_count_as_one_run(store: Store) -> None:
     """A hiccup that was cleared does not drag the history down, nor make four runs of three."""
     check = compared(store, 0.1, Nodes(1.0, 1.0))
     at = now()

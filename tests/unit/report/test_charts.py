@@ -33,7 +33,7 @@ def test_colours_are_the_pages_variables() -> None:
     assert not re.search(r"#0101\d\d", svg)
 
 
-def test_ids_of_two_charts_do_not_meet() -> None:
+def test_ids_of_two_charts_differ() -> None:
     check = samples.healthy_local().checks[1]
     ids = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (busbw_chart(busbw_curves(check)), loss_chart([2.0, 1.0]))]
     assert ids[0]
@@ -85,7 +85,7 @@ def test_the_loss_of_every_step() -> None:
     assert losses(samples.healthy_local().checks[1]) == ()
 
 
-def test_lines_areas_ticks_and_marks_are_as_they_were() -> None:
+def test_drawn_elements_match_the_golden_file() -> None:
     assert cases() == json.loads(GOLDEN.read_text())
 
 

@@ -3,5 +3,5 @@
 from tests.unit.report.golden import GOLDEN, files
 
 
-def test_what_people_read_is_as_it_was() -> None:
+def test_rendered_reports_match_the_golden_files() -> None:
     assert files() == {path.name: path.read_text() for path in GOLDEN.iterdir()}

@@ -221,7 +221,7 @@ def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
         return result, context_of(result, folder, store)
 
 
-def test_what_blames_a_node_is_bad_wherever_it_is_shown() -> None:
+def test_a_blamed_node_is_marked_bad_wherever_it_is_shown() -> None:
     run = samples.broken_local()
     html = report_html(run)
     text = Page(html).text

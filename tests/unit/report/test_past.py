@@ -78,7 +78,7 @@ def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
         (KeyError("verdict"), "KeyError: 'verdict'"),
     ],
 )
-def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path, error: Exception, reason: str) -> None:
+def test_a_failing_store_is_reported(store: Store, tmp_path: Path, error: Exception, reason: str) -> None:
     class Broken(Store):
         def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
             raise error

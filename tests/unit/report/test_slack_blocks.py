@@ -114,7 +114,7 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
     assert "<!here> <@U024BE7LH>" in payload
 
 
-def test_three_rows_of_three_numbers_convince() -> None:
+def test_the_three_worst_numbers_are_of_different_operations() -> None:
     chosen = worst_judgements(samples.faulty_h100())
     assert [j.measurement.conditions["operation"] for j in chosen] == ["all_reduce", "all_gather", "reduce_scatter"]
     assert all(j.measurement.metric == "busbw_plateau" for j in chosen)
@@ -142,7 +142,7 @@ def test_where_the_files_are_and_what_is_kept_is_said() -> None:
     assert "files: gs://bucket/logs/r1/" in payload
 
 
-def test_the_letter_says_the_same() -> None:
+def test_the_mail_has_the_same_content() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
     letter = full_text(alert, alert.incident.changes)
     assert subject(alert).startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure): every pair")
@@ -178,7 +178,7 @@ def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
         (outcome_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
     ],
 )
-def test_the_end_is_said_once(wrong: RunOutcome, text: str) -> None:
+def test_the_end_of_an_incident_is_stated_once(wrong: RunOutcome, text: str) -> None:
     (open_one,) = advance([], "h100-east", "nightly", wrong, ["webhook"])
     (over,) = advance([open_one], "h100-east", "nightly", outcome_of(nights.good(2)), ["webhook"])
     alert, news = Alert(over, nights.good(2)), over.changes[1:]

@@ -94,7 +94,7 @@ def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.Captu
     assert "node-2 is slow" in line
 
 
-def test_an_empty_history_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_history_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     show_history([])
     assert capsys.readouterr().out == "no run is recorded\n"
 

@@ -58,7 +58,7 @@ def test_plain_text_survives_any_terminal(encoding: str) -> None:
     assert words.plain("a\nb  c", encoding) == "a b c"
 
 
-def test_plain_keeps_what_utf8_has() -> None:
+def test_plain_keeps_all_characters_on_a_utf8_terminal() -> None:
     assert words.plain("≥ 3 µs\x00\x1b") == "≥ 3 µs"
 
 

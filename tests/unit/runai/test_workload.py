@@ -70,12 +70,12 @@ def rendered(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", SUBMITS)
-def test_submits_are_as_they_were(name: str) -> None:
+def test_submit_commands_match_the_golden_files(name: str) -> None:
     """`python -m tests.unit.runai.test_workload` writes them anew; read what changed."""
     assert rendered(name) == (GOLDEN / f"{name}.sh").read_text()
 
 
-def test_no_other_submit_is_kept() -> None:
+def test_every_golden_file_is_in_use() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(SUBMITS)
 
 

@@ -26,7 +26,7 @@ NAMES = sorted(clusters())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_scripts_are_as_they_were(name: str) -> None:
+def test_scripts_match_the_golden_files(name: str) -> None:
     kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
     assert rendered(name) == kept | {"node.sh": node_script("20260102-0304-abcde", 222, MADE_LATER, MADE_LATER)}
 
@@ -54,7 +54,7 @@ def test_no_key_is_outside_of_the_standard_input(name: str) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (2, 1), (2, 8)])
-def test_only_links_that_are_there_are_measured(nodes: int, gpus: int) -> None:
+def test_only_existing_links_are_measured(nodes: int, gpus: int) -> None:
     described = {"name": "test", "nodes": nodes, "hardware": "H100-SXM", "gpus_per_node": gpus}
     cluster = Cluster.model_validate({**described, "platform": {"kind": "slurm"}})
     run = Run("20260102-0304-abcde", cluster, load_suite("nightly"), Path("out"))

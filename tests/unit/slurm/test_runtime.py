@@ -107,7 +107,7 @@ def warning(suite: str, time_limit: str, **fields: Any) -> str | None:
     return check_time_limit(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")), settings)
 
 
-def test_a_job_that_is_long_enough_is_silent() -> None:
+def test_a_long_enough_job_yields_no_warning() -> None:
     assert warning("quick", "00:30:00") is None
 
 

@@ -12,7 +12,7 @@ from tests.integration.alerts.slack.told import WAYS, night
 from tests.slack_server import PATH, TOKEN, Answer, Slack, limited, refusal
 
 
-def test_what_slack_missed_is_told_by_the_next_run(
+def test_a_failed_slack_message_is_repeated_by_the_next_run(
     slack: Slack, by_token: AlertSettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
@@ -41,7 +41,7 @@ def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSetti
 
 
 @WAYS
-def test_rate_limited_then_well(slack: Slack, way: str, request: pytest.FixtureRequest) -> None:
+def test_a_short_rate_limit_is_waited_for(slack: Slack, way: str, request: pytest.FixtureRequest) -> None:
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited())
     assert "sent to " in night(nights.bad(1), None, request.getfixturevalue(way)).summary
@@ -82,7 +82,7 @@ def test_a_broken_slack_is_tried_again_a_few_times(
         ("brand_new_error", "Slack says brand_new_error"),
     ],
 )
-def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, reason: str) -> None:
+def test_slack_errors_have_a_next_step(slack: Slack, by_token: AlertSettings, error: str, reason: str) -> None:
     slack.plan("chat.postMessage", refusal(error))
     assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {reason}; the next run sends it"
 
@@ -110,7 +110,7 @@ def test_a_slack_that_hangs_is_not_waited_for(
     assert len(slack.requests) == 1
 
 
-def test_a_slack_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_slack_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
     nobody = AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api"))
     notified = night(nights.bad(1), None, nobody)
@@ -118,7 +118,7 @@ def test_a_slack_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert "check the network or proxy" in notified.summary
 
 
-def test_a_history_that_fails_costs_no_message(
+def test_a_failing_history_does_not_prevent_the_message(
     slack: Slack, by_token: AlertSettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: object) -> None:

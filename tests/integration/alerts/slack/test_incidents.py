@@ -70,14 +70,14 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     ]
 
 
-def test_without_a_history_every_bad_night_stands_alone(slack: Slack, by_token: AlertSettings) -> None:
+def test_without_a_history_every_bad_run_sends_a_message_of_its_own(slack: Slack, by_token: AlertSettings) -> None:
     for number in (1, 2):
         night(nights.bad(number), None, by_token)
     assert len(slack.posted) == 2
     assert night(nights.good(3), None, by_token) == Notified("nothing new")
 
 
-def test_a_webhook_hears_what_is_new_and_nothing_else(slack: Slack, by_webhook: AlertSettings, store: Store) -> None:
+def test_a_webhook_receives_only_what_is_new(slack: Slack, by_webhook: AlertSettings, store: Store) -> None:
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
         night(result, store, by_webhook)
     first, last = slack.hooked

@@ -66,7 +66,7 @@ def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: Alert
     assert slack.replies(message)
 
 
-def test_what_a_log_says_calls_and_links_nobody(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_text_of_a_log_creates_no_mentions_or_links(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     evil = "<!channel> <@U024BE7LH> <https://evil.example.com|ok> `x` ```y``` *bold* _it_ ~no~ & &lt;!here&gt;\n> quote"
     night(replace(samples.hostile(evil), run_id="run-1"), store, by_token)
     notify(replace(samples.hostile(evil), run_id="run-2"), CLUSTER, store, by_token)
@@ -81,7 +81,7 @@ def test_what_a_log_says_calls_and_links_nobody(slack: Slack, by_token: AlertSet
     )
 
 
-def test_secrets_in_a_log_stay_here(
+def test_secrets_of_a_log_are_not_sent(
     slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = {"HF_TOKEN": "hf_plantedPlantedPlanted1", "DB_PASSWORD": "planted-swordfish"}

@@ -12,7 +12,9 @@ from tests.integration.alerts.slack.told import night
 from tests.slack_server import Slack
 
 
-def test_silence_is_told_once_and_ends_with_a_run(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_an_overdue_check_is_reported_once_and_ends_with_a_run(
+    slack: Slack, by_token: AlertSettings, store: Store
+) -> None:
     store.save(nights.good(0), Path("/gone"))
     notified = watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token)
     assert notified == Notified("slack #alerts: sent to #alerts")
@@ -29,7 +31,7 @@ def test_silence_is_told_once_and_ends_with_a_run(slack: Slack, by_token: AlertS
     assert watch(CLUSTER, "nightly", timedelta(days=36500), store, by_token).summary == "the last run is young enough"
 
 
-def test_a_check_that_died_is_told(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_a_check_that_died_is_reported(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     watch(
         CLUSTER,
         "nightly",
