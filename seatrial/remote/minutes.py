@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field, FiniteFloat, StringConstraints
@@ -80,7 +81,7 @@ def _record(minutes: Minutes, every_s: float, testbed: Callable[[], Testbed | No
         if (nodes := testbed()) is None:
             continue
         try:
-            answers = on_each(nodes.nodes, lambda node, nodes=nodes: _ask(nodes, node), fan_out(nodes))  # type: ignore[misc]
+            answers = on_each(nodes.nodes, partial(_ask, nodes), fan_out(nodes))
         except (SeatrialError, OSError) as error:  # of this machine
             log.debug("a minute is missing: %s", error)
             continue

@@ -83,7 +83,10 @@ def test_hosts_remove_their_container_at_the_deadline(
 
 def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
     cluster = console.cluster(2, platform=settings, image=hosts.image)
-    both_up = lambda: len({left[:5] for left in hosts.left() if "conmon" in left}) == 2  # noqa: E731
+
+    def both_up() -> bool:
+        return len({left[:5] for left in hosts.left() if "conmon" in left}) == 2
+
     assert kill_and_reap(console, cluster, hosts, both_up) == set()
 
 

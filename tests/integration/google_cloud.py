@@ -44,7 +44,8 @@ class GoogleCloud:
         self.polls += 1
         built: dict[str, Any] = {**self.described(), "status": "CANCELLED" if self.cancelled else status}
         if status == "SUCCESS":
-            host, path, tag = re.fullmatch(r"([^/]+)/(.+):([^:]+)", self.image()).groups()  # type: ignore[union-attr]
+            name, _, tag = self.image().rpartition(":")
+            host, _, path = name.partition("/")
             assert host == self.registry.host
             built["results"] = {"images": [{"name": self.image(), "digest": self.registry.add(path, tag)}]}
         if status == "FAILURE":

@@ -1,5 +1,6 @@
 """Base images get the digests of their tags, and keep them where a registry does not answer."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,9 @@ def silent(image: str) -> str | None:
 
 
 @pytest.mark.parametrize(("find", "why"), [(silent, "does not answer"), (lambda image: None, "does not have it")])
-def test_a_registry_that_gives_none_changes_nothing(find, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_registry_that_gives_none_changes_nothing(
+    find: Callable[[str], str | None], why: str, tmp_path: Path
+) -> None:
     file = tmp_path / "Dockerfile"
     file.write_text(DOCKERFILE)
     problems = renewed(file, find)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial.judge.number import judge_number as judge
 from seatrial.judge.votes import counting
-from seatrial.model.baseline import Baseline
+from seatrial.model.baseline import Baseline, Source
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict
@@ -70,8 +70,8 @@ def test_where_lower_is_better_the_bounds_lie_above() -> None:
 
 
 def test_the_best_source_wins_whatever_the_order() -> None:
-    def known(source: str) -> Baseline:
-        return Baseline(source, 1.0, 0.9, None, 0.5, 1, f"the 1 GB/s of {source}")  # type: ignore[arg-type]
+    def known(source: Source) -> Baseline:
+        return Baseline(source, 1.0, 0.9, None, 0.5, 1, f"the 1 GB/s of {source}")
 
     everything = [known("model"), known("catalog"), known("pinned")]
     assert judged(plateau(1), everything).source == "pinned"

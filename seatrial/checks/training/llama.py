@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
@@ -213,9 +214,7 @@ def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float
             argv,
             on_line=course.see,
             is_done=lambda line: '{"event": "llama"' in line,
-            conclude=lambda result, killed=interrupt is not None: _ended(  # type: ignore[misc]
-                run, testbed, workload, course, result, killed=killed
-            ),
+            conclude=partial(_ended, run, testbed, workload, course, killed=interrupt is not None),
         )
         if check.verdict is not Verdict.PASS:
             return check

@@ -1,6 +1,6 @@
 """Logs of trainings: steps of each program, numbers that are not finite, slowdowns, stragglers, and NCCL's RAS."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -118,8 +118,10 @@ def test_a_training_that_goes_on_with_numbers_is_degraded() -> None:
 @pytest.mark.parametrize(
     "line", [megatron, lambda n, time: TITAN.format(number=n, loss="7.6", tps=f"{30e6 / time:,.0f}")]
 )
-def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(line: object) -> None:
-    lines = [line(n, 3000.0 if n < 140 else 3900.0) for n in range(1, 200)]  # type: ignore[operator]
+def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(
+    line: Callable[[int, float], str],
+) -> None:
+    lines = [line(n, 3000.0 if n < 140 else 3900.0) for n in range(1, 200)]
     read = check(lines)
     assert read.verdict is Verdict.DEGRADED
     assert "steps from 140 on take" in read.reason.sentence and "1.30 times the" in read.reason.sentence

@@ -25,7 +25,7 @@ GONE = {"squeue": "", "sacct": ""}
 class Site(Answers):
     """A Slurm of two nodes, n2 before n1; one of them has another address."""
 
-    def __init__(self, **answers: str) -> None:
+    def __init__(self, **answers: str | Sequence[str]) -> None:
         hosts = {"scontrol": "n2\nn1\n", "sinfo": "n1|10.0.0.1\nn2|\n"}
         super().__init__(**{"squeue": UP, "sbatch": "7\n", "restarts": "2", "scancel": "", **hosts, **answers})
         self.written: dict[str, str] = {}
@@ -120,7 +120,7 @@ def test_a_node_is_blameless_only_for_what_happened_after_the_launch(
 def test_steps_of_a_measurement_are_killed_until_they_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "_PAUSE_S", 0.001)
     ours, others = " 7.3|seatrial-ranks\n7.4|seatrial-ranks \n", "7.0|job\n7.1|seatrial-ranks2\n"
-    site = Site(squeue=[ours + others, "7.4|seatrial-ranks\n", others])  # type: ignore[arg-type]
+    site = Site(squeue=[ours + others, "7.4|seatrial-ranks\n", others])
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": {"kind": "slurm", "launch": "srun"}})
     SrunLauncher(site, cluster, cluster.platform, "7", "", "/w", "/n")._end_steps()  # type: ignore[arg-type]
     assert [call for call in site.calls if call.startswith("scancel")] == [
