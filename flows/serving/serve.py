@@ -152,7 +152,7 @@ def _check_schedule(cron: str, timezone: str, options: str) -> None:
 
 
 def first_date(cron: str, timezone: str) -> datetime:
-    """Return the next date of a schedule. Raises ValueError if there is none, or if it is no schedule."""
+    """Return the next date of a schedule. Raises ValueError for an invalid schedule, or one that never comes."""
     from prefect.server.schemas.schedules import CronSchedule
 
     (due,) = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(1))

@@ -50,7 +50,7 @@ def _handled(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C, SIGTERM and a lost terminal meanwhile: a second one must not cut a teardown in half."""
+    """Ignore Ctrl-C, SIGTERM and a lost terminal within the context: a second one must not cut a teardown in half."""
     return _handled(dict.fromkeys(_SIGNALS, signal.SIG_IGN))
 
 

@@ -191,7 +191,7 @@ def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> t
 
 
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
-    """Return a silent outcome if the last run is older than `max_age`, or if there is none; else None."""
+    """Return a silent outcome if the last run is older than `max_age`, or missing; else None."""
     if last is None:
         return _silent("", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded").sentence)
     age = now - last.finished

@@ -214,7 +214,7 @@ class Classifier:
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
-        """Return a line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
+        """Return a finding for an unknown line that calls itself an error, or is a warning of NCCL."""
         if " NCCL INFO " in text:
             return None
         if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
@@ -330,7 +330,7 @@ def _with_evidence(finding: Finding, words: str) -> Finding:
 
 
 def nccl_version(number: int) -> str:
-    """Return the version that a number of NCCL stands for: 22703 is 2.27.3; until 2.8 it had one digit less."""
+    """Convert a version number of NCCL: 22703 is 2.27.3; until 2.8 it had one digit less."""
     major = 10_000 if number >= 10_000 else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 

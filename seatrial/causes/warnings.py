@@ -35,7 +35,7 @@ def finding_of_warning(text: str, message: str, host: str | None, rank: int | No
 
 
 def _format_of(said: str) -> Format | None:
-    """Return the format with the most words among those that have all of them in `said`, in their order."""
+    """Return the longest format whose words all occur in `said`, in order."""
     candidates = (each for start in _STARTS for each in _formats().get(said[:start], ()))
     return max((each for each in candidates if _says(said, each.words)), key=_length, default=None)
 

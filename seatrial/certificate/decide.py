@@ -1,4 +1,4 @@
-"""Hold requirements against runs: the worst number that matches decides, and what was not measured is not shown. Pure.
+"""Check requirements by runs: the worst number that matches decides, and what was not measured is not shown. Pure.
 
 A number counts only if its check had a result, if it can be compared, and if every node of its run has one.
 """
@@ -94,7 +94,7 @@ class _Reading:
 
 
 def decide(requirement: Requirement, runs: Sequence[EvidenceRun], waiver: Waiver | None, issued: date) -> Outcome:
-    """Hold one requirement against the runs, then apply the exception if it is still valid."""
+    """Check one requirement by the runs, then apply the exception if it is still valid."""
     tried = list(_tried(requirement, runs))
     outcome = _by_verdict(requirement, tried) if requirement.limit.equals else _by_numbers(requirement, tried)
     if waiver is None:

@@ -27,7 +27,7 @@ from seatrial.cli.options import FILE, json_option, print_json, waiting
 def certify(
     runs: tuple[str, ...], requirements: str, out: Path, key: Path | None, form: str, as_json: bool
 ) -> NoReturn:
-    """Hold RUNs against requirements, and write a certificate with the evidence of each, for `seatrial verify`.
+    """Check RUNs against requirements, and write a certificate with the evidence of each, for `seatrial verify`.
 
     The worst number of all RUNs decides; what no RUN has measured is not shown. Exit status: 0 all requirements are met
     or excepted, 1 one is not met, 2 bad input, 3 one is not shown.

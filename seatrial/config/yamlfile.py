@@ -59,7 +59,7 @@ def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
 
 
 def _separate(error: Any) -> Iterator[Any]:
-    """Yield the problems between fields one by one; the message of each begins with the field to change."""
+    """Split an error about several fields into one for each; each message begins with the field to change."""
     if error["type"] != "value_error":
         yield error
         return

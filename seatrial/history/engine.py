@@ -240,7 +240,7 @@ def _set_empty_aside(url: URL) -> None:
 
 
 def _file(url: URL) -> Path | None:
-    """Return the file of SQLite; None for what is none, or is opened by its own rules."""
+    """Return the file of SQLite; None for other databases, and for SQLite in memory or by a `file:` URI."""
     database = str(url.database)
     is_none = url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:")
     return None if is_none else Path(database)

@@ -133,7 +133,7 @@ series = Table(
 
 
 def _place() -> list[Column[Any]]:
-    """Return columns of a reading's key: run, series, and number within the series. Rows of one run lie together."""
+    """Return columns of a reading's key: run, series, and number within the series; rows of a run are adjacent."""
     return [
         Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
         Column("series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""Hold a measurement against its baselines. Pure: a measurement and baselines in, a judgement with its reason out."""
+"""Compare a measurement with its baselines. Pure: a measurement and baselines in, a judgement with its reason out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -2,7 +2,7 @@
 
 A generalized likelihood ratio over the start of a change whose size and whose level before are unknown (Siegmund and
 Venkatraman, "Using the generalized likelihood ratio statistic for sequential detection of a change-point", 1995). For
-each start, the mean of the runs since is held against the level before, in standard errors. What that finds is
+each start, the mean of the runs since is compared with the level before, in standard errors. What that finds is
 weighed once more reading by reading with long tails, against what healthy readings yield. docs/verdicts.md has an
 example by hand.
 """

@@ -169,7 +169,7 @@ def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], 
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
-    """Return the columns of a kind, of which the fleet has `total`; default: as many as there are."""
+    """Return the columns of parts of a kind; the fleet has `total` of them (default: those in `places`)."""
     log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
     return [
         Column.of(Cause(kind, name, nodes, log_prior=log_prior), where)

@@ -66,7 +66,7 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
 
 
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
-    """Return a pair with half of the GPUs of a cause, which took part in the same tests; None for those told apart."""
+    """Return a pair with half of a cause's GPUs, which always took part together; None if a test separates them."""
     node, where = cause.nodes[0], []
     for address in cause.gpus:
         with_it = (dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests)

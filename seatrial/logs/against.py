@@ -1,4 +1,4 @@
-"""Hold a sweep of a log against what is known of its cluster: links, catalog and model. Pure."""
+"""Compare a sweep of a log with what is known of its cluster: links, catalog and model. Pure."""
 
 from dataclasses import replace
 

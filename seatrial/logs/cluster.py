@@ -31,7 +31,7 @@ class LogsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The cluster that a sweep is held against; `hardware` is empty where its GPU model is unknown.
+    """The cluster that a sweep is compared with; `hardware` is empty where its GPU model is unknown.
 
     `is_whole`: all GPUs of that many nodes should have taken part, because the nodes were claimed. `is_placed`: the
     number of nodes is known. `gpus_per_node` None: the usual number of the hardware.

@@ -109,7 +109,7 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:
-    """Return the check of another tool; the rate of a training is held against what is published of its GPUs."""
+    """Return the check of another tool; the rate of a training is compared with what is published of its GPUs."""
     rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check

@@ -59,7 +59,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A measurement held against its baselines.
+    """A measurement compared with its baselines.
 
     `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
     of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the values that the measurement's is the median
@@ -78,7 +78,7 @@ class Judgement:
 
     @property
     def compared(self) -> bool:
-        """Whether it was held against a bound; a number that passes for being finite and positive was not."""
+        """Whether it was compared with a bound; a number that passes for being finite and positive was not."""
         return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
 
     def to_dict(self) -> dict[str, Any]:

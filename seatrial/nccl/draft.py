@@ -148,14 +148,17 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
-    """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
+    """Return the collective of a row without redop.
+
+    hypercube leaves it blank; before 2.13 alltoall did, and all_gather had no such column.
+    """
     if row.root is not None:
         return ("hypercube",)
     return ("alltoall",) if layout is not None and "redop" in layout.columns else ("all_gather",)
 
 
 def _is_unchecked_in_place(row: Row) -> bool:
-    """As alltoall and sendrecv leave it: N/A in place, and a number out of place."""
+    """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
     out, inside = row.out_of_place, row.in_place
     return out is not None and inside is not None and out.wrong is not None and inside.wrong is None
 

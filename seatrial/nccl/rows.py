@@ -68,7 +68,7 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
 
 
 def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow:
-    """Return the row of placeholders, or why it is none."""
+    """Return the row of placeholders, or why it is not a row."""
     column_count = len(layout.columns) if layout is not None and layout.typed else 13
     if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
@@ -188,7 +188,7 @@ def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Callable[[str], Any]]
 
 
 def _number(token: str) -> float | None:
-    """Return a finite number; None for what stands for none."""
+    """Return a finite number; None for a placeholder."""
     try:
         value = float(token)
     except ValueError:

@@ -22,24 +22,24 @@ def pair_of(first: str, second: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The tests of one node, the oldest first, without those that say nothing of it."""
+    """The conclusive tests of one node, the oldest first: `alone`, and `paired` with another node."""
 
     alone: Sequence[NodeTest] = ()
     paired: Sequence[NodeTest] = ()
 
     @property
     def passed(self) -> datetime | None:
-        """The end of the last test by itself that passed, or of a run of all nodes."""
+        """The end of the last test alone, or of a run of all nodes, that passed."""
         return next((test.ended for test in reversed(self.alone) if test.verdict is Verdict.PASS), None)
 
     @property
     def is_proven(self) -> bool:
-        """Whether the last test by itself passed."""
+        """Whether the last test alone passed."""
         return bool(self.alone) and self.alone[-1].verdict is Verdict.PASS
 
     @property
     def failures(self) -> list[NodeTest]:
-        """The tests by itself that failed since the last pass, the newest first."""
+        """The tests alone that have failed since the last pass, the newest first."""
         found: list[NodeTest] = []
         for test in reversed(self.alone):
             if not test.verdict.is_fault:

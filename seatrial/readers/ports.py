@@ -15,7 +15,7 @@ _CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
 
 
 def against_port(check: Check, fabric: str | None) -> Check:
-    """Return the check with its RDMA bandwidth, and the rates of its ports, held against one NIC of the fabric."""
+    """Return the check with its RDMA bandwidth, and the rates of its ports, compared with one NIC of the fabric."""
     rate_gb = nic_of(fabric).gbit_s
     if not rate_gb:
         return check

@@ -1,6 +1,6 @@
 """Read the result of a training: results.json, or the JSON lines that `seatrial probe training` prints. Pure.
 
-The keys of results.json are in docs/judging-logs.md. A throughput is held against a published one by the judge.
+The keys of results.json are in docs/judging-logs.md. A throughput is compared with a published one by the judge.
 """
 
 import json

@@ -225,7 +225,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
 
 
 def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the first of the files of exit statuses, oldest first, whose login failed by itself."""
+    """Return the oldest file of exit statuses whose command failed, other than by ssh itself."""
     harmless = ("0", str(SSH_FAILED))
     files = (file for file, lines in by_file.items() if file.endswith(".status") and lines[0] not in harmless)
     return next(files, None)

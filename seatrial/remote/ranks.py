@@ -1,10 +1,9 @@
 """Lines of the ranks' output with the rank that printed each. Pure.
 
 Rank 0 of an mpirun has a pipe of its own (seatrial/remote/shell/rank.sh). mpirun --tag-output (Open MPI 4 and 5) begins
-each line of another rank with [1,3]<stdout>: and srun --label with 3: on the head. So no node speaks for another: a
-rank that prints a tag has its own in front, and a line is of the rank in front. Open MPI 4 puts what others print
-behind a line that a rank has not ended; those words are lost. It reads a few KiB at once, so that the same tag stands
-again in a longer line.
+each line of another rank with [1,3]<stdout>: and srun --label with 3: on the head. The first tag is the launcher's, so
+no rank can print lines in the name of another. Open MPI 4 appends what others print to a line that a rank has not
+ended; those words are lost. It reads a few KiB at once, so a longer line repeats its tag.
 
 Each rank reports itself first, on a line of its own: a rank without that line took no part.
 """

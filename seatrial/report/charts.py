@@ -94,7 +94,7 @@ def inline_svg(
 
 @contextmanager
 def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-    """Draw in the style of the report meanwhile, with a colour for each of VARIABLES."""
+    """Draw in the style of the report within the context, with a colour for each of VARIABLES."""
     import matplotlib
     from cycler import cycler
 

@@ -172,7 +172,7 @@ class Headline:
 
     @property
     def compared(self) -> bool:
-        """Whether it was held against a baseline."""
+        """Whether it was compared with a baseline."""
         return any(judgement.compared for judgement in self.judgements)
 
     @property

@@ -11,5 +11,5 @@ _CURRENT = {former: code for code, entry in CATALOG.items() for former in entry.
 
 
 def current(code: str) -> str:
-    """Return the code that stands for `code` today, which an earlier version may have written."""
+    """Return the present code for `code`, which an earlier version may have written."""
     return _CURRENT.get(code, code)

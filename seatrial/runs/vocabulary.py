@@ -64,7 +64,7 @@ class Word:
 
 
 def words() -> Iterator[Word]:
-    """Yield every verdict, check, metric, unit and source of what a number is held against."""
+    """Yield every verdict, check, metric, unit and source of what a number is compared with."""
     for verdict in Verdict:
         yield Word("verdict", verdict.value, MEANINGS[verdict], exit_status=verdict.exit_status)
     for check in CHECKS:

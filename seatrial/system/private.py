@@ -97,7 +97,7 @@ def check_private_folder(path: Path) -> None:
 
 
 def check_parents(path: Path) -> None:
-    """Raise OSError if another user could put a folder or link of his own in the place of one that `path` lies in.
+    """Raise OSError if another user could replace a folder or link on the way to `path`.
 
     A sticky folder such as /tmp is open to all, but entries stay their owners'. Root trusts only folders and links of
     root and of the user who called sudo. Members of a folder's group are trusted.

@@ -10,6 +10,6 @@ CLUSTER_SCHEMA = CLUSTERS / "cluster.schema.json"  # what an editor checks a clu
 
 
 def example(path: Path) -> Path:
-    """Return the shipped file where `path` below deployments/clusters is none of the current folder's, else `path`."""
+    """Return the shipped file if `path` is below deployments/clusters and not in the current folder; else `path`."""
     shipped = REPOSITORY / path
     return shipped if path.parent == CLUSTERS and not path.exists() and shipped.exists() else path

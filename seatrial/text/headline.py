@@ -86,7 +86,7 @@ def _also(reason: Reason, others: Iterable[object]) -> Reason:
 
 
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
-    """Return the first of joined reasons; that of a number as value, what it was held against, and the difference."""
+    """Return the first of joined reasons; that of a number as value, what it was compared with, and the difference."""
     first = parts_of(reason)[0]
     bad = (j for check in checks for j in check.judgements if j.verdict is not Verdict.PASS)
     judgement = next((j for j in bad if first and parts_of(j.reason)[0] == first), None)

@@ -1,4 +1,4 @@
-"""Regular expressions for logs of many kinds: each is compiled when the first text is held against it."""
+"""Regular expressions for logs of many kinds: each is compiled at its first use."""
 
 import re
 from typing import Any, cast

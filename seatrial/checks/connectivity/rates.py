@@ -1,7 +1,7 @@
 """Slow nodes and links by the TCP streams between nodes, and all findings of `connectivity`. Pure.
 
 A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow peer does not make a
-healthy node look slow, and one slow link is held against neither end.
+healthy node look slow, and one slow link blames neither end.
 """
 
 import logging
@@ -97,7 +97,7 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """Return the slower ones where rates are of two kinds that lie `factor` apart and further than chance goes.
+    """Return the slower rates if rates form two modes that are `factor` apart, and further than chance explains.
 
     Half of all streams may be slow, as between two halves of a cluster; that is no noise around one median.
     """
@@ -198,7 +198,7 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
 
 
 def _verdict_of(rate: float, usual: float) -> Verdict:
-    """Return the verdict of a slow rate: `fail` where it lies twice as far below as a slow one has to."""
+    """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to be."""
     return Verdict.FAIL if rate < usual / SLOW_FACTOR / FAIL_FACTOR else Verdict.DEGRADED
 
 

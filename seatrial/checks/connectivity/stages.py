@@ -262,7 +262,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
 
 
 def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurement]:
-    """The rates of the nodes whose planned pairs were all measured.
+    """Return the rates of the nodes whose planned pairs were all measured.
 
     Without the best of its neighbours a healthy node looks slow.
     """

@@ -22,7 +22,7 @@ Moved = TypeVar("Moved")
 
 
 def is_object_store(path: str) -> bool:
-    """Whether it is a URL, and no folder."""
+    """Return whether it is a URL, and no folder."""
     return not path.startswith("/")
 
 

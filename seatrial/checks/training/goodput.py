@@ -62,7 +62,7 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
 
 
 def _checkpoint_time(attempt: Attempt, step: int) -> float:
-    """Return when the checkpoint was saved from which the next attempt resumed; the start if it is none of these."""
+    """Return when the checkpoint that the next attempt resumed from was saved; the start without one."""
     times = [event["time"] for event in attempt.events if event["event"] == "checkpoint" and event["step"] == step]
     return float(times[-1] if times else attempt.start["time"])
 

@@ -33,7 +33,7 @@ def own_clock_s():
 
 
 def throttled_us():
-    """Microseconds that a limit of processor time, as a container has, has held this process' group back."""
+    """Return the microseconds for which a processor limit, as of a container, has stopped this process's group."""
     try:
         with open(CGROUP_STAT) as stat:
             lines = dict(line.split() for line in stat if line.count(" ") == 1)

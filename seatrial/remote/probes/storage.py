@@ -102,7 +102,7 @@ class Checkpoints:
 
 
 def part_of(size, shards):
-    """Bytes of a shard, in whole blocks."""
+    """Return bytes of a shard, in whole blocks."""
     return size // shards // BLOCK * BLOCK
 
 

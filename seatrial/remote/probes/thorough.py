@@ -123,7 +123,7 @@ def supported(device, dtype):
 
 
 def best(device, dtype, seconds, shapes=SHAPES):
-    """Return the samples of the fastest shape, and the sensors meanwhile, as rates of the answer."""
+    """Return the rates of the fastest shape, with the readings of the sensors during it."""
     fastest = max(shapes, key=lambda shape: quick_tflops(device, dtype, shape))
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
