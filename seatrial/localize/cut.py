@@ -77,16 +77,16 @@ def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
     heapify(lowest)
     while lowest:
         sum_, a, b = heappop(lowest)
-        if not members[a] or not members[b] or between[a].get(b) != sum_:
+        kept, gone = between[a], between[b]
+        if kept.get(b) != sum_:
             continue
         members[a] += members[b]
-        members[b] = []
-        for other, more in between[b].items():
+        members[b], between[b] = [], {}
+        del kept[b], gone[a]
+        for other, more in gone.items():
+            joined = kept.get(other, 0.0) + more
             del between[other][b]
-            if other == a:
-                continue
-            joined = between[a].get(other, 0.0) + more
-            between[a][other] = between[other][a] = joined
+            kept[other] = between[other][a] = joined
             if joined < 0:
                 heappush(lowest, (joined, min(a, other), max(a, other)))
     return [frozenset(pairs.names[node] for node in group) for group in members if group]

@@ -73,7 +73,8 @@ def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow
     if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
     if all(map(_PLACEHOLDER.match, tokens[5:])):
-        return _row((*_LEADING, *_redop(tokens), "root"), tokens) or _row(_LEADING, tokens) or "glued"
+        columns = (*_LEADING, *_redop(tokens))
+        return _row((*columns, "root"), tokens) or _row(columns, tokens) or "glued"
     return "glued"
 
 
@@ -196,7 +197,7 @@ def _number(token: str) -> float | None:
             return None
         if not _NUMBER.match(token):
             raise
-        value = float(token.rstrip("*").replace(",", ""))
+        value = float(token.rstrip("*").replace(",", "").replace("_", ""))
     return value if math.isfinite(value) else None
 
 

@@ -31,7 +31,8 @@ _NCCL = re.compile(
 )
 # Of a mark, or of a row cut before its type.
 _BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
-_IN_PLACE_ONLY = re.compile(r"\A#?\s*in-place\s*$")
+# Nothing, or what stands above and below the names of the columns.
+_TITLES = re.compile(r"\A[#\s]*+(?:(?:out-of-place|in-place|\((?:B|elements|us|GB/s)\))(?:\s++|$))*+$")
 _MAX_SWEEPS = 10_000
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
@@ -126,8 +127,6 @@ class TableLineReader:
         mark = read_mark(text, in_place_only=self._in_place_only)
         if mark is not None:
             return self._mark(mark, text)
-        if "in-place" in text:
-            self._in_place_only = bool(_IN_PLACE_ONLY.match(text))
         if self._pending and (joined := self._joined(text)):
             return [joined]
         row = read_row(text, self.layout)
@@ -169,7 +168,9 @@ class TableLineReader:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
                 self._pending = ""
-        if not text.strip("# \t"):
+        if _TITLES.match(text):
+            if "in-place" in text:
+                self._in_place_only = "out-of-place" not in text
             return []
         command, self._command = (self._command + text)[-4096:], ""
         if text.endswith("\\"):  # the next line goes on with the command
