@@ -13,13 +13,13 @@ from seatrial.campaign.result import campaign_check
 from seatrial.campaign.rises import hourly, minutes_check, series_of
 from seatrial.checks.suites import Campaign
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run, Suite, secrets_of, set_aside, writable
+from seatrial.config.run import Run, Suite, set_aside, writable
+from seatrial.flows.at_work import at_work
 from seatrial.flows.serving.ui import show_campaign
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
-from seatrial.runs.progress import log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 
@@ -76,10 +76,9 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
 
 def _phase(run: Run, chain: Chain) -> RunResult:
     """Return the result of one phase; inconclusive if it could not even begin, such as on a full disk."""
-    secrets = secrets_of(run.cluster)
     try:
         set_aside(writable(run.out, "out"))
-        with reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
+        with reserved(run.out, run.cluster.nodes), at_work(run):
             return chain(run)
     except (SeatrialError, OSError) as error:
         failed = RunState(run)

@@ -1,6 +1,5 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from seatrial.checks.suites import Campaign, load_suite, part_of
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
+from seatrial.flows.at_work import at_work
 from seatrial.flows.campaign import run_campaign
 from seatrial.flows.serving.killed import close_killed_runs
 from seatrial.flows.serving.limits import WAIT_S, cluster_lock
@@ -47,8 +47,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.remote.minutes import recording
-from seatrial.runs.at_work import recorded
-from seatrial.runs.progress import STARTUP, log, log_file
+from seatrial.runs.progress import STARTUP, log
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.other_programs import OtherPrograms, watched
@@ -165,12 +164,11 @@ def check(
     try:
         planned = _planned(suite, budget_s, only or ())
         run = _run(load_cluster(Path(cluster)), planned, out)
-        secrets = secrets_of(run.cluster)
         with (
             first_signal_alone(is_served=bool(deployment.id)),
-            forward_logs(secrets),
+            forward_logs(secrets_of(run.cluster)),
             reserved(run.out, run.cluster.nodes),
-            log_file(run.logs / "run.log", secrets),
+            at_work(run),
         ):
             introduce(run)
             result = _run_suite(run, notify, rebuild, wait_s)
@@ -197,20 +195,8 @@ def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResul
         return run_campaign(run, campaign, store, chain, publish, lambda: run_id_of(uuid4(), None))
 
 
-def _run_json_if_killed(run: Run) -> str:
-    """Return the run.json of this run if its process is killed."""
-    run_state, reason = RunState(run), Reason.of("run-killed")
-    run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
-    return json.dumps(replace(run_state.result(), reason=reason).to_dict(), allow_nan=False)
-
-
 def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float = 0.0) -> RunResult:
     """Wait for the cluster, run the steps on it, and publish the result; `startup_s` is how long the process took."""
-    with recorded(run.run_id, _run_json_if_killed(run), run.out, UUID(current.id)):
-        return _chain(run, notify, rebuild, wait_s, startup_s)
-
-
-def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float) -> RunResult:
     others = watched()
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):

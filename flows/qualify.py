@@ -18,6 +18,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.qualify import Qualify
 from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
+from seatrial.flows.at_work import at_work
 from seatrial.flows.check import run_chain, run_id_of
 from seatrial.flows.serving.signals import end_with_parent, first_signal_alone
 from seatrial.flows.serving.ui import (
@@ -41,7 +42,6 @@ from seatrial.qualify.current import REMEMBERED, standing
 from seatrial.qualify.summary import pass_result, standing_result
 from seatrial.report.coverage_metrics import publish_coverage
 from seatrial.report.metrics import target_of_environment
-from seatrial.runs.progress import log_file
 from seatrial.tasks.launch import reap
 from seatrial.tasks.notify import notify_task
 
@@ -170,7 +170,7 @@ class Pass:
         run = Run(run_id, described, load_suite(suite), folder, day=started.toordinal(), taken=taken)
         introduce(run)
         log.info("%s of %s, run %s ...", suite, ", ".join(names), run_id)
-        with log_file(run.logs / "run.log", secrets_of(described)):
+        with at_work(run):
             result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
         log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)
         tests = list(node_tests_of(result))

@@ -80,6 +80,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
     }
     for name, function in without_prefect.items():
         monkeypatch.setattr(check, name, function)
+    monkeypatch.setattr("seatrial.flows.at_work.current", flow_run)
     monkeypatch.setattr(check, "notify_task", made.notify)
     monkeypatch.setattr(check, "record_task", record.record)
     monkeypatch.setattr(check, "upload_task", upload.upload)
