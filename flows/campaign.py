@@ -82,7 +82,7 @@ def _phase(run: Run, chain: Chain) -> RunResult:
             return chain(run)
     except (SeatrialError, OSError) as error:
         failed = RunState(run)
-        failed.broke("run", error)
+        failed.add_failure("run", error)
         return failed.result()
 
 

@@ -209,7 +209,7 @@ def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: f
         except MissingError as taken:
             run_state.add(Check("turn", Verdict.NOT_RUN, taken.reason))
         except Exception as error:  # of the lock: what was measured is reported all the same
-            run_state.broke("run", error)
+            run_state.add_failure("run", error)
         except BaseException as cut:
             with uninterrupted():
                 record_cut(run_state, cut)
@@ -242,9 +242,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
             image = image_task(run_state.run, rebuild)
             run_state.fingerprint |= image.fingerprint
             run_state.run = replace(run_state.run, image=image.reference)
-        if run_state.can("launch", after="image"):
+        if run_state.can_run("launch", after="image"):
             with run_state.attempt("launch"):
-                run_state.up(launch_task(run_state.run))
+                run_state.set_testbed(launch_task(run_state.run))
         with recording(run_state.run.every_s, lambda: run_state.nodes_up) as run_state.minutes:
             _run_checks(run_state)
         if not _gave_way(run_state):
@@ -265,7 +265,7 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
 def _run_checks(run_state: RunState) -> None:
     """Try the checks of the suite, each if the one that it comes after has worked."""
     for kind in CHECKS:
-        if not run_state.run.suite.section(kind.section) or not run_state.can(kind.name, after=kind.after):
+        if not run_state.run.suite.section(kind.section) or not run_state.can_run(kind.name, after=kind.after):
             continue
         if reason := left_out(kind, run_state.run):
             run_state.note(reason)

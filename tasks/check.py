@@ -45,7 +45,7 @@ def _is_no_dump(record: logging.LogRecord) -> bool:
 logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
 
 
-def shown(value: T, checks: Iterable[Check | None]) -> T:
+def final_state(value: T, checks: Iterable[Check | None]) -> T:
     """Return the task's final state, which has `value`, and as its message the reasons of the checks that did not pass.
 
     Its type is that of `value`, as Prefect declares it for a task that returns a state.
@@ -67,7 +67,7 @@ def value_of(state: "State[T]") -> T:
 @task(cache_policy=NO_CACHE)
 def _check(kind: CheckType, context: CheckContext) -> StepResult:
     result = try_check(kind, context)
-    return shown(result, [result.check])
+    return final_state(result, [result.check])
 
 
 def check_task(kind: CheckType, context: CheckContext) -> StepResult:
@@ -161,7 +161,7 @@ def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[
 @task(name="compare", cache_policy=NO_CACHE)
 def _compare(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
     judged = judge(checks, repeat, until)
-    return shown(judged, judged)
+    return final_state(judged, judged)
 
 
 def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
@@ -172,7 +172,7 @@ def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | N
 @task(name=LOCALIZE, cache_policy=NO_CACHE)
 def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
     found = localize_run(context, checks, judge, until)
-    return shown(found, [found.step.check if found else None])
+    return final_state(found, [found.step.check if found else None])
 
 
 def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:

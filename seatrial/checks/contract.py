@@ -106,7 +106,7 @@ class Repeated:
             suspects=(*own.suspects, *self.suspects),
         )
 
-    def broke(self, verdict: Verdict, reason: Reason) -> None:
+    def add_problem(self, verdict: Verdict, reason: Reason) -> None:
         """Add a problem if the cluster broke or computed wrongly; log any other outcome."""
         if verdict in (Verdict.FAIL, Verdict.CORRUPT):
             self.problems.append((verdict, placed("when it was repeated", reason)))

@@ -30,12 +30,12 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     folders of them, and logs with the lines of NCCL's watchdog or of seatrial's own training. Exit status: 0 no rank
     stands out, 1 one does, 2 bad input, 3 the files cannot tell.
     """
-    from seatrial.readers.flight_recorder import late
+    from seatrial.readers.flight_recorder import late_ranks
 
     traces = list(_merged(files))
     if not traces:
         raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
-    found = late(traces, ranks)
+    found = late_ranks(traces, ranks)
     if as_json:
         print_json([{"rank": each.rank, "host": each.host, "reason": each.reason.sentence} for each in found])
     else:
@@ -87,11 +87,11 @@ def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
     """Print a line for each rank, with its next step."""
     from seatrial.model.reason import Reason
     from seatrial.model.result import NextStep, next_line
-    from seatrial.readers.flight_recorder import circle
+    from seatrial.readers.flight_recorder import circular_wait
     from seatrial.runs.explanations import CATALOG
 
-    reasons = [late.reason for late in found]
-    reasons = reasons or [circle(traces) or Reason.of("no-rank-behind", ranks=len(traces))]
+    reasons = [each.reason for each in found]
+    reasons = reasons or [circular_wait(traces) or Reason.of("no-rank-behind", ranks=len(traces))]
     for reason in reasons:
         print(reason)
     code = reasons[0].code

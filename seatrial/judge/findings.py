@@ -191,7 +191,7 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
         by_group[int(judged.table.group[i])].append(i)
     for group, places in by_group.items():
         peers = np.flatnonzero(judged.table.group == group).tolist()
-        slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
+        slow, every = (_owning_nodes(judged.table.first[i].subject for i in some) for some in (places, peers))
         is_shared = len(slow) > 1 and judged.table.groups.name_of(slow) and len(slow) < len(every)
         if is_shared or (len(slow) >= AGREEING and len(slow) > MINORITY * len(every)):
             distance = float(np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places]))
@@ -203,7 +203,7 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
     return found, left
 
 
-def _holders(subjects: Iterable[Subject]) -> set[str]:
+def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
     """Return the nodes of GPUs and nodes; links by their own names."""
     return {subject.name if subject.kind == "link" else subject.nodes[0] for subject in subjects if subject.nodes}
 
@@ -213,7 +213,7 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     subjects = [judged.table.first[i].subject for i in places]
     kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
     names = _names(subjects)
-    if alike := judged.table.groups.name_of(_holders(subjects)):  # what all of them have, and no other
+    if alike := judged.table.groups.name_of(_owning_nodes(subjects)):  # what all of them have, and no other
         names = f"those with {alike}"
         total = sum(_without_nodes(other) == _without_nodes(m) for other in judged.table.first)
     verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
@@ -245,7 +245,7 @@ def _names(subjects: Sequence[Subject]) -> str:
     parts = {subject.name.partition("/")[2] for subject in subjects}
     if len(subjects) > 1 and len(parts) == 1 and "" not in parts:
         return f"{parts.pop()} of {len(subjects)} nodes"
-    return some_of(sorted(_holders(subjects)))
+    return some_of(sorted(_owning_nodes(subjects)))
 
 
 def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:

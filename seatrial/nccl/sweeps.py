@@ -260,7 +260,7 @@ class SweepReader:
                 case Row():
                     self._row(event)
                 case ColumnLayout():
-                    self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = event
+                    self._draft_for(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = event
                 case Bounds() | Average():
                     self._footer(event)
                 case _:
@@ -293,7 +293,7 @@ class SweepReader:
     def _draft(self) -> Draft:
         return self._drafts[-1]
 
-    def _at(self, phase: Phase, *, repeated: bool) -> Draft:
+    def _draft_for(self, phase: Phase, *, repeated: bool) -> Draft:
         """Return the draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
         if repeated and len(self._drafts) < _MAX_SWEEPS:
             self._drafts.append(Draft(transport=self._next_transport))
@@ -315,7 +315,7 @@ class SweepReader:
                 draft.limit = event.text
             return
         known = getattr(draft, event.field) if isinstance(event, Prologue) else event.rank in draft.devices
-        draft = self._at(Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known))
+        draft = self._draft_for(Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known))
         if draft.layout is None:
             self._lines.restart()
         if isinstance(event, Prologue):
@@ -328,7 +328,7 @@ class SweepReader:
         last = self._draft
         restarted = self._heading and not last.has_prologue and last.layout is None and last.rows != []
         again = restarted and row.size <= last.rows[-1].size
-        draft = self._at(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
+        draft = self._draft_for(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
         self._heading = False
         self._rows += 1
         if self._rows <= MAX_ROWS:
@@ -341,7 +341,7 @@ class SweepReader:
         last_value = last.bounds if isinstance(event, Bounds) else last.average
         if last_value == event:
             return
-        draft = self._at(Phase.FOOTER, repeated=last_value is not None)
+        draft = self._draft_for(Phase.FOOTER, repeated=last_value is not None)
         self._lines.restart()
         if isinstance(event, Bounds):
             draft.bounds = event

@@ -91,12 +91,12 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
     """Draft the largest group of equal GPU nodes of the kubeconfig's context. Raises MissingError, LaunchError."""
     from seatrial.platforms.kubernetes.api import NODE, Api
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
-    from seatrial.platforms.kubernetes.plan import holding
+    from seatrial.platforms.kubernetes.plan import true_condition
 
     current, usual = _kubeconfig(site.context)
     settings = KubernetesPlatform(kind="kubernetes", context=site.context, namespace=site.namespace or usual)
     api = Api(settings)
-    ready = [node for node in api.list(NODE) if holding(node, "Ready") and not node["spec"].get("unschedulable")]
+    ready = [node for node in api.list(NODE) if true_condition(node, "Ready") and not node["spec"].get("unschedulable")]
     offers: dict[_Offer, list[Any]] = defaultdict(list)
     for node in ready:
         if _CONTROL not in (taint["key"] for taint in node["spec"].get("taints", ())) or _offer(node).gpus:

@@ -223,7 +223,7 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
     return [RankTrace(rank, groups) for rank, groups in sorted(found.items())]
 
 
-def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
+def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
     """Return the ranks that the others wait for; empty if the traces do not show it.
 
     `ranks` is how many there should be.
@@ -304,7 +304,7 @@ def _transfer_missing(trace: RankTrace, waiting: tuple[int, Transfer], known: Ma
         operation=transfer.from_side_of(trace.rank),
         group=_group_name(known[peer], transfer),
         peer=peer,
-        stands=_stands(trace),
+        stands=_position_in_words(trace),
         gpu=trace.gpu,
     )
 
@@ -323,7 +323,7 @@ def _collective_missing(
         operation=operation.rpartition(":")[2],
         number=number,
         group=entered[0].name or group_id,
-        stands=_stands(trace),
+        stands=_position_in_words(trace),
         gpu=trace.gpu,
     )
 
@@ -339,7 +339,11 @@ def _not_communicating(known: Mapping[int, RankTrace]) -> list[Late]:
             trace.rank,
             trace.host,
             Reason.of(
-                "rank-stands-elsewhere", rank=trace.rank, place=_place(trace), stands=_stands(trace), gpu=trace.gpu
+                "rank-stands-elsewhere",
+                rank=trace.rank,
+                place=_place(trace),
+                stands=_position_in_words(trace),
+                gpu=trace.gpu,
             ),
         )
         for trace in away
@@ -355,11 +359,11 @@ def _place(trace: RankTrace) -> str:
     return f" on {trace.host}" if trace.host else ""
 
 
-def _stands(trace: RankTrace) -> str:
+def _position_in_words(trace: RankTrace) -> str:
     return f"; it stands in {trace.stands}" if trace.stands else ""
 
 
-def circle(traces: Sequence[RankTrace]) -> Reason | None:
+def circular_wait(traces: Sequence[RankTrace]) -> Reason | None:
     """Say which ranks wait for each other in a circle, if none of them is late; None without a circle."""
     known = {trace.rank: trace for trace in traces}
     members = _all_members(traces, None)

@@ -93,9 +93,9 @@ class RunState:
             except Exception as error:
                 if interruption := _interruption(error):
                     raise interruption from None
-                self.broke(name, error, time.monotonic() - started)
+                self.add_failure(name, error, time.monotonic() - started)
 
-    def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
+    def add_failure(self, name: str, error: Exception, seconds: float = 0.0) -> None:
         """Add a check for an error in a step."""
         verdict, reason = _explain(error)
         log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
@@ -103,7 +103,7 @@ class RunState:
         suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
         self.checks.append(Check(name, verdict, reason, seconds, suspects=suspects))
 
-    def can(self, name: str, after: str) -> bool:
+    def can_run(self, name: str, after: str) -> bool:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
         if after in self.done:
             return True
@@ -117,7 +117,7 @@ class RunState:
         self.checks.append(Check(name, Verdict.NOT_RUN, reason))
         return False
 
-    def up(self, testbed: Testbed) -> None:
+    def set_testbed(self, testbed: Testbed) -> None:
         """Set the testbed; run.json names all its nodes, even those that are taken out later."""
         self.nodes_up = self.launched = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}

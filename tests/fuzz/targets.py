@@ -25,7 +25,7 @@ from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
 from seatrial.model.result import Check
 from seatrial.nccl import RowReader, file_outcome, parse_file, render, transport
-from seatrial.readers.flight_recorder import NoDump, late, read_dump
+from seatrial.readers.flight_recorder import NoDump, late_ranks, read_dump
 from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (
     Facts,
@@ -273,11 +273,11 @@ def _read_events(path: Path) -> None:
 
 def _read_dump(path: Path) -> None:
     with suppress(NoDump):
-        late([read_dump(path.read_bytes(), rank) for rank in range(2)], 3)
+        late_ranks([read_dump(path.read_bytes(), rank) for rank in range(2)], 3)
 
 
 def _read_stuck(path: Path) -> None:
-    late(read_stuck(path.read_text(errors="replace").splitlines()), 3)
+    late_ranks(read_stuck(path.read_text(errors="replace").splitlines()), 3)
 
 
 def _log_with_secret(dice: random.Random) -> bytes:

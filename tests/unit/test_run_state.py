@@ -122,7 +122,7 @@ def test_an_error_after_a_task_that_was_cancelled_is_a_finding(state: RunState) 
 def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState) -> None:
     with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
-    assert not state.can("training", after="connectivity")
+    assert not state.can_run("training", after="connectivity")
     assert state.checks[-1] == Check("training", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="connectivity"))
 
 
@@ -131,7 +131,7 @@ def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:
         state.add(Check("connectivity", Verdict.FAIL, uncoded("node-1 is dead")))
     with state.attempt("collectives"):
         state.add(Check("collectives", Verdict.NOT_RUN, uncoded("all_reduce_perf is missing")))
-    assert state.can("training", after="connectivity")
+    assert state.can_run("training", after="connectivity")
 
 
 def test_there_is_no_testbed_before_launch(state: RunState) -> None:

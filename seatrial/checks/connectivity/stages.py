@@ -258,7 +258,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
         verdict, reason = now.verdict, now.reason(reason)
         repeated.suspects += now.suspects
         repeated.over = True
-    repeated.broke(verdict, reason)
+    repeated.add_problem(verdict, reason)
 
 
 def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurement]:
@@ -298,7 +298,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
         repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
-        repeated.broke(Verdict.FAIL, floods.reason)
+        repeated.add_problem(Verdict.FAIL, floods.reason)
         return
     finally:
         for contact in contacts.values():

@@ -151,7 +151,7 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
         for problem in (*_broken(answers), *disk_problems(disks)):
             repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.broke(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason)
         repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
 
     on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))

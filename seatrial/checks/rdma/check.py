@@ -303,7 +303,7 @@ def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeat
         repeated.measurements += found.measurements
         for problem in found.problems:
             repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.broke(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason)
 
 
 RDMA = CheckType(

@@ -301,7 +301,7 @@ def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         repeated.measurements += trial.measurements
         for problem in trial.problems:
             repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.broke(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason)
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:

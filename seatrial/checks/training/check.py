@@ -200,7 +200,7 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     repeated.suspects += check.suspects
     repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
     cut = check.verdict is Verdict.FAIL and not check.suspects and was_cut(began, limit_s, section.timeout_s)
-    repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
+    repeated.add_problem(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
 def _log_step(line: str, steps: int) -> None:

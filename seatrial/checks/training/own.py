@@ -15,7 +15,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.readers.flight_recorder import late, read_watchdog
+from seatrial.readers.flight_recorder import late_ranks, read_watchdog
 from seatrial.readers.report import check_of
 from seatrial.readers.training import measurements_of, read_training
 from seatrial.readers.training_steps import read_steps
@@ -58,7 +58,7 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
 def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
     """Return the check of a command that failed; NCCL's watchdog names the rank that hangs."""
     verdict, reason = classify_failure(result, began=began)
-    awaited = late(read_watchdog(result.lines))
+    awaited = late_ranks(read_watchdog(result.lines))
     if awaited:
         reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
     return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))

@@ -13,7 +13,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late
+from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late_ranks
 from seatrial.readers.nccl_ras import read_ras
 from seatrial.readers.transfers import Call, in_flight
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
@@ -119,7 +119,7 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     if result.starved:
         return None
     traces = read_stuck(result.lines)
-    awaited = late(traces, testbed.world_size) if traces else []
+    awaited = late_ranks(traces, testbed.world_size) if traces else []
     words = _words_of_ras(result.lines)
     if not awaited:
         hangs = Reason.of("training-hangs", late=words[0]) if words else None

@@ -115,24 +115,24 @@ class Daemon:
 
     def info(self) -> Body:
         """Return the daemon's description of its host."""
-        with asked("info"):
+        with explained("info"):
             return dict(self.client.info())
 
     def containers(self, run_id: str | None = None) -> "list[Container]":
         """Return the containers of a run in the order of their nodes, whatever their state; of all runs when None."""
-        with asked("list containers"):
+        with explained("list containers"):
             listed = self.client.containers.list(all=True, filters={"label": _label(run_id)}, ignore_removed=True)
         return sorted(listed, key=lambda container: _index(container.labels.get(NODE, "")))
 
     def networks(self, run_id: str | None = None) -> "list[Network]":
         """Return the networks of a run; of all runs when None."""
-        with asked("list networks"):
+        with explained("list networks"):
             return list(self.client.networks.list(filters={"label": _label(run_id)}))
 
     def has_image(self, image: str) -> bool:
         from docker.errors import ImageNotFound
 
-        with asked(f"look for image {image}"):
+        with explained(f"look for image {image}"):
             try:
                 self.client.images.get(image)
             except ImageNotFound:
@@ -141,12 +141,12 @@ class Daemon:
 
     def create(self, name: str, body: Body) -> str:
         """Create a container and return its id."""
-        with asked(f"create {name}"):
+        with explained(f"create {name}"):
             api: Any = self.client.api  # its stubs leave this method untyped
             return str(api.create_container_from_config(body, name)["Id"])
 
     def create_network(self, body: Body) -> "Network":
-        with asked(f"create network {body['Name']}"):
+        with explained(f"create network {body['Name']}"):
             return self.client.networks.create(
                 body["Name"], driver=body["Driver"], check_duplicate=True, labels=body["Labels"]
             )
@@ -162,7 +162,7 @@ def _try_socket(address: str) -> None:
 
 
 @contextmanager
-def asked(action: str) -> Iterator[None]:
+def explained(action: str) -> Iterator[None]:
     """Turn the SDK's errors into LaunchError, or GoneError for an object that is gone."""
     from docker.errors import DockerException, NotFound
     from requests import RequestException
@@ -230,12 +230,12 @@ def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[Reason]:
     body.pop("NetworkingConfig", None)
     container = daemon.client.containers.get(daemon.create(plan.network, body))
     try:
-        with asked("start a container for a trial"):
+        with explained("start a container for a trial"):
             container.start()
             container.wait(timeout=60)
             counted = last_line(container.logs(tail=1).decode(errors="replace"))
     finally:
-        with asked("remove the container of the trial"):
+        with explained("remove the container of the trial"):
             container.remove(v=True, force=True)
     count = int(counted) if counted.isdecimal() else 0
     if gpus and count < (1 if any(gpu.startswith("MIG") for gpu in gpus) else len(gpus)):

@@ -23,7 +23,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import entry_files, key_files
 from seatrial.platforms.docker import DockerPlatform
-from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text, problems
+from seatrial.platforms.docker.daemon import Daemon, GoneError, error_text, explained, problems
 from seatrial.platforms.docker.plan import (
     EXPIRES,
     KIND,
@@ -88,7 +88,7 @@ def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair
     def create_node(index: int) -> None:
         name = f"{plan.network}-{plan.run.cluster.node_names()[index]}"
         container_id = daemon.create(name, container_body(plan, index))
-        with asked(f"start {name}"):
+        with explained(f"start {name}"):
             daemon.client.api.put_archive(container_id, "/etc", archive)
             daemon.client.api.start(container_id)
 
@@ -135,7 +135,7 @@ def why_ended(container: "Container") -> Reason:
     state: Mapping[str, object] = container.attrs.get("State") or {}
     problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
     if not problem:
-        with suppress(GoneError, LaunchError), asked("logs"):
+        with suppress(GoneError, LaunchError), explained("logs"):
             problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     return Reason.of(
         "docker-node-ended",
@@ -265,7 +265,7 @@ class Docker(RunsWithState[DockerState]):
         folder = self._folder(run_id)
 
         def remove(container: "Container") -> None:
-            with suppress(GoneError), asked(f"remove {container.name}"):
+            with suppress(GoneError), explained(f"remove {container.name}"):
                 container.remove(v=True, force=True)
 
         try:
@@ -275,7 +275,7 @@ class Docker(RunsWithState[DockerState]):
                 raise
             return
         for network in self._daemon.networks(run_id):
-            with suppress(GoneError), asked(f"remove network {network.name}"):
+            with suppress(GoneError), explained(f"remove network {network.name}"):
                 network.remove()
         states.remove_folder(folder)
 
@@ -308,7 +308,7 @@ def platform(cluster: "Cluster") -> Docker:
 def _log_of(container: "Container") -> str:
     """Return the end of the container's log."""
     chunks, size = [], 0
-    with suppress(GoneError), asked(f"logs of {container.name}"):
+    with suppress(GoneError), explained(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=100_000):
             chunks.append(chunk)
             size += len(chunk)

@@ -107,7 +107,7 @@ class BringUp:
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
-        self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
+        self._troubled: dict[str, float] = {}  # as `waiting.problem_starts` gives it
         self._logged = Reason()
 
     def wait(self) -> list[Object]:
@@ -153,7 +153,7 @@ class BringUp:
 
     def _raise_if_hopeless(self) -> None:
         pods, now = self._seen.pods.values(), time.monotonic()
-        self._troubled = waiting.troubled(pods, self._troubled, now)
+        self._troubled = waiting.problem_starts(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
             log_end = self._api.log_end(problem.pod)
             raise LaunchError(extended(problem.reason, f"; its last words: {log_end}" if log_end else ""))

@@ -21,7 +21,7 @@ from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
 from seatrial.platforms.kubernetes.machines import Machine, machine
-from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
+from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
 from seatrial.platforms.kubernetes.pod import GCS_FUSE, is_tolerated, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.text.words import some_of
@@ -138,7 +138,7 @@ def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPla
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
     """Return why this node cannot take a pod, or None."""
-    if not holding(node, "Ready"):
+    if not true_condition(node, "Ready"):
         message = conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
         return Reason.of("node-unfit", lack=f"is not ready: {message}")
     if node["spec"].get("unschedulable"):

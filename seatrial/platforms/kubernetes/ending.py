@@ -30,8 +30,8 @@ from seatrial.platforms.kubernetes.plan import (
     KubernetesPlan,
     Object,
     conditions,
-    holding,
     selector,
+    true_condition,
 )
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
 
@@ -94,7 +94,7 @@ def health(api: Api) -> dict[str, Reason | None]:
 
 def not_ready(node: Object) -> Reason | None:
     """Return the message of a node that is not Ready, else None."""
-    if holding(node, "Ready"):
+    if true_condition(node, "Ready"):
         return None
     ready = conditions(node).get("Ready", {})
     since = ready.get("lastTransitionTime") or "ever"
@@ -188,7 +188,7 @@ def _why_deleted(parent: Object | None, first: Reason | None) -> str:
 
 
 def _condition(manifest: Object | None, kind: str, reason: str | None = None) -> str | None:
-    condition = holding(manifest, kind)
+    condition = true_condition(manifest, kind)
     if condition is None or reason not in (None, condition.get("reason")):
         return None
     return f"{condition.get('reason')}: {condition.get('message')}"

@@ -3,7 +3,7 @@
 import base64
 from typing import Protocol
 
-from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, holding
+from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, true_condition
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
 EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
@@ -34,7 +34,7 @@ def failed(parent: Object) -> str | None:
 
     None without.
     """
-    if condition := holding(parent, "Failed"):
+    if condition := true_condition(parent, "Failed"):
         return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
     return None
 

@@ -113,7 +113,7 @@ def conditions(manifest: Object | None) -> dict[str, Object]:
     return {each["type"]: each for each in entries if "type" in each}
 
 
-def holding(manifest: Object | None, kind: str) -> Object | None:
+def true_condition(manifest: Object | None, kind: str) -> Object | None:
     """Return the condition of that type, where it is True."""
     condition = conditions(manifest).get(kind, {})
     return condition if condition.get("status") == "True" else None

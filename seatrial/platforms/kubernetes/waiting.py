@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from seatrial.causes import cause_in
 from seatrial.model import reason as joining
 from seatrial.model.reason import Reason, caused, uncoded
-from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
+from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, true_condition
 from seatrial.text.lines import first_line, one_line
 
 _NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
@@ -114,18 +114,18 @@ def waits_for(workload: Object) -> Queued | None:
     if workload["spec"].get("active") is False:
         words = _condition_text(by_type.get("Evicted"))
         return Queued(Reason.of("workload-deactivated", did="has deactivated it", words=words), hopeless=True)
-    if holding(workload, "Finished"):
+    if true_condition(workload, "Finished"):
         words = _condition_text(by_type["Finished"])
         return Queued(Reason.of("workload-deactivated", did="takes it for finished", words=words), hopeless=True)
     reserved = by_type.get("QuotaReserved", {})
     # No condition of the quota since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
     is_old = reserved.get("status") == "True" or reserved.get("message", "") in quota_words
-    if holding(workload, "Evicted") and is_old:
+    if true_condition(workload, "Evicted") and is_old:
         return Queued(_evicted("queued again after it was evicted", by_type["Evicted"]))
-    if holding(workload, "Admitted"):
+    if true_condition(workload, "Admitted"):
         return None
-    if holding(workload, "QuotaReserved"):
+    if true_condition(workload, "QuotaReserved"):
         return Queued(_pending_checks(workload["status"]))
     return _unreserved(reserved)
 
@@ -183,7 +183,7 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 
 def preempted(workload: Object) -> Reason | None:
     """Return Kueue's message of an eviction; None without one."""
-    evicted = holding(workload, "Evicted")
+    evicted = true_condition(workload, "Evicted")
     return _evicted("Kueue evicted it", evicted) if evicted else None
 
 
@@ -260,7 +260,7 @@ class SeenObjects:
 
 def ready(pods: Iterable[Object]) -> list[Object]:
     """Return the pods whose sshd answers, and that are here to stay."""
-    return [pod for pod in pods if holding(pod, "Ready") and not _leaving(pod)]
+    return [pod for pod in pods if true_condition(pod, "Ready") and not _leaving(pod)]
 
 
 def is_up(pod: Object) -> bool:
@@ -286,7 +286,7 @@ class PodProblem:
     reason: Reason
 
 
-def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
+def problem_starts(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
     """Return times (s) since when each pod, by name, has had a problem that may pass; `before` is the last result."""
     names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
     return {name: before.get(name, now) for name in names}
@@ -295,7 +295,7 @@ def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) ->
 def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> PodProblem | None:
     """Return the first pod that will never be ready, if any, without pods that are being deleted.
 
-    `since` as `troubled` gives it, at `now`.
+    `since` as `problem_starts` gives it, at `now`.
     """
     for pod in pods:
         name = pod["metadata"]["name"]
@@ -385,7 +385,7 @@ def _unschedulable(pod: Object) -> Reason | None:
 
 
 def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
-    if holding(pod, "Ready"):
+    if true_condition(pod, "Ready"):
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.training.stuck import read_stuck
-from seatrial.readers.flight_recorder import late
+from seatrial.readers.flight_recorder import late_ranks
 from seatrial.remote.probes import probe
 from seatrial.remote.ranks import RankLine
 from tests.integration.probes.launched import PATIENCE_S, PROBE_FOLDER, Ended, finish, start
@@ -103,7 +103,7 @@ def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> Non
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
     ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
     said = [RankLine(line, json.loads(line)["rank"]) for line in ended.lines if line.startswith('{"event": "stuck"')]
-    (sleeper,) = late(read_stuck(said), 3)
+    (sleeper,) = late_ranks(read_stuck(said), 3)
     assert sleeper.rank == 2
     assert sleeper.reason.code == "collective-not-entered"
     assert "break_on_purpose" in sleeper.reason.sentence

@@ -12,8 +12,8 @@ from seatrial.platforms.kubernetes.waiting import (
     describe_progress,
     placed,
     problem,
+    problem_starts,
     ready,
-    troubled,
 )
 
 
@@ -127,7 +127,7 @@ def test_a_permanent_problem_is_reported_at_once(broken: dict[str, Any], why: st
     ],
 )
 def test_a_temporary_problem_is_waited_for(patient: dict[str, Any]) -> None:
-    assert problem([patient], troubled([patient], {}, 0.0), 0.0) is None
+    assert problem([patient], problem_starts([patient], {}, 0.0), 0.0) is None
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError"])

@@ -10,7 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli.diagnose import diagnose
-from seatrial.readers.flight_recorder import GroupTrace, NoDump, RankTrace, circle, late, read_dump, read_watchdog
+from seatrial.readers.flight_recorder import (
+    GroupTrace,
+    NoDump,
+    RankTrace,
+    circular_wait,
+    late_ranks,
+    read_dump,
+    read_watchdog,
+)
 
 
 def dump(collectives: Mapping[str, int], ranks: Mapping[str, list[int]] | None = None) -> bytes:
@@ -59,23 +67,23 @@ def trace(rank: int, waits: bool | None = None, /, **groups: int) -> RankTrace:
     ],
 )
 def test_the_rank_that_others_wait_for_is_named(traces: list[RankTrace], named: list[int]) -> None:
-    assert [each.rank for each in late(traces)] == named
+    assert [each.rank for each in late_ranks(traces)] == named
 
 
 def test_ranks_that_wait_for_each_other_are_a_circle_and_blame_none() -> None:
-    reason = circle([trace(0, a=2, b=1), trace(1, a=1, b=2)])
+    reason = circular_wait([trace(0, a=2, b=1), trace(1, a=1, b=2)])
     assert reason
     assert reason.sentence == "ranks 0, 1 wait for each other in groups a, b"
-    assert circle([trace(0, a=2), trace(1, a=2)]) is None
+    assert circular_wait([trace(0, a=2), trace(1, a=2)]) is None
 
 
 def test_a_missing_dump_is_evidence() -> None:
     dumps = [read_dump(dump({"0": 4}, {"0": [0, 1, 2]}), rank) for rank in (0, 2)]
-    assert [(each.rank, each.reason.code) for each in late(dumps)] == [(1, "rank-left-no-dump")]
+    assert [(each.rank, each.reason.code) for each in late_ranks(dumps)] == [(1, "rank-left-no-dump")]
 
 
 def test_a_dump_says_what_was_not_entered() -> None:
-    (found,) = late([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
+    (found,) = late_ranks([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
     assert found.reason.sentence == "rank 1 did not enter all_reduce 3 of group mesh_7"
 
 
@@ -87,22 +95,22 @@ def test_the_stage_of_a_pipeline_that_did_not_send_is_named() -> None:
         pipeline(6, ("recv 2<-1", "completed")),
         pipeline(7, ("recv 3<-2", "scheduled")),
     ]
-    (found,) = late(stages)
+    (found,) = late_ranks(stages)
     assert (found.rank, found.reason.code) == (6, "transfer-not-entered")
     assert found.reason.sentence == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
-    assert late([*stages[:2], *stages[3:]])[0].reason.code == "rank-left-no-dump"
+    assert late_ranks([*stages[:2], *stages[3:]])[0].reason.code == "rank-left-no-dump"
 
 
 def test_transfers_whose_partners_both_wait_blame_none() -> None:
     idle = [pipeline(6), pipeline(7)]
-    assert late([pipeline(4, ("send 0->1", "started")), pipeline(5, ("recv 1<-0", "started")), *idle]) == []
+    assert late_ranks([pipeline(4, ("send 0->1", "started")), pipeline(5, ("recv 1<-0", "started")), *idle]) == []
     crossed = [pipeline(4, ("send 0->1", "started")), pipeline(5, ("send 1->0", "started")), *idle]
-    assert late(crossed) == []
-    assert str(circle(crossed)) == "ranks 4, 5 wait for each other in groups 5"
+    assert late_ranks(crossed) == []
+    assert str(circular_wait(crossed)) == "ranks 4, 5 wait for each other in groups 5"
 
 
 def test_a_rank_that_computes_is_late_before_ranks_that_wait_in_what_gloo_does_not_record() -> None:
-    (found,) = late([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
+    (found,) = late_ranks([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
     assert found.rank == 2
 
 
@@ -151,7 +159,7 @@ work sequence id: 4710 PG status: last enqueued work: 4710, last completed work:
 
 
 def test_the_lines_of_the_watchdog_name_the_rank(tmp_path: Path) -> None:
-    (found,) = late(read_watchdog(WATCHDOG.splitlines()))
+    (found,) = late_ranks(read_watchdog(WATCHDOG.splitlines()))
     assert found.reason.sentence == "rank 1 did not enter ALLREDUCE 4711 of group tp"
     log = tmp_path / "job.log"
     log.write_text(WATCHDOG)
