@@ -76,7 +76,7 @@ def until_under_test(console: Console, process: Process, known: set[Path], numbe
 
 
 @pytest.mark.parametrize("kill", [kill_flow, kill_server, kill_node], ids=["flow", "server", "node"])
-def test_whatever_is_killed_no_node_stays_out(
+def test_no_node_stays_out_of_service_whatever_is_killed(
     console: Console, kill: Kill, seed: int, pytestconfig: pytest.Config
 ) -> None:
     dice = random.Random(f"{seed} {kill.__name__}")

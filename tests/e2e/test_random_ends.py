@@ -38,7 +38,7 @@ def alone(console: Console) -> Console:
 @pytest.mark.timeout(0)  # --times may be large; each wait has its own bound
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["run", "qualify", "campaign"])
-def test_nothing_is_left_whenever_it_ends(
+def test_nothing_is_left_whenever_a_run_ends(
     alone: Console, command: str, number: signal.Signals, seed: int, pytestconfig: pytest.Config
 ) -> None:
     dice = random.Random(f"{seed} {command} {number}")

@@ -66,7 +66,7 @@ def small(folder: Path, text: str) -> dict[str, Any]:
     return {"build": str(folder / "own")}
 
 
-def test_it_is_pushed_to_its_repository(registry: Registry, tmp_path: Path) -> None:
+def test_the_image_is_pushed_to_its_repository(registry: Registry, tmp_path: Path) -> None:
     log = tmp_path / "image-build.log"
     settings = small(tmp_path, "RUN date +%N > /made") | {"repository": f"{registry.host}/team"}
     first = build(log, **settings)
@@ -83,14 +83,14 @@ def test_it_is_pushed_to_its_repository(registry: Registry, tmp_path: Path) -> N
 
 
 @pytest.mark.gate
-def test_a_step_that_fails_is_told(registry: Registry, tmp_path: Path) -> None:
+def test_a_failing_step_is_named(registry: Registry, tmp_path: Path) -> None:
     log = tmp_path / "image-build.log"
     with pytest.raises(LaunchError, match=r"image localhost/seatrial/own:.*: the build failed: .*exit status 3"):
         build(log, **small(tmp_path, "RUN echo no such thing >&2; exit 3"))
     assert "no such thing" in log.read_text()
 
 
-def test_a_base_that_is_nowhere_is_told(registry: Registry, tmp_path: Path) -> None:
+def test_a_missing_base_image_is_named(registry: Registry, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"base image access: .*nowhere:1.*; next: log in to its registry"):
         build(tmp_path / "log", **small(tmp_path, "RUN true"), args={"BASE": f"{registry.host}/nowhere:1"})
 

@@ -157,7 +157,7 @@ def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None
     assert "node-1" in text
 
 
-def test_many_connections_at_once_are_all_taken(pair: list[Container]) -> None:
+def test_many_simultaneous_connections_are_all_accepted(pair: list[Container]) -> None:
     script = f"""
         for i in $(seq 60); do (ssh {pair[1].address} true || echo dropped) & done
         wait
@@ -165,7 +165,7 @@ def test_many_connections_at_once_are_all_taken(pair: list[Container]) -> None:
     assert pair[0].exec("sh", "-c", script) == ""
 
 
-def test_term_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
+def test_sigterm_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     lane.podman("exec", "--detach", pair[0].name, "ssh", pair[1].address, "sleep 300")
     pair[1].wait_said("Accepted publickey")
     started = time.time()

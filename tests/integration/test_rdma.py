@@ -105,7 +105,7 @@ def test_a_slow_rail_is_located(shared: Up, folder: Path) -> None:
         ('"$0.real" "$@"; echo \'VALIDATION: FAILED - 3 error(s), first at QP 1\'', "rdma-wrong", Verdict.CORRUPT),
     ],
 )
-def test_what_goes_wrong_names_the_pair_and_the_rail(
+def test_an_error_names_the_pair_and_the_rail(
     shared: Up, folder: Path, instead: str, code: str, verdict: Verdict
 ) -> None:
     program = folder / "ib_write_bw"

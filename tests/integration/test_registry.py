@@ -238,7 +238,7 @@ def test_the_step_records_the_digest(registry: Registry, tmp_path: Path, calls: 
     assert (tmp_path / "logs" / "image-build.log").exists()
 
 
-def test_what_is_only_here_is_found_by_its_tag(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_an_image_that_is_only_local_is_found_by_its_tag(registry: Registry, tmp_path: Path, calls: Path) -> None:
     """An image's id is no digest that docker run would take."""
     kept = tmp_path / "bin" / "docker"
     kept.write_text(f'#!/bin/sh\n[ "$1" = image ] && echo sha256:{64 * "1"} amd64\n')
@@ -248,7 +248,7 @@ def test_what_is_only_here_is_found_by_its_tag(registry: Registry, tmp_path: Pat
     assert done.fingerprint == {"image": f"{done.reference}@sha256:{64 * '1'}"}
 
 
-def test_what_cannot_run_on_the_nodes_is_not_launched(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_an_image_of_another_architecture_is_not_launched(registry: Registry, tmp_path: Path, calls: Path) -> None:
     registry.add("x", "1", "amd64")
     with pytest.raises(MissingError, match=r"/x:1 is for amd64, the nodes \(GB200-NVL72\) are arm64"):
         image(run(tmp_path, "GB200-NVL72", f"{registry.host}/x:1"))

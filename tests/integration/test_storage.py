@@ -139,7 +139,7 @@ def test_a_node_that_has_something_else_mounted_is_named(shared: Up, folder: Pat
         ("cat /dev/zero", "storage-failed", Verdict.FAIL, ["node-1"]),
     ],
 )  # fmt: skip
-def test_what_one_node_answers(
+def test_wrong_answers_of_one_node(
     shared: Up, folder: Path, liar: Liar, instead: str, code: str, verdict: Verdict, suspects: list[str]
 ) -> None:
     run, testbed = shared

@@ -111,7 +111,7 @@ def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Si
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
-def test_other_users_do_not_read_the_environment_that_has_the_login(served: Site) -> None:
+def test_other_users_cannot_read_the_environment_with_the_login(served: Site) -> None:
     assert as_nobody("cat /proc/self/environ")
     for word in ("seatrial.flows.serving.webserver", "seatrial.flows.serving.runner"):
         (pid,) = served.pids(word)

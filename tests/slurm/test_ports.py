@@ -17,7 +17,7 @@ HOLD = (
 )
 
 
-def test_a_node_whose_port_is_taken_tells_another_one(
+def test_a_node_whose_port_is_taken_uses_another_one(
     slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     with slurm.started_in("n1", sys.executable, "-c", HOLD) as holder:

@@ -69,7 +69,7 @@ def test_a_killed_run_is_closed_once(home: Path, monkeypatch: pytest.MonkeyPatch
     assert close_killed_runs() == []
 
 
-def test_a_run_with_a_verdict_keeps_it(home: Path) -> None:
+def test_a_killed_run_that_has_a_verdict_keeps_it(home: Path) -> None:
     out = home / "out"
     out.mkdir()
     kill_a_run(home, out)

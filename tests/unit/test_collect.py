@@ -44,7 +44,7 @@ def test_logs_that_cannot_be_had_are_a_warning(
     assert caplog.messages == ["not all logs could be collected: ZeroDivisionError: oops"]
 
 
-def test_only_the_end_of_what_is_long_is_kept(tmp_path: Path) -> None:
+def test_only_the_tail_of_a_long_log_is_kept(tmp_path: Path) -> None:
     assert last_bytes([b"ab", b"", b"c"]) == b"abc"
     assert last_bytes([b"x" * 700_000, b"y" * 700_000, b"z"]) == b"x" * 348_575 + b"y" * 700_000 + b"z"
     assert last_bytes([b"x" * 3 * MAX_BYTES]) == b"x" * MAX_BYTES
@@ -54,7 +54,7 @@ def test_only_the_end_of_what_is_long_is_kept(tmp_path: Path) -> None:
     assert tail_of(tmp_path / "short") == b"first\nlast"
 
 
-def test_the_end_of_what_is_long_begins_with_a_whole_line(tmp_path: Path) -> None:
+def test_the_tail_of_a_long_log_begins_with_a_whole_line(tmp_path: Path) -> None:
     """What is left of a line that is cut may be the end of a secret, which nothing would find."""
     lines = b"with s3cr3t-value\n" * 100_000
     (tmp_path / "long").write_bytes(lines)

@@ -71,7 +71,9 @@ def test_wrong_arguments_are_one_line(words: tuple[str, ...], message: str, caps
     assert len(err) < 500
 
 
-def test_a_node_before_its_cluster_is_told_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_before_its_cluster_is_refused_with_the_right_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text("nodes: 4\nplatform: {kind: slurm}\nisolate: {}\n")
     assert command("release", "n2", str(file)) == 2

@@ -56,7 +56,9 @@ def test_a_folder_is_written_whole(tmp_path: Path, capsys: pytest.CaptureFixture
         (("quick", "--out", "/dev/null"), "--out /dev/null: cannot be written: "),
     ],
 )
-def test_what_is_wrong_is_one_line(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_one_line(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("examples", *words) == 2
     assert capsys.readouterr().err.startswith(f"seatrial: {message}")
 

@@ -46,7 +46,7 @@ class Rack(PlatformSettings):
         (readers._accepted, "burnin", print, "TypeError("),
     ],
 )
-def test_what_cannot_be_used_is_one_line(
+def test_an_unusable_entry_point_is_one_line(
     accept: Callable[[str, Any], Any],
     name: str,
     loaded: object,

@@ -67,7 +67,7 @@ def test_the_acceptance_image_has_what_checks_need_and_its_size_is_stated_by_lay
 
 
 @each_dockerfile
-def test_it_starts_from_its_base_which_a_mirror_may_replace(dockerfile: Path) -> None:
+def test_a_dockerfile_starts_from_its_base_which_a_mirror_may_replace(dockerfile: Path) -> None:
     assert f"BASE={BASES[dockerfile.parent.name]}" in values(instructions(dockerfile), "ARG")
     assert values(last_stage(dockerfile), "FROM") == ["${BASE}"]
 
@@ -91,7 +91,7 @@ def test_a_site_adds_its_own_without_editing_it(dockerfile: Path) -> None:
 
 
 @each_dockerfile
-def test_it_copies_what_is_in_the_context_and_nothing_secret(dockerfile: Path) -> None:
+def test_a_dockerfile_copies_only_files_of_the_context_and_no_secrets(dockerfile: Path) -> None:
     for copied in values(instructions(dockerfile), "COPY"):
         *sources, _ = [word for word in copied.split() if not word.startswith("--")]
         if "--from=" not in copied:

@@ -124,7 +124,7 @@ def test_a_new_sink_hears_of_what_is_open_only() -> None:
 
 
 @given(st.lists(st.sampled_from([F, D, C, P, I, N]), max_size=12))
-def test_never_two_open_of_a_kind_and_never_more_told_than_nights(verdicts: list[Verdict]) -> None:
+def test_at_most_one_incident_of_a_kind_is_open_and_each_run_changes_it_once(verdicts: list[Verdict]) -> None:
     known: list[Incident] = []
     for number, verdict in enumerate(verdicts):
         known = [i for i in known if not i.settled]

@@ -174,7 +174,7 @@ def test_the_partition_of_slurm_with_the_most_gpus() -> None:
     assert done.stdout.splitlines()[1] == "to fill in: hardware, fabric"  # H100-SXM or H100-NVL
 
 
-def test_it_asks_for_what_it_cannot_see_until_the_answer_is_legal() -> None:
+def test_missing_fields_are_asked_for_until_the_answer_is_legal() -> None:
     answering("sinfo", ("--noheader", SINFO))
     answering("srun", ("--help", "  --container-image=[USER@]... pyxis"))
     cluster, done = written("--platform", "slurm", answers="debug\nIB-8x400\n\n")
@@ -250,7 +250,7 @@ def test_an_api_that_does_not_answer_leaves_no_file_of_another_kind(
     assert not Path("site.yaml").exists()
 
 
-def test_a_kubeconfig_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_kubeconfig_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kubeconfig").write_text("contexts: nonsense")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     with pytest.raises(SeatrialError, match=r"^kubernetes: "):
@@ -282,7 +282,7 @@ def test_hosts_of_bare_metal_have_the_gpus_of_the_first() -> None:
         ("exit 9", LaunchError, "gpu-1: nvidia-smi ended with status 9"),
     ],
 )
-def test_a_host_that_cannot_be_asked_is_told(script: str, error: type[Exception], message: str) -> None:
+def test_an_unreachable_host_is_reported(script: str, error: type[Exception], message: str) -> None:
     Path("bin/ssh").write_text(f"#!/bin/sh\n{script}\n")
     Path("bin/ssh").chmod(0o755)
     with pytest.raises(error, match=message):
@@ -305,7 +305,7 @@ def test_slurm_by_its_login_node() -> None:
     assert (cluster.name, cluster.nodes, cluster.gpus) == ("login", 6, 8)
 
 
-def test_a_docker_host_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_docker_host_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     with pytest.raises(MissingError, match="no Docker daemon answers"):
         written("--platform", "docker", "--yes")

@@ -128,7 +128,7 @@ def test_a_usual_machine_carries_512_nodes(tmp_path: Path) -> None:
         ({"free_kib": 1 << 20}, "8192 MiB of memory are needed, 1024 are free: use fewer nodes"),
     ],
 )
-def test_what_is_short_is_named_with_the_setting(limit: dict[str, int], sentence: str, tmp_path: Path) -> None:
+def test_a_low_limit_is_named_with_its_setting(limit: dict[str, int], sentence: str, tmp_path: Path) -> None:
     (problem,) = problems(256, machine(tmp_path, **limit))
     assert problem.code == "local-machine-too-small"
     assert problem.sentence.startswith("this machine cannot carry 256 local nodes: ")

@@ -31,7 +31,7 @@ def test_a_node_by_name_index_or_head(word: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["3", "gke-3", "-1", ""])
-def test_a_node_that_is_not_there_is_told_what_is(word: str) -> None:
+def test_an_unknown_node_is_answered_with_the_known_ones(word: str) -> None:
     with pytest.raises(InputError, match=r"run r1: has no node .*; legal: gke-0, gke-1, gke-2, head, or 0 to 2$"):
         login.node_of(gke_nodes(), word)
 
@@ -53,7 +53,7 @@ def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         login.folder_of("r9")
 
 
-def test_a_node_before_its_run_is_told_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_before_its_run_is_refused_with_the_right_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
     states.make_folder("r1", "local")
     with pytest.raises(InputError, match=r"^ssh: RUN comes before NODE: seatrial ssh r1 node-2$"):

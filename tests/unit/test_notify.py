@@ -85,7 +85,7 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
     "addresses",
     [TOKEN, "mailtos://ops:correct horse-battery@mail.example.com", "swordfish@mail.example.com/?to=json://not-a-real"],
 )
-def test_an_address_that_is_none_does_not_show(addresses: str) -> None:
+def test_an_invalid_address_is_hidden(addresses: str) -> None:
     _, problem = settings(ALERT_URLS=addresses).legal()
     assert problem
     assert f"SEATRIAL_ALERT_URLS: address {len(addresses.split())} is none that apprise knows; legal: " in problem
@@ -93,7 +93,7 @@ def test_an_address_that_is_none_does_not_show(addresses: str) -> None:
         assert secret not in problem
 
 
-def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_without_a_channel_is_reported_and_other_receivers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
     assert notified.summary.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
@@ -119,7 +119,7 @@ def test_two_addresses_of_one_service_are_two_receivers() -> None:
         ("slack://T1/B1/zzzz", "404 Client Error: Not Found for url: https://hooks.example.com/services/T1/B1/zzzz"),
     ],
 )
-def test_what_an_address_is_made_of_does_not_show(address: str, error: str) -> None:
+def test_parts_of_a_secret_address_are_hidden(address: str, error: str) -> None:
     scrubbed = settings(ALERT_URLS=address).scrub(error)
     assert "***" in scrubbed
     for secret in ("aaaabbbbcccc", "dddd@eeee", "123456789", "AAbbCC", "swordfishes", "not-a-real-one", "zzzz"):
@@ -127,7 +127,7 @@ def test_what_an_address_is_made_of_does_not_show(address: str, error: str) -> N
     assert settings(ALERT_URLS=MAIL).scrub("mail.example.com: Connection refused").startswith("mail.example.com: ")
 
 
-def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_receiver_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
 
     def send(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
@@ -176,14 +176,14 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
-def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
+def test_an_invalid_host_is_reported_by_the_webhook(host: str) -> None:
     sink = WebhookSink(SecretStr(f"https://{host}/not-real"), settings().scrub)
     delivery = sink.digest(nights.good(1))
     assert delivery.failed
     assert delivery.summary == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
 
 
-def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_digest_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Delivery:
         raise RuntimeError(WEBHOOK)
 
@@ -196,7 +196,7 @@ def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.Mo
     assert notified.summary.endswith(": digest sent")
 
 
-def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
+def test_a_new_receiver_gets_no_resolved_incidents() -> None:
     before, new = (cast(Sink, SimpleNamespace(name=name)) for name in ("before", "new"))
     bad, good = outcome_of(nights.bad(1)), outcome_of(nights.good(2))
     (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])

@@ -114,7 +114,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 WEBHOOK = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
 
 
-def test_the_alarm_knows_whom_to_tell_also_of_a_check_that_died_of_a_file(
+def test_the_alarm_names_cluster_and_suite_even_if_their_files_are_broken(
     cluster: str, tmp_path: Path, heard: list[str]
 ) -> None:
     """By the name that the run's tag or the file has, as the history and the receivers take it."""
@@ -133,7 +133,7 @@ def test_the_alarm_knows_whom_to_tell_also_of_a_check_that_died_of_a_file(
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 
 
-def test_a_death_is_told_also_without_a_history(
+def test_a_died_check_is_reported_without_a_history(
     cluster: str, tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both may have died of the same cause. Whether a run is late cannot be told then."""

@@ -60,7 +60,7 @@ def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
     assert variables["PREFECT_SERVER_UI_API_URL"]["value"] == f"{variables[ORIGINS]['value']}/api"
 
 
-def test_the_worker_knows_whom_to_tell() -> None:
+def test_the_worker_has_the_receivers_of_alerts() -> None:
     """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it open."""
     pages = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
     variables = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", pages)) - {"SEATRIAL_SLACK_API_URL"}  # for tests

@@ -51,7 +51,7 @@ def test_every_model_has_hardware_of_the_catalog() -> None:
     assert all(row["source"] for row in models)
 
 
-def test_a_driver_that_does_not_answer_is_said(nvidia_smi: Path) -> None:
+def test_a_driver_that_does_not_answer_is_reported(nvidia_smi: Path) -> None:
     _say(nvidia_smi, "echo 'NVIDIA-SMI has failed'; exit 9")
     with pytest.raises(InputError, match=r"^this-machine: nvidia-smi does not answer \(CalledProcessError\)[^\n]*$"):
         load_cluster(HERE)

@@ -82,7 +82,7 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
     assert (limit.given_back, held.lost) == (1, None)
 
 
-def test_a_run_whose_slot_another_took_meanwhile_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_learns_that_another_took_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]  # one that has died, and still has its label
     with slot(Limit(None), monkeypatch, 30, held, others):
         others.append(SimpleNamespace(id=uuid4()))

@@ -143,7 +143,7 @@ def test_without_an_address_nothing_is_uploaded(tmp_path: Path) -> None:
     assert upload(a_run(tmp_path, None, **FILES)) is None
 
 
-def test_what_goes_wrong_is_a_warning_without_secrets(
+def test_an_error_is_a_warning_without_secrets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -164,7 +164,7 @@ def test_a_package_that_is_missing_is_a_warning(tmp_path: Path, caplog: pytest.L
     assert "hdfs://host/logs/r1" in caplog.text
 
 
-def test_what_hangs_is_given_up(
+def test_a_hanging_upload_is_given_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()

@@ -25,7 +25,7 @@ def as_gcloud_sends_it(recipe: Path, substitutions: dict[str, str]) -> dict[str,
     return document | {"substitutions": dict(sorted((document.get("substitutions", {}) | substitutions).items()))}
 
 
-def test_it_submits_waits_and_tells_the_digest(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_a_build_is_submitted_waited_for_and_its_digest_returned(cloud: GoogleCloud, tmp_path: Path) -> None:
     built = build(cloud, tmp_path)
     assert re.fullmatch(rf"{cloud.registry.host}/repo/testbed:nemo25\.04-gib1\.0\.6-A4-[0-9a-f]{{12}}", built.reference)
     _, path, tag = (

@@ -29,7 +29,7 @@ from tests.integration.probes.published import (
 )
 
 
-def test_the_readers_return_what_was_written(tmp_path: Path, datasets: ModuleType) -> None:
+def test_the_readers_return_the_written_images(tmp_path: Path, datasets: ModuleType) -> None:
     write_fashion_mnist(tmp_path)
     write_cifar10(tmp_path)
     write_cifar100(tmp_path)

@@ -132,7 +132,7 @@ def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType)
     assert "PCIe error that hardware could not correct" in text and "the NIC's firmware or hardware failed" in text
 
 
-def test_an_xid_is_told_with_its_sub_code() -> None:
+def test_an_xid_is_listed_with_its_sub_code() -> None:
     lines = {
         145: "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Fatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001)",
         154: "NVRM: Xid (PCI:0018:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
@@ -158,7 +158,7 @@ def test_addresses_as_sysfs_has_them(inventory: ModuleType, pci: str, short: str
     assert inventory.short_address(pci) == short
 
 
-def test_it_prints_one_line(probe: Path) -> None:
+def test_inventory_prints_one_line(probe: Path) -> None:
     done = subprocess.run([sys.executable, str(probe)], capture_output=True, text=True, check=True, timeout=120)
     assert list(json.loads(done.stdout))[:2] == ["gpus", "ports"]
 

@@ -77,7 +77,7 @@ def node(ports: ModuleType) -> Inventory:
     return read_answer(Inventory, json.dumps(fields))
 
 
-def test_a_port_is_told_with_its_counters_and_its_pcie_link(ports: ModuleType, tmp_path: Path) -> None:
+def test_a_port_is_listed_with_its_counters_and_its_pcie_link(ports: ModuleType, tmp_path: Path) -> None:
     tree(tmp_path, acs=None, nic=configuration())
     (port,) = node(ports).ports
     assert (port.port, port.kind, port.up, port.gbit_s, port.numa) == ("mlx5_0/1", "InfiniBand", True, 400, 0)
@@ -87,7 +87,7 @@ def test_a_port_is_told_with_its_counters_and_its_pcie_link(ports: ModuleType, t
     assert (port.iommu, port.relaxed_ordering) == ("identity", True)
 
 
-def test_what_makes_the_path_slow_is_told_with_a_code(ports: ModuleType, tmp_path: Path) -> None:
+def test_a_slow_path_has_a_code(ports: ModuleType, tmp_path: Path) -> None:
     tree(tmp_path, acs=0x1D, nic=configuration(relaxed=False), iommu="DMA-FQ", lanes="8")
     remarks = list(slow_paths({"node-1": node(ports)}))
     assert {remark.code: str(remark) for remark in remarks} == {
@@ -150,6 +150,6 @@ GPU 2: Tesla V100-SXM2-32GB (UUID: GPU-d9eeee97-c180-66de-23e0-d995387934dc)
 
 
 @pytest.mark.parametrize("text", NVLINKS)
-def test_error_counters_of_nvlinks_are_told(ports: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_error_counters_of_nvlinks_are_listed(ports: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(ports, "lines_of", lambda *_, **__: text.splitlines())
     assert ports.nvlink_errors(1.0) == NVLINKS[text]

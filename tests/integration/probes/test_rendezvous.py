@@ -20,7 +20,7 @@ def rendezvous(load: Load) -> ModuleType:
     return load("rendezvous")
 
 
-def test_a_port_in_use_is_said_in_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         first = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}

@@ -214,7 +214,7 @@ def test_what_nvidia_smi_prints_is_read(load: Load, line: str, values: list[floa
     assert load("torch_device").smi_values(line) == values
 
 
-def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
+def test_a_failing_measurement_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
     """A GPU whose links break has an error, and its stress all the same."""
     torch_cpu.gpu, torch_cpu.size = True, 128
     torch_cpu.wait, torch_cpu.pci_address = lambda: None, lambda: ""
@@ -234,7 +234,7 @@ def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
     assert [rate["metric"] for rate in outcome["rates"]] == ["matmul_stress"]
 
 
-def test_processors_have_a_memory_test_alone(load: Load, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_have_only_a_memory_test(load: Load, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load("thorough"), "PROCESSORS_WORDS", 1 << 12)
     options = argparse.Namespace(
         memory_share=0.9, dtypes=["bf16"], seconds=0.01, host_link=True, peers=True, stress_s=9.0

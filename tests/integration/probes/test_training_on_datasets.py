@@ -77,7 +77,7 @@ def test_an_image_that_breaks_off_ends_the_training_in_one_line(tmp_path: Path) 
     assert not any("Traceback" in line for line in done.lines)
 
 
-def test_fewer_images_than_a_batch_are_said(tmp_path: Path, training: ModuleType) -> None:
+def test_fewer_images_than_a_batch_are_reported(tmp_path: Path, training: ModuleType) -> None:
     write_fashion_mnist(tmp_path)
     size = ["--model=resnet18", "--batch=64", "--data=fashion_mnist", f"--data-dir={tmp_path}", "--device=cpu"]
     with pytest.raises(

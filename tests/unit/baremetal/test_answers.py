@@ -40,7 +40,7 @@ UNKNOWN = (
         ("Bad configuration option: x\n", "baremetal-ssh-failed", False, False),
     ],
 )
-def test_causes_are_told_apart(errors: str, code: str, silent: bool, never_in: bool) -> None:
+def test_causes_of_failed_logins_are_distinguished(errors: str, code: str, silent: bool, never_in: bool) -> None:
     reason = reason_of("gpu-1", errors, lambda: {"userknownhostsfile": "/site/known_hosts", "user": "root"})
     assert (reason.code, is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
 

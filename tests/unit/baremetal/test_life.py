@@ -285,7 +285,7 @@ def test_teardown_uses_the_settings_of_the_launch(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("called", "host"), [("box.example.com", "box"), ("b" * 64, "this-machine"), ("-x", "this-machine")]
 )
-def test_this_machine_is_one_host_on_the_loopback_address(
+def test_the_platform_this_machine_has_one_host_on_the_loopback_address(
     called: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()

@@ -34,14 +34,14 @@ def test_no_module_has_syntax_that_python_3_6_refuses(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
 
 
-def test_a_host_is_looked_at_without_changing_anything(tmp_path: Path) -> None:
+def test_check_changes_nothing_on_the_host(tmp_path: Path) -> None:
     answer = ran({"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun", "container": None})
     assert "/opt/none/mpirun" in json.dumps(answer["missing"])
     assert (answer["writable"], answer["held"]) == (True, None)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_never_was_is_ended_without_complaint(tmp_path: Path) -> None:
+def test_stopping_an_unknown_run_is_no_error(tmp_path: Path) -> None:
     request = {"verb": "stop", "parent": str(tmp_path), "run_id": "r", "folder": str(tmp_path / "seatrial-r")}
     absent = {"program": str(tmp_path / "podman"), "name": "seatrial-r"}
     for container in (None, absent):
@@ -50,7 +50,7 @@ def test_a_run_that_never_was_is_ended_without_complaint(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_in_place_of_ours_is_left_alone(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_runs_folder_is_left_alone(tmp_path: Path) -> None:
     """A link that somebody put where the folder of the run would be."""
     precious = tmp_path / "precious"
     precious.mkdir()

@@ -90,7 +90,7 @@ def test_a_pool_has_machines_of_its_own(tmp_path: Path) -> None:
         ({"steps": None}, r"needs steps and images"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, recipe: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_named(tmp_path: Path, recipe: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=rf"cloudbuild\.yaml: {message}"):
         check_recipe(config(tmp_path, recipe))
 

@@ -122,7 +122,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         ({"build": "cpu", "builder": "cloud-build"}, r"image\.repository: is required"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, message: str) -> None:
+def test_invalid_settings_are_one_line(tmp_path: Path, image: object, message: str) -> None:
     line = refusal(tmp_path, platform={"kind": "local"}, image=image)
     assert re.match(rf"{tmp_path}/cluster\.yaml: (line \d+: )?image", line)
     assert re.search(message, line)

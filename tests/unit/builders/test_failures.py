@@ -86,7 +86,7 @@ def test_every_cause_has_a_code() -> None:
     assert codes | others == {code for code in CATALOG if code.startswith("image-build-")}
 
 
-def test_what_is_not_known_is_the_last_line() -> None:
+def test_an_unknown_failure_is_the_last_line() -> None:
     reason = failure("Step 1\n\nmake: *** [all] Error 2\n\n")
     assert (reason.code, reason.values["problem"]) == ("image-build-failed", "make: *** [all] Error 2")
     assert failure("").values["problem"] == "it printed nothing"

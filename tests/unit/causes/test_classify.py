@@ -114,7 +114,7 @@ def test_the_label_of_a_launcher_names_the_rank() -> None:
     assert (finding.rank, finding.host) == (13, "node-3")
 
 
-def test_the_same_cause_of_many_ranks_is_told_once_per_host() -> None:
+def test_the_same_cause_of_many_ranks_is_listed_once_per_host() -> None:
     line = "node-{}: Test CUDA failure common.cu:1 'initialization error'"
     assert len(classify(line.format(i % 3) for i in range(5000))) == 3
     assert len(classify(line.format(i) for i in range(5000))) == 64, "findings are bounded"

@@ -224,7 +224,7 @@ PORT = (
         ([("15:16:23", "error"), ("17:16:23", "active")], "down 15:16:23, up 17:16:23"),
     ],
 )
-def test_a_port_that_flaps_is_told_with_its_times(events: list[tuple[str, str]], words: str) -> None:
+def test_a_flapping_port_is_listed_with_its_times(events: list[tuple[str, str]], words: str) -> None:
     first = classify([PORT.format(time=time, state=state) for time, state in events])[0]
     assert (first.code, first.host) == ("log-port-error", "node-2")
     assert first.cause.endswith("(mlx5_3:1)") and first.evidence.startswith(words)

@@ -138,7 +138,7 @@ def test_an_empty_file_is_set_aside_with_a_warning(tmp_path: Path, caplog: pytes
     assert names == ["history.sqlite", "history.sqlite.empty-1", "history.sqlite.empty-2"]
 
 
-def test_a_locked_store_says_so(tmp_path: Path) -> None:
+def test_a_locked_store_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "history.sqlite"
     with (
         open_store(f"sqlite:///{file}?timeout=0.1") as store,
@@ -175,7 +175,7 @@ assert "alembic" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_database_without_an_encoding_will_do(postgres_url: str) -> None:
+def test_a_database_without_an_encoding_is_accepted(postgres_url: str) -> None:
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")

@@ -210,7 +210,7 @@ def test_a_metric_that_appears_and_one_that_goes_change_nothing_for_the_others()
 # Changes
 
 
-def test_a_loss_that_builds_up_is_told_with_its_start_and_its_confidence() -> None:
+def test_a_growing_loss_is_reported_with_its_start_and_confidence() -> None:
     """5 % in 3 % of noise takes some nights."""
     fleet = Fleet(np.random.default_rng(12))
     for _ in range(10):
@@ -233,7 +233,7 @@ def test_what_recovers_passes_the_same_night_and_can_be_lost_again() -> None:
     assert [run.verdict is Verdict.PASS for run in fleet.judged()[-5:]] == [False, False, True, True, False]
 
 
-def test_two_changes_one_after_the_other_are_both_told() -> None:
+def test_two_successive_changes_are_both_reported() -> None:
     fleet = Fleet(np.random.default_rng(14))
     for _ in range(10):
         fleet.run(of_nodes(16), readings=READINGS)

@@ -186,7 +186,7 @@ def test_what_is_admitted_waits_for_nothing(evicted: tuple[tuple[str, str, str, 
     assert (waits_for(admitted), preempted(admitted)) == (None, None)
 
 
-def test_eviction_is_told() -> None:
+def test_an_eviction_is_reported() -> None:
     assert str(preempted(workload(UNADMITTED, TO_MAKE_ROOM))) == "Kueue evicted it: Preempted: to make room"
 
 

@@ -71,7 +71,7 @@ def test_two_slow_nodes_are_nodes_and_no_cut(answer: Callable[[Fleet], Answer], 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("inside", [{0, 1, 2, 3, 4, 5, 6, 7}, {1, 4, 6, 11, 16}, {2, 9}])
-def test_a_cut_is_told_with_both_sides_and_blames_no_node(
+def test_a_cut_is_reported_with_both_sides_and_blames_no_node(
     answer: Callable[[Fleet], Answer], seed: int, inside: set[int]
 ) -> None:
     side = {f"cnode{i:03d}" for i in inside}

@@ -144,7 +144,7 @@ def test_other_json_is_bad_input_or_has_no_rows(text: str) -> None:
         assert "no nccl-tests output" in str(error)
 
 
-def test_a_file_is_told_by_its_first_character(tmp_path: Path) -> None:
+def test_a_json_file_is_recognised_by_its_first_character(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text("\n  " + json.dumps(_document()))
     assert parse_file(path)[0].outcome == "ok"

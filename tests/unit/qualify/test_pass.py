@@ -151,7 +151,7 @@ def test_a_pass_that_watches_waits_for_nodes_that_are_due() -> None:
     assert (young.batches, young.waits) == ([], 0)
 
 
-def test_what_the_scheduler_refuses_is_said() -> None:
+def test_a_refusal_of_the_scheduler_is_reported() -> None:
     played = PlayedCluster.of(idle("n0"))
     played.verdicts, played.refuses = {"n0": FAIL}, True
     outcome = passed(played)

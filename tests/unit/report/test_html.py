@@ -193,7 +193,7 @@ def test_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
     assert "cuda 12.8 the same" in text
 
 
-def test_a_history_that_cannot_be_read_is_said() -> None:
+def test_an_unreadable_history_is_reported() -> None:
     result = samples.healthy_local()
     text = Page(report_html(result, ReportContext(past=EarlierRuns(problem="the disk is <gone>")))).text
     assert "Earlier runs are not shown: the disk is <gone>." in text

@@ -75,7 +75,7 @@ def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_furth
     assert tuple(judgement for _, judgement in found) == ordered
 
 
-def test_software_that_is_not_there_is_not_told() -> None:
+def test_missing_software_is_not_listed() -> None:
     run = replace(samples.healthy_local(), fingerprint={"driver": "", "nccl": "2.27.5"})
     assert "nccl `2.27.5`" in summary(run)
     assert "driver" not in summary(run)

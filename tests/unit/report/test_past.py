@@ -64,7 +64,7 @@ def test_headlines_are_of_the_cluster_and_each_once() -> None:
     assert (latency.conditions["message_bytes"], latency.conditions["placement"]) == (65536, "out_of_place")
 
 
-def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
+def test_a_change_of_software_is_shown_at_its_run(store: Store) -> None:
     _save(store, 1)
     store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
     changes = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]

@@ -134,7 +134,7 @@ def test_a_check_that_did_not_run_has_a_next_step_too() -> None:
     assert f"next: {CATALOG['run-overdue'].next_step}"[:40] in payload
 
 
-def test_where_the_files_are_and_what_is_kept_is_said() -> None:
+def test_the_message_says_where_the_files_are_and_what_is_kept() -> None:
     notes = ("nodes are kept until 17:00\n  to log in: seatrial ssh r1 head", "files: gs://bucket/logs/r1/")
     _, layout = blocks(alert_of(nights.bad(1, notes=notes)))
     payload = json.dumps(layout)

@@ -44,7 +44,7 @@ def test_without_a_host_commands_run_here() -> None:
         ("host: login, port: 70000", "platform.port: "),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, platform: str, problem: str) -> None:
+def test_invalid_settings_are_one_line(tmp_path: Path, platform: str, problem: str) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"platform: {{kind: slurm, {platform}}}"))
 
 
