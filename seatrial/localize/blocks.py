@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from math import lgamma, log
+from math import log
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, socket_halves
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, log_choose, socket_halves, together
 from seatrial.localize.likelihood import Likelihood
 from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
 
@@ -66,13 +66,9 @@ def _sets(ends: dict[tuple[str, str], list[int]]) -> list[tuple[str, ...]]:
     where: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for (node, address), tests in ends.items():
         where[address] += [(node, test) for test in tests]
-    alike: dict[tuple[tuple[str, int], ...], list[str]] = defaultdict(list)
-    for address in sorted(where):
-        alike[tuple(sorted(where[address]))].append(address)
-    if len(alike) < 2:
-        return []
+    alike = together({(address,): places for address, places in where.items()})
     sockets = (tuple(sorted(half)) for half in socket_halves(where))
-    return list(dict.fromkeys([*map(tuple, alike.values()), *sockets]))
+    return list(dict.fromkeys([*alike, *sockets])) if len(alike) > 1 else []
 
 
 def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
@@ -119,8 +115,7 @@ def _least(of: int, addresses: int) -> float:
 
 def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:
     """Make the column; each number of nodes is equally likely, and each choice of them."""
-    choices = lgamma(of + 1) - lgamma(len(nodes) + 1) - lgamma(of - len(nodes) + 1)
-    log_prior = log(_EXPECTED / sets / of) - choices
+    log_prior = log(_EXPECTED / sets / of) - log_choose(of, len(nodes))
     kind: CauseKind = "socket" if len(addresses) > 1 else "leaf"
     name = f"{' '.join(addresses)} of {' '.join(nodes)}"
     return Column(Cause(kind, name, nodes, addresses, log_prior=log_prior), np.unique(tests))

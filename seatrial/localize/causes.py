@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _EXPECTED: Mapping[CauseKind, float] = {
 _MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
+Place = TypeVar("Place", int, tuple[str, int])  # of a test, or of one beside a node
 Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
@@ -143,14 +144,15 @@ def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> 
 
     Each size of a side is equally likely, and each choice of nodes.
     """
-    inside = np.array([len(side.intersection(test.nodes)) for test in tests])
-    whole = np.array([len(set(test.nodes)) for test in tests])
-    log_prior = log(_EXPECTED["cut"] / nodes) - (
-        lgamma(nodes + 1) - lgamma(len(side) + 1) - lgamma(nodes - len(side) + 1)
-    )
     members = tuple(sorted(side))
+    log_prior = log(_EXPECTED["cut"] / nodes) - log_choose(nodes, len(side))
     cause = Cause("cut", " ".join(members), members, log_prior=log_prior)
-    return Column(cause, np.flatnonzero((inside > 0) & (inside < whole)))
+    return Column.of(cause, [i for i, test in enumerate(tests) if len(set(map(side.__contains__, test.nodes))) > 1])
+
+
+def log_choose(n: int, k: int) -> float:
+    """Return the log of the number of choices of k among n."""
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], nodes: int) -> Column:
@@ -201,13 +203,13 @@ def _gpus(observed: Observed) -> list[Column]:
     for node, tests in by_node.items():
         if len(tests) < 2 or node not in bad:
             continue
-        together = _together(tests)
-        for addresses, where in together.items():
+        alike = together(tests)
+        for addresses, where in alike.items():
             share = _EXPECTED["gpu"] * len(addresses) / total
             found.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
         for socket in socket_halves(address for addresses in tests for address in addresses):
             where = sorted(i for addresses, some in tests.items() if socket & set(addresses) for i in some)
-            if tuple(sorted(socket)) not in together:
+            if tuple(sorted(socket)) not in alike:
                 found.append(
                     _on_node("socket", node, tuple(sorted(socket)), where, _EXPECTED["socket"] / 2 / len(by_node))
                 )
@@ -219,13 +221,13 @@ def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list
     return Column.of(cause, where)
 
 
-def _together(tests: Mapping[tuple[str, ...], list[int]]) -> dict[tuple[str, ...], list[int]]:
+def together(tests: Mapping[tuple[str, ...], list[Place]]) -> dict[tuple[str, ...], list[Place]]:
     """Return the tests of each group of addresses that took part in the same ones."""
-    where: dict[str, list[int]] = defaultdict(list)
+    where: dict[str, list[Place]] = defaultdict(list)
     for addresses, some in tests.items():
         for address in dict.fromkeys(addresses):
             where[address] += some
-    alike: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    alike: dict[tuple[Place, ...], list[str]] = defaultdict(list)
     for address in sorted(where):
         alike[tuple(sorted(where[address]))].append(address)
     return {tuple(addresses): list(places) for places, addresses in alike.items()}
@@ -270,7 +272,7 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
             one_end[address] += where if ends[address] == 1 and len(gpus) > 1 else []
     rails = [
         (addresses, where)
-        for addresses, where in _together(by_address).items()
+        for addresses, where in together(by_address).items()
         if len(where) < len(tests) and len(users[addresses[0]]) > 1
     ]
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))

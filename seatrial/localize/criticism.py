@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from math import exp, lgamma
+from math import exp
 from statistics import NormalDist
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind, log_choose
 from seatrial.localize.observations import Bools, Ints, Observed
 from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior
 
@@ -165,10 +165,6 @@ def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
     """Return the probability that so many or more of those drawn are marked, by the hypergeometric distribution."""
     first = max(hit, drawn + marked - total)
     terms = (
-        _log_choose(marked, k) + _log_choose(total - marked, drawn - k) for k in range(first, min(drawn, marked) + 1)
+        log_choose(marked, k) + log_choose(total - marked, drawn - k) for k in range(first, min(drawn, marked) + 1)
     )
-    return sum(exp(term - _log_choose(total, drawn)) for term in terms)
-
-
-def _log_choose(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+    return sum(exp(term - log_choose(total, drawn)) for term in terms)
