@@ -42,7 +42,7 @@ _LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
 _SMALLEST_BYTES, _SLOW_MESSAGE_S, _MANY_RANKS = 4 << 20, 2e-3, 128
 _SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
-_PARTLY_NVLINK = frozenset({"MNNVL+IB"})  # NVLink joins some of them; for a GPU's NIC there is the allowance
+_PARTLY_NVLINK = "MNNVL+"  # and a network: NVLink joins some of them; for a GPU's NIC there is the allowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
-    if setup.hardware.endswith("-NVL72") and setup.nodes > 1 and not _one_domain(setup.ranks, setup):
+    may_be_nvlink = not _one_domain(setup.ranks, setup) and not _is_partly_nvlink(setup)
+    if setup.hardware.endswith("-NVL72") and setup.nodes > 1 and may_be_nvlink:
         by_nvlink = _ceiling(measurement, replace(setup, fabric="MNNVL"))
         if by_nvlink and measurement.value <= by_nvlink.gb_s:
             detail += " (MNNVL carries as much: is that the fabric?)"
@@ -188,6 +189,10 @@ def _one_domain(ranks: int, setup: Setup) -> bool:
     return ranks <= setup.slots_per_node or setup.fabric in _WITHIN_NVLINK
 
 
+def _is_partly_nvlink(setup: Setup) -> bool:
+    return (setup.fabric or "").startswith(_PARTLY_NVLINK)
+
+
 def _is_ring(measurement: Measurement) -> bool:
     """Return whether a ring's limit holds; with NVLink off the number of NICs per GPU is unknown."""
     return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
@@ -207,8 +212,8 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
     one_domain = _one_domain(ranks, setup)
     if (_is_ring(measurement) or (one_domain and is_without_nvls(measurement))) and collective and collective.ring:
-        return wire(measurement, setup)
-    if one_domain or setup.fabric in _PARTLY_NVLINK:
+        return _of_gpu_links(1.0, setup) if _is_partly_nvlink(setup) else wire(measurement, setup)
+    if one_domain or _is_partly_nvlink(setup):
         return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)
     most = _most_across_nodes(collective, ranks, setup)
     across = _limit(most, setup.node_link_gb_s, "node")

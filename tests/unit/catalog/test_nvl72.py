@@ -2,9 +2,12 @@
 
 import pytest
 
+from seatrial.catalog import with_links
 from seatrial.catalog.published import published
+from seatrial.judge.number import judge_number
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import NO_MNNVL, Setup
+from seatrial.model.verdict import Verdict
 
 SIZE = 16 << 30
 
@@ -20,3 +23,17 @@ def test_references_of_four_trays_depend_on_fabric_and_arm(fabric: str, arm: str
     setup = Setup("GB200-NVL72", 4, 4, 4, fabric, 900.0, None, 1.0)
     found = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
     assert [baseline.centre for baseline in found] == ([pytest.approx(expected)] if expected else [])
+
+
+@pytest.mark.parametrize("fabric", ["MNNVL+EFA", "MNNVL+IB", "MNNVL+IB-4x400G"])
+@pytest.mark.parametrize("algorithm", [None, "Ring"])
+def test_what_nvlink_carries_is_not_impossible_where_a_network_joins_the_racks(
+    fabric: str, algorithm: str | None
+) -> None:
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
+    conditions |= {"algorithm": algorithm} if algorithm else {}
+    measurement = Measurement("busbw", 882.0, "GB/s", Subject("cluster", "cluster"), conditions)
+    setup = with_links(Setup("GB200-NVL72", 4, 4, 4, fabric))
+    judgement = judge_number(measurement, published(measurement, setup, [SIZE]))
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS, judgement.reason
