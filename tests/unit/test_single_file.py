@@ -94,8 +94,14 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 
 
 # torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
-# images need Pillow, and fp8 torchao, which a probe asks for by name.
-OPTIONAL = {"devices": {"numpy"}, "torch_device": {"pynvml"}, "datasets": {"PIL"}, "parallel": {"torchao"}}
+# images need Pillow, object stores fsspec, and fp8 torchao, which a probe asks for by name.
+OPTIONAL = {
+    "datasets": {"PIL"},
+    "devices": {"numpy"},
+    "objects": {"fsspec"},
+    "parallel": {"torchao"},
+    "torch_device": {"pynvml"},
+}
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 

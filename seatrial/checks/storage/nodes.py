@@ -36,7 +36,7 @@ class Greeting(NodeAnswer):
     filesystem: Text
     free_bytes: Bytes | None
     direct: bool
-    lacks: Text
+    lacks: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]
 
 
 class Done(NodeAnswer):
