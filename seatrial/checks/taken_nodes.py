@@ -20,8 +20,8 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
     """Return why the platform took away suspects that could not be reached, or one end of such links."""
     nodes = {node.name: node for node in testbed.nodes}
     taken: dict[Suspect, Reason] = {}
-    for suspect in suspects:
-        ends = suspect.name.split("--") if suspect.evidence.code in _UNREACHED else []
+    for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
+        ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name]
         reasons = (testbed.blameless_reason(nodes[end]) for end in ends if end in nodes)
         if reason := next(filter(None, reasons), None):
             taken[suspect] = reason

@@ -38,6 +38,12 @@ def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -
     assert (check.verdict, check.suspects, check.reason.code) == (Verdict.INCONCLUSIVE, (), "slurm-job-cancelled")
 
 
+def test_the_name_of_a_node_may_look_like_that_of_a_link(taken: Testbed) -> None:
+    node = replace(taken.nodes[0], name="rack--1")
+    testbed = replace(taken, nodes=(node,), blameless_reason=lambda _: ENDED)
+    assert excused(failed(Suspect("node", node.name, 1.0, REFUSED)), testbed).suspects == ()
+
+
 def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
     here, gone = (Suspect("node", node.name, 1.0, REFUSED) for node in reversed(taken.nodes))
     check = excused(failed(gone, here), taken)
