@@ -131,7 +131,9 @@ def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     columns = layout.columns if layout is not None and layout.typed else ()
     if len(tokens) == len(columns) - 1 and "redop" in columns[:-1] and _numeric(tokens[columns.index("redop")]):
         columns = tuple(name for name in columns if name != "redop")
-    return _row(columns, tokens) if len(tokens) == len(columns) else None
+    if len(tokens) != len(columns) or ("redop" in columns and _numeric(tokens[columns.index("redop")])):
+        return None
+    return _row(columns, tokens)
 
 
 def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
@@ -198,6 +200,8 @@ def _number(token: str) -> float | None:
         if not _NUMBER.match(token):
             raise
         value = float(token.rstrip("*").replace(",", "").replace("_", ""))
+    if ("_" in token or not math.isfinite(value)) and not _numeric(token):  # Python reads more than programs print
+        raise ValueError(token)
     return value if math.isfinite(value) else None
 
 
@@ -207,9 +211,9 @@ def _whole(token: str) -> int | None:
         value = int(token)
     except ValueError:
         number = _number(token)
-        if number is None:
+        if number is None and token.lower() in _NO_NUMBER:
             return None
-        if not number.is_integer():
+        if number is None or not number.is_integer():
             raise
         value = int(number)
     return value if abs(value) <= _MOST else None

@@ -94,7 +94,7 @@ def test_the_same_command_goes_on_where_a_killed_campaign_was(console: Console, 
     assert before["phases"][0]["verdict"] == "pass"
     resumed = console.run("run", cluster, "--suite", soak, "--out", console.folder / "runs" / "soak")
     after = state(console, cluster)
-    assert verdict(console) in AT_WORK, resumed.output
+    assert verdict(console) == "pass", resumed.output
     assert after["ended"]
     assert after["campaign_id"] == before["campaign_id"]
     assert after["phases"][0] == before["phases"][0]

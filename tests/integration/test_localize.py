@@ -119,10 +119,7 @@ def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(local_testbed
             ended.set()
             killer.join()
         assert found
-    (dead,) = (suspect for suspect in found.step.check.suspects if suspect.name == "node-2")
-    assert dead.confidence >= 0.95  # how sure it is of node-4 depends on how evenly a busy machine runs the others
-    tests, left = found.document["tests"], {f"node-{i}" for i in range(6)} - {"node-2"}
-    assert {node.name for node in found.step.testbed.nodes} == left
-    assert {node for test in tests for node in test["nodes"]} == left
-    assert found.document["rounds"] > 1
-    assert "node-4" in min(tests, key=lambda test: test["busbw_gb_s"])["nodes"]
+    assert set(nodes_of(found)) == {"node-2", "node-4"}
+    assert all(suspect.confidence >= 0.95 for suspect in found.step.check.suspects)
+    assert "node-2" not in {node.name for node in found.step.testbed.nodes}
+    assert len(found.step.testbed.nodes) == 5
