@@ -106,8 +106,9 @@ class Repeated:
             suspects=(*own.suspects, *self.suspects),
         )
 
-    def add_problem(self, verdict: Verdict, reason: Reason) -> None:
-        """Add a problem if the cluster broke or computed wrongly; log any other outcome."""
+    def add_problem(self, verdict: Verdict, reason: Reason, suspect: Suspect | None = None) -> None:
+        """Add a problem if the cluster broke or computed wrongly, and its suspect; log any other outcome."""
+        self.suspects += [suspect] if suspect else []
         if verdict in (Verdict.FAIL, Verdict.CORRUPT):
             self.problems.append((verdict, placed("when it was repeated", reason)))
         elif verdict is not Verdict.PASS:

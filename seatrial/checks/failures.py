@@ -284,7 +284,7 @@ def _has_own_cause(complaints: Complaints) -> bool:
 
 
 def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Yield ranks that a signal ended without a word; others were ended when the job ended."""
+    """Yield ranks that a signal ended before they printed an error; the others ended with the job."""
     if result.timed_out:
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}

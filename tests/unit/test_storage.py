@@ -20,7 +20,7 @@ def test_a_greeting_is_read_without_control_characters() -> None:
     ("model", "fields"),
     [
         *((Greeting, GREETING | {"folder": folder}) for folder in ("../../etc", ".seatrial-a/b", ".seatrial-", "", 5)),
-        *((Greeting, GREETING | {"free_bytes": free}) for free in (-1, 1 << 60, 1.5, "7")),
+        *((Greeting, GREETING | {"free_bytes": free}) for free in (-1, 1 << 60, 1.5, "7", None)),
         (Greeting, GREETING | {"filesystem": "x" * 301}),
         (Greeting, GREETING | {"lacks": "fio; reboot"}),
         *((Transfer, {"id": 1, "bytes": size, "seconds": 1.0}) for size in (0, -1, 1 << 60, True)),

@@ -150,8 +150,7 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         answers = on_each([node], lambda node: measure(context.testbed, node, section)) if doubtful - of_disk else {}
         disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
         for problem in (*_broken(answers), *disk_problems(disks)):
-            repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.add_problem(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
         repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
 
     on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))

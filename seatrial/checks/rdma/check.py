@@ -302,8 +302,7 @@ def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeat
         found = trial.run([(pair[0], pair[1])])
         repeated.measurements += found.measurements
         for problem in found.problems:
-            repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.add_problem(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
 
 
 RDMA = CheckType(

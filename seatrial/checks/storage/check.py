@@ -29,6 +29,7 @@ from seatrial.checks.metrics import STORAGE_METRICS, Doubt
 from seatrial.checks.storage.nodes import (
     Contention,
     Done,
+    Greeting,
     Look,
     Note,
     SmallFiles,
@@ -128,12 +129,9 @@ class _Trial:
     def _bytes(self) -> int:
         """Return bytes of each node's file; 0 where too little is free."""
         greetings = self.nodes.greetings.values()
-        if not greetings:
-            return 0
-        known = [greeting.free_bytes for greeting in greetings if greeting.free_bytes is not None]
-        if not known:
-            return self.section.bytes
-        free = min(known)
+        if not greetings or is_object_store(self.path):
+            return self.section.bytes if greetings else 0
+        free = min(greeting.free_bytes for greeting in greetings if isinstance(greeting, Greeting))
         size = min(self.section.bytes, free // _SHARE // len(greetings))
         if size >= _LEAST_BYTES * max(map(self._streams_of, self.nodes.names)):
             return size
@@ -278,7 +276,7 @@ class _Trial:
         **more: int,
     ) -> None:
         name = next(iter(self.nodes.greetings))
-        direct = all(greeting.direct for greeting in self.nodes.greetings.values())
+        direct = all(isinstance(each, Greeting) and each.direct for each in self.nodes.greetings.values())
         filesystem = self.nodes.greetings[name].filesystem
         conditions: dict[str, ConditionValue] = {"path": self.path, "filesystem": filesystem, "direct": direct, **more}
         unit = STORAGE_METRICS[metric].unit
@@ -300,8 +298,7 @@ def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         trial = _tried(context.testbed, section, path)
         repeated.measurements += trial.measurements
         for problem in trial.problems:
-            repeated.suspects += [problem.suspect] if problem.suspect else []
-            repeated.add_problem(problem.verdict, problem.reason)
+            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, FiniteFloat
@@ -26,17 +27,22 @@ def is_object_store(path: str) -> bool:
     return not path.startswith("/")
 
 
-class Greeting(NodeAnswer):
+class StoreGreeting(NodeAnswer):
     """The node's own folder in the path, and the file system there or the scheme of the object store.
 
-    `free_bytes` is None for an object store. `lacks` is the program or package that the node does not have.
+    `lacks` is the program or package that the node does not have.
     """
 
     folder: Annotated[str, Field(pattern=r"^\.seatrial-[A-Za-z0-9_]{1,32}$")]
     filesystem: Text
-    free_bytes: Bytes | None
-    direct: bool
     lacks: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]
+
+
+class Greeting(StoreGreeting):
+    """What a node says of a folder."""
+
+    free_bytes: Bytes
+    direct: bool
 
 
 class Done(NodeAnswer):
@@ -92,7 +98,7 @@ class StorageNodes:
 
     def __init__(self, testbed: Testbed, path: str, timeout_s: float) -> None:
         self.failed: dict[str, RemoteError] = {}
-        self.greetings: dict[str, Greeting] = {}
+        self.greetings: dict[str, StoreGreeting] = {}
         self._testbed, self._timeout_s = testbed, timeout_s
         self._open = ExitStack()
         self._probes: dict[str, LineProbe] = {}
@@ -117,16 +123,15 @@ class StorageNodes:
         self.ask(self.names, lambda name: {"do": "leave"}, Done)
         self._open.close()
 
-    def _program(self, path: str) -> list[str]:
+    def _started(self, node: Node, path: str) -> tuple[LineProbe, StoreGreeting]:
+        model: type[StoreGreeting] = StoreGreeting if is_object_store(path) else Greeting
+        program = standard_library_program(self._testbed, "storage.py")
         if is_object_store(path):
-            return [self._testbed.python, f"{self._testbed.workdir}/objects.py"]
-        return standard_library_program(self._testbed, "storage.py")
-
-    def _started(self, node: Node, path: str) -> tuple[LineProbe, Greeting]:
+            program = [self._testbed.python, f"{self._testbed.workdir}/objects.py"]
         transport = connect(self._testbed, node, self._timeout_s)
         self._open.callback(transport.close)
-        probe = LineProbe(transport, [*self._program(path), path])
-        answer = probe.first(_greeting, self._timeout_s)
+        probe = LineProbe(transport, [*program, path])
+        answer = probe.first(partial(_greeting, model), self._timeout_s)
         if isinstance(answer, ProbeError):
             raise RemoteError(answer.error)
         return probe, answer
@@ -168,9 +173,9 @@ class StorageNodes:
         return done
 
 
-def _greeting(line: str) -> Greeting | ProbeError:
+def _greeting(model: type[StoreGreeting], line: str) -> StoreGreeting | ProbeError:
     try:
-        return Greeting.model_validate_json(line)
+        return model.model_validate_json(line)
     except ValueError:
         return ProbeError.model_validate_json(line)
 

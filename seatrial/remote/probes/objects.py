@@ -19,7 +19,7 @@ def main():
     storage.serve(Objects)
 
 
-class Objects(storage.Checkpoints):
+class Objects:
     """This node's prefix, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, url):
@@ -35,7 +35,7 @@ class Objects(storage.Checkpoints):
 
     def greeting(self):
         scheme = self.url.partition("://")[0]
-        return {"folder": self.folder, "filesystem": scheme, "free_bytes": None, "direct": False, "lacks": self.lacks}
+        return {"folder": self.folder, "filesystem": scheme, "lacks": self.lacks}
 
     def is_gone(self):
         """Remove all objects of this node."""
@@ -87,6 +87,14 @@ class Objects(storage.Checkpoints):
                 wrong = f"small object {os.path.basename(path)} is not what was written"
         self.store.rm(paths)
         return {"seconds": time.monotonic() - began, "wrong": wrong}
+
+    def save(self, id, bytes, shards):
+        """Write a checkpoint: an object for each of `shards` ranks; return bytes and seconds."""
+        return storage.saved(bytes, shards, self.write_shard)
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        return storage.loaded(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
     def write_shard(self, shard, size):
         content = storage.content_of(shard)

@@ -76,37 +76,7 @@ def answered(storage, request):
     return {"id": request["id"], **answer}
 
 
-class Checkpoints:
-    """A checkpoint with a file for each rank, all written or read at once."""
-
-    def write_shard(self, shard, size):
-        """Write numbered blocks; returns their bytes."""
-        raise NotImplementedError
-
-    def read_shard(self, folder, shard, size):
-        """Read what another node wrote; returns its bytes and what is wrong with them."""
-        raise NotImplementedError
-
-    def save(self, id, bytes, shards):
-        """Write `shards` files, each on disk at the end; returns bytes and seconds."""
-        began = time.monotonic()
-        each = at_once(shards, lambda shard: self.write_shard(shard, part_of(bytes, shards)))
-        return {"bytes": sum(each), "seconds": time.monotonic() - began}
-
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        began = time.monotonic()
-        each = at_once(shards, lambda shard: self.read_shard(folder, shard, part_of(bytes, shards)))
-        wrong = next(filter(None, (wrong for _, wrong in each)), "")
-        return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
-
-
-def part_of(size, shards):
-    """Return bytes of a shard, in whole blocks."""
-    return size // shards // BLOCK * BLOCK
-
-
-class Storage(Checkpoints):
+class Storage:
     """This node's folder, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, path):
@@ -212,8 +182,13 @@ class Storage(Checkpoints):
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
+        """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes and seconds."""
         os.ftruncate(self.file, 0)
-        return super().save(id, bytes, shards)
+        return saved(bytes, shards, self.write_shard)
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        return loaded(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
     def write_shard(self, shard, size):
         file = os.open(os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
@@ -232,6 +207,21 @@ class Storage(Checkpoints):
             return read, wrong and f"shard {shard}: {wrong}"
         finally:
             os.close(file)
+
+
+def saved(size, shards, write):
+    """Call `write` for all shards at once, and return their bytes and seconds."""
+    began, part = time.monotonic(), size // shards // BLOCK * BLOCK
+    each = at_once(shards, lambda shard: write(shard, part))
+    return {"bytes": sum(each), "seconds": time.monotonic() - began}
+
+
+def loaded(size, shards, read):
+    """Call `read` for all shards at once, and return their bytes, seconds and what is wrong with them."""
+    began, part = time.monotonic(), size // shards // BLOCK * BLOCK
+    each = at_once(shards, lambda shard: read(shard, part))
+    wrong = next(filter(None, (wrong for _, wrong in each)), "")
+    return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
 
 
 def check_folder(folder):
