@@ -60,7 +60,7 @@ def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -
 
 
 def _summaries(moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Iterator[tuple[float, ...]]:
-    """Yield the hour, the lowest, the median and the highest reading, where there is one."""
+    """Yield hour, lowest, median and highest reading of each moment that has readings."""
     for at_s, readings in moments:
         known = readings[np.isfinite(readings)]
         if known.size:

@@ -1,13 +1,13 @@
 """What devices reported minute by minute during a campaign: what rose, the worst minute, and numbers for the drift."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from seatrial.campaign.drift import PhaseNumbers
 from seatrial.history.campaigns import CampaignState
+from seatrial.history.minutes import MetricMinutes
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement, Suspect
@@ -28,18 +28,8 @@ _HOUR_S = 3600.0
 _BINS = 12  # of a campaign that is shorter than as many hours
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One metric over a whole campaign, with a row for each of `times_s`, the time of the campaign."""
-
-    metric: str
-    parts: Sequence[str]
-    times_s: "NDArray[np.float64]"
-    readings: "NDArray[np.float32]"
-
-
-def series_of(state: CampaignState, store: "Store", metric: str) -> Series:
-    """Put the metric's readings in all phases together. Raises SeatrialError."""
+def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinutes:
+    """Put the metric's readings in all phases together, at the time of the campaign. Raises SeatrialError."""
     phases = [(phase.began_s, store.minutes(phase.run_id, metric)) for phase in state.counted]
     known = [(began_s, found) for began_s, found in phases if found is not None]
     parts = sorted({part for _, found in known for part in found.parts})
@@ -51,10 +41,10 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> Series:
         columns = [place[part] for part in found.parts]
         readings[len(times) : len(times) + len(found.times_s), columns] = found.readings
         times += [began_s + at for at in found.times_s]
-    return Series(metric, parts, np.array(times), readings)
+    return MetricMinutes(metric, parts, times, readings)
 
 
-def minutes_check(found: Sequence[Series]) -> tuple[Check, list[Reason]]:
+def minutes_check(found: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
     """Return the check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
     found = [series for series in found if series.readings.size]
     if not found:
@@ -78,7 +68,7 @@ def minutes_check(found: Sequence[Series]) -> tuple[Check, list[Reason]]:
     return check, notes
 
 
-def _judged(series: Series) -> Iterator[Judgement]:
+def _judged(series: MetricMinutes) -> Iterator[Judgement]:
     """Yield how much each part rose."""
     bad = _RISES[series.metric]
     for part, rose in zip(series.parts, risen(series), strict=True):
@@ -90,7 +80,7 @@ def _judged(series: Series) -> Iterator[Judgement]:
         yield Judgement(measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0))
 
 
-def risen(series: Series) -> "NDArray[np.float64]":
+def risen(series: MetricMinutes) -> "NDArray[np.float64]":
     """Return how much each part rose: a counter in spite of resets, a state by the minutes it held."""
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
@@ -108,7 +98,7 @@ def _filled(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     return readings[rows, np.arange(readings.shape[1])]
 
 
-def _notes(series: Series) -> Iterator[Reason]:
+def _notes(series: MetricMinutes) -> Iterator[Reason]:
     if series.metric not in _NOTED:
         return
     rose = {part: by for part, by in zip(series.parts, risen(series), strict=True) if by}
@@ -118,15 +108,15 @@ def _notes(series: Series) -> Iterator[Reason]:
         yield Reason.of("minutes-noted", metric=series.metric, parts=parts)
 
 
-def _worst_minute(series: Series) -> Reason | None:
+def _worst_minute(series: MetricMinutes) -> Reason | None:
     if series.metric != "temperature_c":
         return None
     row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
-    hour, reading = f"{series.times_s[row] / _HOUR_S:.2f}", f"{series.readings[row, column]:g}"
+    hour, reading = f"{series.times_s[int(row)] / _HOUR_S:.2f}", f"{series.readings[row, column]:g}"
     return Reason.of("minutes-hottest", reading=reading, part=series.parts[int(column)], hour=hour)
 
 
-def hourly(series: Series) -> PhaseNumbers | None:
+def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     """Return the hourly medians of a metric that falls when a device slows down; None for another metric."""
     if series.metric not in _DRIFTING or not len(series.times_s):
         return None
@@ -137,13 +127,13 @@ def hourly(series: Series) -> PhaseNumbers | None:
     return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians, dtype=float))
 
 
-def by_hour(series: Series) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
+def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
     """Yield the start and the readings of each hour; of a short campaign, of each twelfth."""
-    begin, end = series.times_s[0], series.times_s[-1]
-    step = max(1.0, min(_HOUR_S, (end - begin) / _BINS))
-    bins = ((series.times_s - begin) // step).astype(int)
+    times_s = np.array(series.times_s)
+    step = max(1.0, min(_HOUR_S, (times_s[-1] - times_s[0]) / _BINS))
+    bins = ((times_s - times_s[0]) // step).astype(int)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
-    yield from zip(series.times_s[starts].tolist(), np.split(series.readings, starts[1:]), strict=True)
+    yield from zip(times_s[starts].tolist(), np.split(series.readings, starts[1:]), strict=True)
 
 
 def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":

@@ -21,7 +21,7 @@ class ServiceNode:
 
     `group` is its leaf switch, block or rack, or empty. `why` is the scheduler's reason
     if the node is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
-    test since it came to the gate.
+    test while it waited at the gate.
     """
 
     name: str

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from seatrial.campaign.rises import Series, hourly, minutes_check, risen
+from seatrial.campaign.rises import hourly, minutes_check, risen
 from seatrial.history.minutes import MetricMinutes, tables, unpacked
 from seatrial.model.verdict import Verdict
 from seatrial.remote.minutes import MinuteAnswer, Minutes
 
 
-def _series(metric: str, *columns: list[float]) -> Series:
+def _series(metric: str, *columns: list[float]) -> MetricMinutes:
     readings = np.array(columns, dtype=np.float32).T
     parts = [f"node-{i}/gpu-0" for i in range(len(columns))]
-    return Series(metric, parts, np.arange(len(readings), dtype=np.float64) * 60, readings)
+    return MetricMinutes(metric, parts, [60.0 * n for n in range(len(readings))], readings)
 
 
 def test_packed_readings_are_unpacked_unchanged() -> None:

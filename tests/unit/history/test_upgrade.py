@@ -173,6 +173,15 @@ def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.Mo
     assert _differences(url) == []
 
 
+def test_a_new_store_that_cannot_be_made_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alembic.command.stamp", lambda *_: 1 / 0)  # after the tables
+    with pytest.raises(ZeroDivisionError):
+        open_store(url)
+    monkeypatch.undo()
+    with open_store(url) as store:
+        assert store.runs() == []
+
+
 @pytest.mark.parametrize(("revision", "code"), [("9999", "history-too-new"), ("0003", "history-too-old")])
 def test_a_store_of_a_version_that_is_too_new_or_too_old_is_left_alone(
     tmp_path: Path, revision: str, code: str
