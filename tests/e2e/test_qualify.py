@@ -31,20 +31,22 @@ def kill_flow(console: Console, process: Process) -> None:
 
 def kill_server(console: Console, process: Process) -> None:
     """Kill the temporary server of the pass, which is a process of its own below it."""
-    (server,) = [line.split()[0] for line in said("ps", "-o", "pid=,args=", "--ppid", process.pid) if " -P -c " in line]
+    (server,) = [
+        line.split()[0] for line in output_lines("ps", "-o", "pid=,args=", "--ppid", process.pid) if " -P -c " in line
+    ]
     os.kill(int(server), signal.SIGKILL)
 
 
 def kill_node(console: Console, process: Process) -> None:
     """Kill everything that runs on the node under test."""
     spaces = [name for name in console.left() if Path("/run/netns", name).exists()]
-    for pid in [pid for space in spaces for pid in said("ip", "netns", "pids", space)]:
+    for pid in [pid for space in spaces for pid in output_lines("ip", "netns", "pids", space)]:
         with suppress(ProcessLookupError):  # it has just ended
             os.kill(int(pid), signal.SIGKILL)
     assert spaces
 
 
-def said(*command: object) -> list[str]:
+def output_lines(*command: object) -> list[str]:
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     return done.stdout.splitlines()
 

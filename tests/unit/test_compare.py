@@ -33,19 +33,19 @@ def passed(measurements: Iterable[Measurement], value: float = 1.0) -> Knowledge
     return knowing(SETUP, [collectives(*(replace(m, value=value) for m in measurements))] * 4)
 
 
-def one(check: Check, knowledge: Knowledge | None = None) -> Check:
+def settled_by(check: Check, knowledge: Knowledge | None = None) -> Check:
     return settled(check, knowledge or passed(check.measurements))
 
 
 def test_a_first_run_passes_by_sanity_and_says_so() -> None:
-    check = one(collectives(plateau(0.5), busbw(0.4, 4096)), Knowledge(SETUP))
+    check = settled_by(collectives(plateau(0.5), busbw(0.4, 4096)), Knowledge(SETUP))
     assert check.verdict is Verdict.PASS
     assert check.reason.sentence == "1 sweep; no baseline yet"
     assert len(check.judgements) == 2
 
 
 def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
-    check = one(collectives(*(busbw(0.01, size) for size in QUICK_SIZES), plateau(0.05)))
+    check = settled_by(collectives(*(busbw(0.01, size) for size in QUICK_SIZES), plateau(0.05)))
     assert check.verdict is Verdict.FAIL
     assert check.reason.sentence.startswith(
         "all_reduce busbw_plateau 0.0500 GB/s: 95 % below its median of 1 GB/s in 4 runs (limit "
@@ -54,7 +54,7 @@ def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
 
 
 def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
-    check = one(collectives(busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
+    check = settled_by(collectives(busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
     assert check.verdict is Verdict.PASS
     assert check.reason.sentence == (
         "1 sweep; as expected by history; 1 number was repeated; 1 single size off, too few to count"
@@ -65,46 +65,51 @@ def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
 def test_the_same_size_in_and_out_of_place_is_one_voice() -> None:
     twice = [busbw(0.01, 4096, placement=placement) for placement in ("in_place", "out_of_place")]
     latency = Measurement("latency", 900.0, "us", CLUSTER, busbw(1, 4096).conditions, better="lower")
-    assert one(collectives(*twice, latency, *(busbw(1.0, size) for size in QUICK_SIZES[1:]))).verdict is Verdict.PASS
+    assert (
+        settled_by(collectives(*twice, latency, *(busbw(1.0, size) for size in QUICK_SIZES[1:]))).verdict
+        is Verdict.PASS
+    )
 
 
 def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
     """A node that answers late ruins every small message and no large one."""
     slow = [busbw(0.01, size) for size in QUICK_SIZES[:4]]
-    check = one(collectives(*slow, *(busbw(1.0, size) for size in QUICK_SIZES[4:]), plateau(1.0)))
+    check = settled_by(collectives(*slow, *(busbw(1.0, size) for size in QUICK_SIZES[4:]), plateau(1.0)))
     assert check.verdict is Verdict.FAIL
     assert "at 4K" in check.reason.sentence
 
 
 def test_the_vote_is_at_the_verdict_that_enough_sizes_reach() -> None:
     sizes = map(busbw, (0.01, 0.12, 1.0, 1.0), QUICK_SIZES)
-    assert one(collectives(*sizes)).verdict is Verdict.DEGRADED
+    assert settled_by(collectives(*sizes)).verdict is Verdict.DEGRADED
 
 
 def test_a_lone_size_is_all_there_is_and_counts() -> None:
-    assert one(collectives(busbw(0.01, 4096))).verdict is Verdict.FAIL
+    assert settled_by(collectives(busbw(0.01, 4096))).verdict is Verdict.FAIL
 
 
 def test_a_number_that_is_none_counts_even_at_one_size() -> None:
-    check = one(collectives(busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
+    check = settled_by(
+        collectives(busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0))
+    )
     assert check.verdict is Verdict.INCONCLUSIVE
     assert "not a finite number" in check.reason.sentence
 
 
 def test_the_checks_own_bad_verdict_and_reason_stay_first() -> None:
-    corrupt = one(collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers"))
+    corrupt = settled_by(collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers"))
     assert corrupt.verdict is Verdict.CORRUPT
     assert corrupt.reason.sentence.startswith("3 wrong numbers; all_reduce busbw_plateau 0.0500 GB/s")
-    unsure = one(collectives(plateau(1.0), verdict=Verdict.INCONCLUSIVE, reason="cut off"))
+    unsure = settled_by(collectives(plateau(1.0), verdict=Verdict.INCONCLUSIVE, reason="cut off"))
     assert (unsure.verdict, unsure.reason.sentence) == (Verdict.INCONCLUSIVE, "cut off")
 
 
 def test_judgements_that_are_there_are_kept_and_not_watered_down() -> None:
     own = Judgement(plateau(1.0), Verdict.PASS, uncoded("seen"), "sanity")
     check = Check("collectives", Verdict.PASS, uncoded("fine"), 0.0, (plateau(1.0),), (own,))
-    assert one(check, Knowledge(SETUP)) == check
-    assert one(check).judgements[0] is own
-    assert len(one(check).judgements) == 2
+    assert settled_by(check, Knowledge(SETUP)) == check
+    assert settled_by(check).judgements[0] is own
+    assert len(settled_by(check).judgements) == 2
 
 
 def test_a_check_without_measurements_is_left_as_it_is() -> None:
@@ -116,7 +121,7 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     nodes = [
         Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate((700, 690, 40, 710))
     ]
-    check = one(Check("devices", Verdict.PASS, uncoded("4 nodes"), 0.0, tuple(nodes)), Knowledge(SETUP))
+    check = settled_by(Check("devices", Verdict.PASS, uncoded("4 nodes"), 0.0, tuple(nodes)), Knowledge(SETUP))
     assert check.verdict is Verdict.FAIL
     (suspect,) = check.suspects
     assert (suspect.kind, suspect.name) == ("node", "node-2")
@@ -131,9 +136,9 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
     values = [690.0 + i for i in range(nodes - 1)] + [40.0]
     taken = [Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate(values)]
     slow, devices = taken[-1], Check("devices", Verdict.PASS, uncoded("nodes"), 0.0, tuple(taken))
-    assert [suspect.name for suspect in one(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
+    assert [suspect.name for suspect in settled_by(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
     pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
-    check = one(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
+    check = settled_by(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
     assert [j.source for j in check.judgements if j.measurement.series() == slow.series()] == ["pinned"]
 
@@ -141,7 +146,9 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
 def test_a_loss_of_three_quarters_is_found_in_spite_of_a_noisy_past() -> None:
     """Five runs around 0.289 GB/s that differ by a factor of three among themselves, and then 0.075."""
     past = [0.17, 0.2, 0.289, 0.47, 0.51]
-    check = one(collectives(plateau(0.289 * 0.26)), knowing(SETUP, [collectives(plateau(value)) for value in past]))
+    check = settled_by(
+        collectives(plateau(0.289 * 0.26)), knowing(SETUP, [collectives(plateau(value)) for value in past])
+    )
     assert check.verdict is Verdict.DEGRADED
     assert "its median of 0.289 GB/s in 5 runs" in check.reason.sentence
 

@@ -159,12 +159,12 @@ def test_affinity_is_told_where_there_are_several_numa_nodes() -> None:
 
 
 def test_errors_of_the_driver_are_one_remark_each() -> None:
-    def seen(number: int, **changes: Any) -> dict[str, Any]:
+    def xid(number: int, **changes: Any) -> dict[str, Any]:
         return {"kind": "Xid", "number": number, "pci": "0000:1b:00", "count": 2, "age_s": 7200.0, **changes}
 
     nodes = {
-        "node-0": node(xids=[seen(79), seen(31)]),
-        "node-1": node(xids=[seen(79, age_s=60.0), seen(12028, kind="SXid")]),
+        "node-0": node(xids=[xid(79), xid(31)]),
+        "node-1": node(xids=[xid(79, age_s=60.0), xid(12028, kind="SXid")]),
         "node-2": node(xids=None),
     }
     fell_off, switch = remarks(nodes, {})
@@ -197,7 +197,7 @@ def prints(text: str) -> Program:
     return lambda request: text
 
 
-def tried(platform: FakePlatform, cluster: Cluster, folder: Path) -> StepResult:
+def connectivity_of(platform: FakePlatform, cluster: Cluster, folder: Path) -> StepResult:
     run = Run("run-1", cluster, load_suite("quick"), folder)
     try:
         return connectivity(CheckContext(run, platform.launch(run)))
@@ -205,12 +205,12 @@ def tried(platform: FakePlatform, cluster: Cluster, folder: Path) -> StepResult:
         platform.teardown("run-1")
 
 
-def checked(folder: Path, answers: dict[str, str]) -> StepResult:
+def connectivity_of_answers(folder: Path, answers: dict[str, str]) -> StepResult:
     """Connectivity of three nodes; those of `answers` print that as their inventory."""
     platform = FakePlatform(nodes=3)
     for name, text in answers.items():
         platform.nodes[name].programs["inventory.py"] = prints(text)
-    return tried(platform, platform.cluster(), folder)
+    return connectivity_of(platform, platform.cluster(), folder)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_an_h100_that_is_well_is_not() -> None:
 
 
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
-    result = checked(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
+    result = connectivity_of_answers(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
     assert (result.check.verdict, result.check.reason.code) == (Verdict.FAIL, "gpu-rows-failed")
     assert [suspect.name for suspect in result.check.suspects] == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
@@ -246,11 +246,11 @@ def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path
     for fake in platform.nodes.values():
         fake.facts["gpus"] = 0
     with pytest.raises(MissingError, match="none of 2 nodes has a GPU"):
-        tried(platform, cluster, tmp_path)
+        connectivity_of(platform, cluster, tmp_path)
 
 
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
-    result = checked(tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()})
+    result = connectivity_of_answers(tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()})
     assert result.check.verdict is Verdict.DEGRADED
     assert [(suspect.kind, suspect.name) for suspect in result.check.suspects] == [("gpu", "node-1/gpu-1")]
     assert len(result.testbed.nodes) == 3
@@ -260,7 +260,7 @@ def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
     "text", ["", "Killed", '{"gpus": "many"}', '{"gpus": [{"name": "gpu-0\\u001b"}]}', "[" * 10_000]
 )
 def test_a_node_that_gives_no_inventory_is_named_and_not_blamed(tmp_path: Path, text: str) -> None:
-    result = checked(tmp_path, {"node-1": text})
+    result = connectivity_of_answers(tmp_path, {"node-1": text})
     assert (result.check.verdict, result.check.suspects) == (Verdict.PASS, ())
     assert [note.sentence for note in result.notes if note.code == "inventory-unknown"] == ["node-1 gave no inventory"]
 

@@ -19,7 +19,7 @@ def lines(*tagged: str) -> tuple[str, ...]:
     return tuple(rank_line(line) for line in tagged)
 
 
-def ended(*tagged: str, status: int = 1) -> MpiResult:
+def mpi_result(*tagged: str, status: int = 1) -> MpiResult:
     nodes = tuple(node.name for node in make_testbed(4).nodes)
     return MpiResult(status, lines(*tagged), 1.0, rank_nodes=nodes)
 
@@ -85,8 +85,10 @@ OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
     ],
 )
 def test_a_rank_cannot_blame_another_node(said: str) -> None:
-    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(f"[1,1]<stdout>:{said}"), make_testbed(4))}
-    _, reason = classify_failure(ended(f"[1,1]<stdout>:{said}"), began=True)
+    assert "node-2" not in {
+        suspect.name for suspect in lost_ranks(mpi_result(f"[1,1]<stdout>:{said}"), make_testbed(4))
+    }
+    _, reason = classify_failure(mpi_result(f"[1,1]<stdout>:{said}"), began=True)
     assert "on node-2" not in reason.sentence
     assert "node-2 cannot" not in reason.sentence
 
@@ -94,16 +96,16 @@ def test_a_rank_cannot_blame_another_node(said: str) -> None:
 def test_a_rank_that_speaks_is_not_silent() -> None:
     said = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
     lost = "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer [10.0.0.2]:2732"
-    assert [suspect.name for suspect in lost_ranks(ended(said), make_testbed(4))] == ["node-2"]
-    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(said, lost), make_testbed(4))}
+    assert [suspect.name for suspect in lost_ranks(mpi_result(said), make_testbed(4))] == ["node-2"]
+    assert "node-2" not in {suspect.name for suspect in lost_ranks(mpi_result(said, lost), make_testbed(4))}
 
 
 def test_a_rank_may_report_that_it_cannot_start() -> None:
-    result = ended(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
+    result = mpi_result(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
     assert [suspect.name for suspect in lost_ranks(result, make_testbed(4))] == ["node-2"]
     assert classify_failure(result, began=False)[0] is Verdict.FAIL
 
 
 def test_mpirun_may_blame_any_rank() -> None:
     said = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
-    assert [suspect.name for suspect in lost_ranks(ended("[1,0]<stdout>:x", said), make_testbed(4))] == ["node-2"]
+    assert [suspect.name for suspect in lost_ranks(mpi_result("[1,0]<stdout>:x", said), make_testbed(4))] == ["node-2"]

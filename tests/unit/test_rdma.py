@@ -32,26 +32,26 @@ RAIL = Rail("mlx5_3", 18_518, {"node-0": 3, "node-1": 7})
 HELP = "  --use_cuda=<id>  --use_cuda_dmabuf  --data_validation  --report_gbits  --use_cuda_bus_id=<id>"
 
 
-def words(test: PairTest, known: str = "", server: str = "", **fields: Any) -> str:
+def command(test: PairTest, known: str = "", server: str = "", **fields: Any) -> str:
     return " ".join(command_line(Rdma(**fields), test, RAIL, "node-1", options_in(known), server))
 
 
 def test_the_usual_command_of_both_ends() -> None:
     test = PairTest("ib_write_bw", (RAIL,), "both")
     common = "ib_write_bw -F -d mlx5_3 -p 18518 -s 8388608 -q 4 --report_gbits -D 5 -f 2 -b"
-    assert (words(test), words(test, server="10.0.0.1")) == (common, f"{common} 10.0.0.1")
+    assert (command(test), command(test, server="10.0.0.1")) == (common, f"{common} 10.0.0.1")
 
 
 def test_gpu_memory_and_validation_where_perftest_has_them() -> None:
-    write = words(PairTest("ib_write_bw", (RAIL,), "out"), HELP, gid_index=3, folder="/opt/perftest/bin", seconds=1)
+    write = command(PairTest("ib_write_bw", (RAIL,), "out"), HELP, gid_index=3, folder="/opt/perftest/bin", seconds=1)
     assert write == (
         "/opt/perftest/bin/ib_write_bw -F -d mlx5_3 -p 18518 -x 3 -s 8388608 -q 4 --report_gbits -D 1 -f 0"
         " --data_validation --use_cuda=7 --use_cuda_dmabuf"
     )
-    send, latency = (words(PairTest(name, (RAIL,), "out"), HELP) for name in ("ib_send_bw", "ib_write_lat"))
+    send, latency = (command(PairTest(name, (RAIL,), "out"), HELP) for name in ("ib_send_bw", "ib_write_lat"))
     assert "--data_validation" not in send + latency
     assert latency == "ib_write_lat -F -d mlx5_3 -p 18518 -s 2 -n 1000 --use_cuda=7 --use_cuda_dmabuf"
-    assert "--use_rocm=7" in words(PairTest("ib_write_bw", (RAIL,), "out"), "--use_rocm=<id>")
+    assert "--use_rocm=7" in command(PairTest("ib_write_bw", (RAIL,), "out"), "--use_rocm=<id>")
 
 
 def test_each_rail_alone_then_all_at_once() -> None:
@@ -145,7 +145,7 @@ def test_an_answer_that_no_probe_gives_is_refused(model: type[NodeAnswer], field
         read_answer(model, json.dumps(fields))
 
 
-def ended(*programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30) -> list[dict[str, Any]]:
+def printed_by(*programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30) -> list[dict[str, Any]]:
     """What the probe prints of these programs."""
     request = json.dumps({"id": 1, "programs": programs, "ports": ports, "seconds": seconds})
     command = [sys.executable, "-S", str(probe("programs"))]
@@ -155,7 +155,7 @@ def ended(*programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30
 
 def test_programs_run_beside_each_other_and_print_little() -> None:
     flood = [sys.executable, "-S", "-c", "print('x' * 80_000_000)"]
-    (answer,) = ended(["echo", "here"], ["/nonexistent/program"], ["sh", "-c", "exit 3"], flood)
+    (answer,) = printed_by(["echo", "here"], ["/nonexistent/program"], ["sh", "-c", "exit 3"], flood)
     first, missing, third, much = answer["ended"]
     assert (first, third["status"]) == ({"status": 0, "output": "here"}, 3)
     assert missing["status"] == 127 and "No such file" in missing["output"]
@@ -163,11 +163,11 @@ def test_programs_run_beside_each_other_and_print_little() -> None:
 
 
 def test_a_program_is_ended_at_its_limit() -> None:
-    (answer,) = ended(["sleep", "60"], seconds=0.2)
+    (answer,) = printed_by(["sleep", "60"], seconds=0.2)
     assert answer["ended"] == [{"status": None, "output": ""}]
 
 
 def test_a_server_that_gives_up_before_it_listens_is_said_at_once() -> None:
-    listening, answer = ended(["sh", "-c", "echo no device; exit 1"], ports=(1,))
+    listening, answer = printed_by(["sh", "-c", "echo no device; exit 1"], ports=(1,))
     assert listening == {"id": 1, "listening": False}
     assert answer["ended"][0]["output"] == "no device"

@@ -25,7 +25,7 @@ def blame(tried: dict[Pair, str]) -> Blame:
     return reachability.blame(TriedPairs(peers, {pair: uncoded(error) for pair, error in tried.items() if error}))
 
 
-def tried(failing: set[frozenset[str]], names: list[str] = NAMES) -> dict[Pair, str]:
+def error_by_pair(failing: set[frozenset[str]], names: list[str] = NAMES) -> dict[Pair, str]:
     return {pair: "refused" if frozenset(pair) in failing else "" for pair in permutations(names, 2)}
 
 
@@ -34,37 +34,37 @@ def all_of(name: str, names: list[str] = NAMES) -> set[frozenset[str]]:
 
 
 def test_nobody_is_blamed_when_all_pairs_work() -> None:
-    assert blame(tried(set())) == blame({})
-    assert blame(tried(set())).suspects == ()
+    assert blame(error_by_pair(set())) == blame({})
+    assert blame(error_by_pair(set())).suspects == ()
 
 
 def test_a_node_that_fails_everywhere_is_blamed_alone() -> None:
-    findings = blame(tried(all_of("node-3")))
+    findings = blame(error_by_pair(all_of("node-3")))
     assert [(s.kind, s.name, s.confidence) for s in findings.suspects] == [("node", "node-3", 1.0)]
     assert findings.set_aside == ("node-3",)
     assert "5 of 5 nodes: refused" in findings.suspects[0].evidence.sentence
 
 
 def test_one_failing_pair_is_a_link_and_its_later_end_is_left_out() -> None:
-    findings = blame(tried({frozenset(("node-0", "node-4"))}))
+    findings = blame(error_by_pair({frozenset(("node-0", "node-4"))}))
     assert [(s.kind, s.name) for s in findings.suspects] == [("link", "node-0--node-4")]
     assert findings.set_aside == ("node-4",)
 
 
 def test_a_node_and_a_link_at_once() -> None:
-    findings = blame(tried(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
+    findings = blame(error_by_pair(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
     assert {(s.kind, s.name) for s in findings.suspects} == {("node", "node-5"), ("link", "node-1--node-2")}
     assert set(findings.set_aside) == {"node-5", "node-2"}
 
 
 def test_of_two_nodes_neither_is_blamed() -> None:
-    findings = blame(tried({frozenset(("node-0", "node-1"))}, NAMES[:2]))
+    findings = blame(error_by_pair({frozenset(("node-0", "node-1"))}, NAMES[:2]))
     assert [(s.kind, s.confidence) for s in findings.suspects] == [("link", 0.5)]
     assert findings.set_aside == ("node-1",)
 
 
 def test_a_failure_in_one_direction_counts() -> None:
-    pairs = tried(set()) | {("node-2", "node-1"): "timed out"}
+    pairs = error_by_pair(set()) | {("node-2", "node-1"): "timed out"}
     assert [s.name for s in blame(pairs).suspects] == ["node-1--node-2"]
 
 
@@ -83,7 +83,7 @@ def between(a: Sequence[str], b: Sequence[str]) -> set[frozenset[str]]:
 )
 def test_a_cut_is_one_finding_with_both_sides(count: int, at: int, name: str, set_aside: int) -> None:
     names = [f"node-{i}" for i in range(count)]
-    result = blame(tried(between(names[:at], names[at:]), names))
+    result = blame(error_by_pair(between(names[:at], names[at:]), names))
     (suspect,) = result.suspects
     assert (suspect.kind, suspect.name, suspect.evidence.code) == ("link", name, "fabric-cut")
     assert f"{at * (count - at)} pairs fail" in suspect.evidence.sentence
@@ -95,7 +95,7 @@ def test_a_cut_into_three_and_a_dead_node_beside_it() -> None:
     names = [f"n{i}" for i in range(10)]
     sides = names[:4], names[4:7], names[7:9]
     failing = between(sides[0], [*sides[1], *sides[2]]) | between(sides[1], sides[2]) | all_of("n9", names)
-    result = blame(tried(failing, names))
+    result = blame(error_by_pair(failing, names))
     assert [(s.kind, s.name) for s in result.suspects] == [("link", "n[0-3]--n[4-6]--n[7-8]"), ("node", "n9")]
     assert set(result.set_aside) == set(names[4:])
 
@@ -111,7 +111,7 @@ def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
 @pytest.mark.parametrize("count", [3, 4, 64])
 def test_where_nothing_works_the_set_up_is_suspect_and_no_node(count: int) -> None:
     names = [f"node-{i}" for i in range(count)]
-    result = blame(tried({frozenset(pair) for pair in permutations(names, 2)}, names))
+    result = blame(error_by_pair({frozenset(pair) for pair in permutations(names, 2)}, names))
     assert result.suspects == ()
     assert result.setup and result.setup.code == "no-pair-works"
     assert len(result.set_aside) == count - 1
@@ -119,7 +119,7 @@ def test_where_nothing_works_the_set_up_is_suspect_and_no_node(count: int) -> No
 
 def test_many_failing_links_of_one_node_are_one_finding() -> None:
     names = [f"node-{i}" for i in range(40)]
-    (suspect,) = blame(tried(between(["node-39"], names[:12]), names)).suspects
+    (suspect,) = blame(error_by_pair(between(["node-39"], names[:12]), names)).suspects
     assert (suspect.kind, suspect.name) == ("link", "node-39--node-[0-11]")
 
 
@@ -135,7 +135,7 @@ def test_whichever_nodes_are_on_which_side_the_cut_is_named_exactly(sizes: list[
         sides.append(shuffled[start : start + size])
         start += size
     failing = {pair for a, b in combinations(sides, 2) for pair in between(a, b)}
-    result = blame(tried(failing, names))
+    result = blame(error_by_pair(failing, names))
     (suspect,) = result.suspects
     in_order = sorted((sorted(side, key=natural) for side in sides), key=lambda side: natural(side[0]))
     assert suspect.name == "--".join(host_list(side) for side in in_order)
@@ -164,7 +164,7 @@ def test_host_lists(names: list[str], text: str) -> None:
 
 @given(st.sets(st.sampled_from(sorted({tuple(sorted(p)) for p in permutations(NAMES, 2)}))))
 def test_the_nodes_that_stay_all_reach_each_other(failing: set[tuple[str, str]]) -> None:
-    findings = blame(tried({frozenset(pair) for pair in failing}))
+    findings = blame(error_by_pair({frozenset(pair) for pair in failing}))
     stay = set(NAMES) - set(findings.set_aside)
     assert not any(set(pair) <= stay for pair in failing)
     assert bool(findings.suspects or findings.setup) == bool(failing)

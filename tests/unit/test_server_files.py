@@ -258,7 +258,7 @@ def _filled(node: Any, values: dict[str, Any]) -> Any:
     return values.get(match[1]) if match else node
 
 
-def asked(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> int:
+def status_of(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> int:
     """The status of the answer to one request."""
 
     async def ask() -> int:
@@ -272,14 +272,14 @@ def asked(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> i
 @pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])
 def test_pages_about_the_api_are_not_there(path: str) -> None:
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("about"))])
-    assert asked(own_pages_alone(app, ["server"], []), path=path) == 404
+    assert status_of(own_pages_alone(app, ["server"], []), path=path) == 404
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 404), ("HEAD", 404), ("PUT", 405), ("DELETE", 405)])
 def test_the_runs_folders_are_only_read(tmp_path: Path, method: str, status: int) -> None:
     app = guarded(Starlette(), "ann:password", "/seatrial/runs", str(tmp_path))
-    assert asked(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status
-    assert asked(app, method=method, path="/seatrial/runs/x") == 401
+    assert status_of(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status
+    assert status_of(app, method=method, path="/seatrial/runs/x") == 401
 
 
 _ASKED = """

@@ -40,7 +40,7 @@ def _connectivity(judgement: Judgement, *more: Suspect) -> Check:
     return Check("connectivity", DEGRADED, judgement.reason, judgements=(judgement,), suspects=suspects)
 
 
-def _said(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
+def concluded(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     verdict, reason = conclude(checks, nodes)
     return verdict, reason.sentence
 
@@ -67,7 +67,7 @@ def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() 
             suspects=(Suspect("link", "node-2--node-3", 0.8, uncoded("slow")),),
         ),
     ]
-    assert _said(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
+    assert concluded(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
     assert own_reason(checks[0], merge_suspects(checks)) == noticed.sentence
     joined = replace(checks[0], reason=join((placed("node-0", SILENT), uncoded("TCP was not measured"))))
     assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
@@ -84,13 +84,13 @@ def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
         Check("collectives", FAIL, uncoded("all_reduce: no end within 61 s")),
     ]
     said = "node-5 (90 % sure): sends 24 MB/s; also collectives: all_reduce: no end within 61 s"
-    assert _said(checks, nodes=16) == (FAIL, said)
+    assert concluded(checks, nodes=16) == (FAIL, said)
 
 
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
     launch = Check("launch", INCONCLUSIVE, uncoded("the image cannot be pulled"))
     rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
-    assert _said([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
+    assert concluded([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
     assert [str(check.reason) for check in rest] == ["launch did not work"] * 2
     unread = Reason.of("history-unavailable", problem="no such folder")
     assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == placed(
@@ -175,7 +175,7 @@ WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLU
 
 def test_nothing_measured_is_never_a_pass() -> None:
     assert worst([]) is Verdict.INCONCLUSIVE
-    assert _said([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
+    assert concluded([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
 
 
 @pytest.mark.parametrize("index", range(len(WORST_FIRST)))
@@ -194,7 +194,7 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
         Check("c", Verdict.FAIL, uncoded("too")),
         Check("d", Verdict.NOT_RUN, uncoded("no")),
     ]
-    assert _said(checks) == (Verdict.FAIL, "b: broken; also c")
+    assert concluded(checks) == (Verdict.FAIL, "b: broken; also c")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_reason_of_a_fault_is_what_its_suspect_did(
     blamed = tuple(
         Suspect("node", name, confidence, uncoded(f"{name} is slow")) for name, confidence in suspects.items()
     )
-    assert _said([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, said)
+    assert concluded([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, said)
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:

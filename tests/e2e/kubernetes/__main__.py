@@ -25,10 +25,12 @@ def _build() -> int:
         "images/cpu": lambda: store.prepared(build.programs() / "pause"),
         "deployments/server": images.build_site,
     }
-    return _tried("what comes from Debian", build.require_system) or max([_tried(*step) for step in steps.items()])
+    return _exit_status_of("what comes from Debian", build.require_system) or max(
+        [_exit_status_of(*step) for step in steps.items()]
+    )
 
 
-def _tried(what: str, step: Callable[[], object]) -> int:
+def _exit_status_of(what: str, step: Callable[[], object]) -> int:
     print(f"{what} ...", file=sys.stderr, flush=True)
     try:
         step()

@@ -56,7 +56,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     return Requests(monkeypatch)
 
 
-def asked(cluster: Cluster, namespace: str, nodes: int, folder: Path, **selector: str) -> tuple[Platform, Run]:
+def platform_and_run(
+    cluster: Cluster, namespace: str, nodes: int, folder: Path, **selector: str
+) -> tuple[Platform, Run]:
     """A run on fake nodes, whose pods are Ready though nobody can reach them."""
     settings = {
         "kind": "kubernetes",
@@ -93,7 +95,7 @@ def test_requests_do_not_grow_with_the_nodes(
 ) -> None:
     counts = []
     for nodes in (64, 512):
-        platform, run = asked(own_cluster, namespace, nodes, tmp_path)
+        platform, run = platform_and_run(own_cluster, namespace, nodes, tmp_path)
         try:
             with requests.during(f"launch of {nodes} nodes") as launch:
                 testbed = platform.launch(run)
@@ -117,7 +119,7 @@ def test_waiting_sends_no_requests(
     tmp_path: Path,
 ) -> None:
     """Pods that find no node are watched; once there are nodes for them, the launch goes on."""
-    platform, run = asked(own_cluster, namespace, 2, tmp_path, **{"test/pool": namespace})
+    platform, run = platform_and_run(own_cluster, namespace, 2, tmp_path, **{"test/pool": namespace})
     testbeds: list[Testbed] = []
     launch = threading.Thread(target=lambda: testbeds.append(platform.launch(run)))
     launch.start()

@@ -71,13 +71,15 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     return Hosts(BaremetalPlatform(kind="baremetal", hosts=("gpu-1",)), tmp_path / "config")
 
 
-def asked(hosts: Hosts, folder: Path, text: str) -> Any:
+def answer_of(hosts: Hosts, folder: Path, text: str) -> Any:
     (folder / "answer").write_text(text)
     return hosts.ask("gpu-1", {"verb": "check"}, 10)
 
 
 def test_what_a_login_prints_beside_the_answer_does_not_count(hosts: Hosts, tmp_path: Path) -> None:
-    answer = asked(hosts, tmp_path, 'Welcome!\nseatrial-host: {"port": 222, "user": "root", "address": "10.0.0.7"}\n')
+    answer = answer_of(
+        hosts, tmp_path, 'Welcome!\nseatrial-host: {"port": 222, "user": "root", "address": "10.0.0.7"}\n'
+    )
     assert (answer.port, answer.user, answer.address) == (222, "root", "10.0.0.7")
 
 
@@ -99,12 +101,12 @@ def test_what_a_login_prints_beside_the_answer_does_not_count(hosts: Hosts, tmp_
 )
 def test_a_broken_answer_is_refused(hosts: Hosts, tmp_path: Path, content: str) -> None:
     with pytest.raises(SeatrialError, match="gpu-1: its answer is not what the program prints"):
-        asked(hosts, tmp_path, f"seatrial-host: {content}\n")
+        answer_of(hosts, tmp_path, f"seatrial-host: {content}\n")
 
 
 def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: Path) -> None:
     with pytest.raises(SeatrialError) as caught:
-        asked(hosts, tmp_path, "seatrial-host: " + json.dumps({"problem": "a\x1b]0;x\x07\n" + "b" * 5000}) + "\n")
+        answer_of(hosts, tmp_path, "seatrial-host: " + json.dumps({"problem": "a\x1b]0;x\x07\n" + "b" * 5000}) + "\n")
     assert caught.value.reason.sentence.isprintable()
     assert len(caught.value.reason.sentence) < 1000
 
@@ -112,13 +114,13 @@ def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: P
 def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "status").write_text("127")
     with pytest.raises(SeatrialError, match="gpu-1: python3 missing or cannot be run"):
-        asked(hosts, tmp_path, "")
+        answer_of(hosts, tmp_path, "")
 
 
 def test_a_machine_without_ssh_says_so(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SeatrialError, match="ssh is missing"):
-        asked(hosts, tmp_path, "")
+        answer_of(hosts, tmp_path, "")
 
 
 def address(name: str, kernel: str) -> HostAddress:

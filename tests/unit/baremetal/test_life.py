@@ -59,7 +59,9 @@ class Site:
         return sorted(host for host, request in self.requests if request["verb"] == verb)
 
 
-def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **fields: Any) -> tuple[baremetal.Baremetal, Run]:
+def platform_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **fields: Any
+) -> tuple[baremetal.Baremetal, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(baremetal_hosts, "_run", site)
     monkeypatch.setattr(baremetal, "write_ports", lambda *_: None)
@@ -71,7 +73,7 @@ def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **fields: An
 def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.answers["h2", "start"] = {"port": 223, "user": "bob", "address": "10.9.0.2", "kernel": "b", "cores": 8}
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     assert [(n.name, n.address, n.port, testbed.user_of(n)) for n in testbed.nodes] == [
         ("h1", "10.0.0.1", 222, "root"),
@@ -112,7 +114,7 @@ def test_hosts_of_one_machine_share_its_cores(tmp_path: Path, monkeypatch: pytes
     site = Site()
     for host in ("h1", "h2"):
         site.answers[host, "start"] = {"port": 222, "user": "root", "kernel": "a", "cores": 8}
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     assert platform.launch(run).shared_cores == 8
 
 
@@ -122,7 +124,7 @@ def test_a_silent_host_stays_a_node_for_connectivity(
 ) -> None:
     site = Site()
     site.answers["h2", "start"] = answer
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     silent = testbed.nodes[1]
     assert (silent.name, silent.address, silent.port) == ("h2", "10.0.0.2", run.cluster.ssh_port)
@@ -151,14 +153,14 @@ def test_hosts_that_refuse_end_the_launch(
 ) -> None:
     site = Site()
     site.answers = {(host, "start"): answer for host, answer in answers.items()}
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     with pytest.raises(LaunchError, match=words):
         platform.launch(run)
 
 
 def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     platform.launch(run)
     folder = states.run_folder(RUN_ID, "baremetal")
     ways = (
@@ -181,7 +183,7 @@ def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, m
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "-1", "1e12", "null"])
 def test_a_deadline_that_cannot_be_read_is_over(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    platform, run = of(tmp_path, monkeypatch, Site())
+    platform, run = platform_and_run(tmp_path, monkeypatch, Site())
     platform.launch(run)
     folder = states.run_folder(RUN_ID, "baremetal")
     assert baremetal.deadline_of(folder) > time.time()
@@ -193,7 +195,7 @@ def test_a_silent_node_is_excused_by_its_jump_host_or_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     near, far = testbed.nodes
     assert testbed.blameless_reason(far) is None
@@ -213,7 +215,7 @@ PODMAN: dict[str, Any] = {"platform": {"runtime": "podman"}, "image": "registry.
 def test_an_image_is_pulled_on_the_hosts_that_lack_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.answers["h2", "image"] = {"image_missing": True}
-    platform, run = of(tmp_path, monkeypatch, site, **PODMAN)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site, **PODMAN)
     platform.launch(run)
     assert (site.asked("image"), site.asked("pull")) == (["h1", "h2"], ["h2"])
     platform.teardown(RUN_ID)
@@ -230,7 +232,7 @@ def test_an_image_is_pulled_on_the_hosts_that_lack_it(tmp_path: Path, monkeypatc
 def test_a_file_that_is_not_there_cannot_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.answers["h2", "image"] = {"image_missing": True}
-    platform, run = of(tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif")
+    platform, run = platform_and_run(tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif")
     with pytest.raises(LaunchError, match=r"h2.*there is no such file"):
         platform.launch(run)
     assert site.asked("pull") == []
@@ -254,14 +256,14 @@ def test_what_keeps_a_run_from_starting(
 ) -> None:
     site = Site()
     site.answers = {("h1", "check"): {"free_bytes": 10**12}, ("h2", "check"): answer}
-    platform, _ = of(tmp_path, monkeypatch, site, **PODMAN)
+    platform, _ = platform_and_run(tmp_path, monkeypatch, site, **PODMAN)
     problems = platform.missing()
     assert len(problems) == (words is not None)
     assert words is None or (words in problems[0].sentence and "h2" in problems[0].sentence)
 
 
 def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    platform, run = of(tmp_path, monkeypatch, Site())
+    platform, run = platform_and_run(tmp_path, monkeypatch, Site())
 
     def absent(*_: object) -> Finished:
         raise MissingError("no ssh")
@@ -275,7 +277,7 @@ def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytes
 
 def test_teardown_uses_the_settings_of_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     platform.launch(run)
     platform._settings = BaremetalPlatform(kind="baremetal", hosts=("h9",))
     platform.teardown(RUN_ID)

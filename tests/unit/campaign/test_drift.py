@@ -29,7 +29,7 @@ def _healthy(seed: int = 1, noise: float = 0.03) -> NDArray[np.float64]:
     return np.random.default_rng(seed).normal(700, 700 * noise, (PHASES, NODES)).astype(np.float64)
 
 
-def _names(check: Check) -> list[str]:
+def _suspect_names(check: Check) -> list[str]:
     return [suspect.name for suspect in check.suspects]
 
 
@@ -37,7 +37,7 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
     readings = _healthy()
     readings[12:, 3] *= 0.85
     check = drift_check([_numbers(readings)], is_shared=False)
-    assert (_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
+    assert (_suspect_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
     assert check.suspects[0].evidence.code == "drift-found"
 
 
@@ -45,7 +45,7 @@ def test_a_time_that_grows_is_a_loss() -> None:
     readings = _healthy()
     readings[:, 5] *= np.linspace(1, 4, PHASES)
     check = drift_check([_numbers(readings, better="lower")], is_shared=False)
-    assert (_names(check), check.verdict) == (["node-5"], Verdict.FAIL)
+    assert (_suspect_names(check), check.verdict) == (["node-5"], Verdict.FAIL)
 
 
 def test_what_slows_all_nodes_names_none() -> None:

@@ -7,7 +7,7 @@ from seatrial.causes import classify
 LIMIT = "slurmstepd: error: *** STEP 1.0 ON node-a CANCELLED AT 2026-08-27T10:00:00 DUE TO TIME LIMIT ***"
 
 
-def said(host: str, process: int, what: str) -> str:
+def info_line(host: str, process: int, what: str) -> str:
     return f"{host}:{process}:{process + 100} [0] NCCL INFO {what}"
 
 
@@ -17,7 +17,10 @@ def first(lines: list[str]) -> tuple[str, str]:
 
 
 def test_the_rank_that_is_behind_is_named() -> None:
-    lines = [said("node-a", 1, "Connected all rings"), said("node-b", 2, "comm 0x1 rank 1 nranks 2 - Init START")]
+    lines = [
+        info_line("node-a", 1, "Connected all rings"),
+        info_line("node-b", 2, "comm 0x1 rank 1 nranks 2 - Init START"),
+    ]
     code, cause = first(lines)
     assert code == "log-nccl-connects" and "1 of 2 ranks connected their rings, not node-b:2" in cause
 
@@ -26,9 +29,12 @@ def test_the_rank_that_is_behind_is_named() -> None:
     "lines",
     [
         [],
-        [said("node-a", 1, "Connected all rings"), said("node-a", 1, "comm 0x1 rank 0 nranks 1 - Init COMPLETE")],
-        [said("node-a", 1, "Connected all rings"), said("node-a", 1, "Connected all trees")],
-        [said("node-a", 1, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")],
+        [
+            info_line("node-a", 1, "Connected all rings"),
+            info_line("node-a", 1, "comm 0x1 rank 0 nranks 1 - Init COMPLETE"),
+        ],
+        [info_line("node-a", 1, "Connected all rings"), info_line("node-a", 1, "Connected all trees")],
+        [info_line("node-a", 1, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")],
     ],
     ids=["nothing", "initialised", "connected", "another line"],
 )
@@ -37,5 +43,5 @@ def test_without_a_rank_behind_the_time_limit_is_the_cause(lines: list[str]) -> 
 
 
 def test_a_known_cause_comes_before_the_time_limit() -> None:
-    lines = [said("node-a", 1, "Connected all rings"), "node-b kernel: NVRM: Xid (PCI:0000:9c:00): 79, fallen off"]
+    lines = [info_line("node-a", 1, "Connected all rings"), "node-b kernel: NVRM: Xid (PCI:0000:9c:00): 79, fallen off"]
     assert first(lines)[0] == "log-xid-79"

@@ -100,7 +100,9 @@ class Host:
         self.networked.append(network)
 
 
-def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: Host, **fields: Any) -> tuple[docker.Docker, Run]:
+def platform_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: Host, **fields: Any
+) -> tuple[docker.Docker, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(Daemon, "client", host)
     monkeypatch.setattr(docker, "wait_for_sshd", lambda *_: True)
@@ -112,7 +114,7 @@ def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: Host, **fields: An
 
 def test_a_run_from_its_creation_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
-    platform, run = of(tmp_path, monkeypatch, host)
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
     began = time.time()
     testbed = platform.launch(run)
     assert [(node.name, node.address) for node in testbed.nodes] == [("node-0", "172.18.0.2"), ("node-1", "172.18.0.3")]
@@ -159,7 +161,9 @@ def test_one_container_shares_no_cores_and_has_the_hosts_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
-    platform, run = of(tmp_path, monkeypatch, host, nodes=1, platform={"kind": "docker", "network": "host"})
+    platform, run = platform_and_run(
+        tmp_path, monkeypatch, host, nodes=1, platform={"kind": "docker", "network": "host"}
+    )
     testbed = platform.launch(run)
     assert (testbed.network, testbed.shared_cores, host.networked) == (None, None, [])
     assert (testbed.head.address, testbed.head.port) == ("127.0.0.1", run.cluster.ssh_port)
@@ -167,7 +171,7 @@ def test_one_container_shares_no_cores_and_has_the_hosts_network(
 
 def test_an_image_is_pulled_where_it_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(has_image=False)
-    platform, run = of(tmp_path, monkeypatch, host)
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
     host.pulled.append({"error": "manifest unknown"})
     with pytest.raises(LaunchError, match="manifest unknown"):
         platform.launch(run)
@@ -177,7 +181,7 @@ def test_an_image_is_pulled_where_it_is_not_there(tmp_path: Path, monkeypatch: p
 
 def test_containers_of_runs_that_are_gone_are_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
-    platform, run = of(tmp_path, monkeypatch, host)
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
     platform.launch(run)
     before, after = str(int(time.time()) - 100), str(int(time.time()) + 100)
     for run_id, expires in (("old", before), ("young", after), ("../x", before)):
@@ -230,7 +234,7 @@ def test_what_keeps_a_run_from_starting(
     host = Host()
     host.described |= described
     monkeypatch.setattr(Container, "logs", lambda self, tail: b"first\n" + counted + b"\n")
-    platform, _ = of(tmp_path, monkeypatch, host, **fields)
+    platform, _ = platform_and_run(tmp_path, monkeypatch, host, **fields)
     problems = platform.missing()
     assert len(problems) == (words is not None)
     assert words is None or words in problems[0].sentence
@@ -241,7 +245,7 @@ def test_sshd_that_is_silent_and_a_container_that_ends_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
-    platform, run = of(tmp_path, monkeypatch, host)
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
     monkeypatch.setattr(docker, "wait_for_sshd", lambda *_: False)
     with pytest.raises(LaunchError, match=r"node-0, node-1 .*120 s .*at this machine"):
         platform.launch(run)
@@ -278,7 +282,7 @@ def test_logs_are_bounded_and_nodes_are_in_order(tmp_path: Path, monkeypatch: py
 
 def test_a_daemon_that_refuses_to_remove_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
-    platform, run = of(tmp_path, monkeypatch, host)
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
     platform.launch(run)
 
     def refuse(self: Container, **_: Any) -> None:

@@ -249,7 +249,7 @@ EVICTED = of_kueue(("QuotaReserved", "False", "make room"), ("Admitted", "False"
 
 def test_pods_that_kueue_takes_back_are_waited_for_anew(follow: Follow) -> None:
     """Neither is it their failure that they end, nor does the time that they had count against those that come."""
-    leaving = [pod(i, containerStatuses=ended(143)) for i in (0, 1)]
+    leaving = [pod(i, containerStatuses=ended_container(143)) for i in (0, 1)]
     for each in leaving:
         each["metadata"]["deletionTimestamp"] = "now"
     up = (ADMITTED, listed(pod(0), pod(1)))
@@ -262,7 +262,7 @@ def test_pods_that_kueue_takes_back_are_waited_for_anew(follow: Follow) -> None:
         follow(*up, 40.0, EVICTED, listed(*leaving), 20.0, queue="night", queue_timeout_s=50)
 
 
-def ended(status: int) -> list[dict[str, Any]]:
+def ended_container(status: int) -> list[dict[str, Any]]:
     return [{"name": "node", "state": {"terminated": {"exitCode": status}}}]
 
 

@@ -62,7 +62,7 @@ def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
     assert _workload(api, queued, {"metadata": {"uid": "w"}}) is None
 
 
-def ended(name: str, finished: str, **metadata: str) -> dict[str, Any]:
+def failed_pod(name: str, finished: str, **metadata: str) -> dict[str, Any]:
     state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": finished}}
     return {
         "metadata": {"name": name, **metadata},
@@ -75,18 +75,18 @@ FAILED_JOB = {"kind": "Job", **with_condition("Failed", "BackoffLimitExceeded")}
 
 def test_what_went_because_another_ended_names_the_first() -> None:
     others = [
-        ended("late", "2026-04-04T10:00:09Z"),
-        ended("taken-along", "2026-04-04T09:00:00Z", deletionTimestamp="now"),
-        ended("first", "2026-04-04T10:00:01Z"),
+        failed_pod("late", "2026-04-04T10:00:09Z"),
+        failed_pod("taken-along", "2026-04-04T09:00:00Z", deletionTimestamp="now"),
+        failed_pod("first", "2026-04-04T10:00:01Z"),
         POD,
     ]
-    for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
+    for pod in (None, failed_pod("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
         reason = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
         assert str(reason) == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
 
 
 def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
-    first = ended("p", "2026-04-04T10:00:01Z")
+    first = failed_pod("p", "2026-04-04T10:00:01Z")
     assert _blameless_reason(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
 
 
@@ -95,7 +95,7 @@ def test_without_the_first_pod_the_job_names_the_cause() -> None:
     assert str(reason) == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
 
 
-@pytest.mark.parametrize("left", [[ended("first", "t")], []], ids=["failed", "gone"])
+@pytest.mark.parametrize("left", [[failed_pod("first", "t")], []], ids=["failed", "gone"])
 def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
     ready = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 

@@ -82,7 +82,7 @@ class Server:
         return f"of {pod}\n".encode()
 
 
-def of(
+def platform_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, **platform: Any
 ) -> tuple[kubernetes.Kubernetes, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
@@ -103,7 +103,7 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
         for name, zone in (("b-10", "z1"), ("b-2", "z1"), ("a-1", "z2"))
     ]
     server.unseen = 3
-    platform, run = of(tmp_path, monkeypatch, server)
+    platform, run = platform_and_run(tmp_path, monkeypatch, server)
     testbed = platform.launch(run)
     assert [(node.name, node.address) for node in testbed.nodes] == [
         ("b-2", "10.0.0.2"),
@@ -143,7 +143,7 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
 
 def test_a_queue_must_be_known_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(pod(0), pod(1))
-    platform, run = of(tmp_path, monkeypatch, server, queue="night", host_network=True)
+    platform, run = platform_and_run(tmp_path, monkeypatch, server, queue="night", host_network=True)
     assert platform.launch(run).network is None
     assert "Workload" in server.known
 
@@ -151,7 +151,7 @@ def test_a_queue_must_be_known_before_anything_is_made(tmp_path: Path, monkeypat
 def test_a_webhook_that_never_sees_the_runtime_ends_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(pod(0), pod(1))
     server.unseen = 100
-    platform, run = of(tmp_path, monkeypatch, server)
+    platform, run = platform_and_run(tmp_path, monkeypatch, server)
     with pytest.raises(RuntimeUnseenError):
         platform.launch(run)
     assert server.unseen == 89
@@ -162,7 +162,7 @@ def test_without_the_right_to_see_nodes_hosts_are_in_the_order_of_their_index(
 ) -> None:
     server = Server(pod(10), pod(9))
     server.objects["Node"] = MissingError("may not")
-    platform, run = of(tmp_path, monkeypatch, server)
+    platform, run = platform_and_run(tmp_path, monkeypatch, server)
     assert [node.name for node in platform.launch(run).nodes] == ["n-9", "n-10"]
     kubeflow = {INDEX: "", "training.kubeflow.org/replica-type": "worker"}
     master = {INDEX: "", "training.kubeflow.org/replica-type": "master"}
@@ -186,7 +186,7 @@ def test_what_may_not_be_deleted_is_an_error_where_the_run_made_it(
     kind: str, error: SeatrialError, raised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server()
-    platform, _ = of(tmp_path, monkeypatch, server)
+    platform, _ = platform_and_run(tmp_path, monkeypatch, server)
     server.refused[kind] = error
     if raised:
         with pytest.raises(SeatrialError, match=str(error)):

@@ -53,7 +53,7 @@ def test_what_is_suspended_is_queued() -> None:
     assert describe_progress([pod()], 2, Queued(uncoded("queued: 8 more"))).sentence == "1 of 2 pods have a node"
 
 
-def ended(status: int, reason: str) -> dict[str, Any]:
+def ended_pod(status: int, reason: str) -> dict[str, Any]:
     state = {"terminated": {"exitCode": status, "reason": reason}}
     return pod(containerStatuses=[{"name": "node", "state": state}])
 
@@ -87,7 +87,7 @@ def test_a_wait_has_the_code_of_its_cause() -> None:
         (waits("ErrImageNeverPull"), "the image is not on the node"),
         (waits("CreateContainerConfigError", 'secret "x" not found'), 'secret "x" not found'),
         (
-            ended(2, "Error"),
+            ended_pod(2, "Error"),
             "pod p-0 on n-0: container node ended with status 2",
         ),
         (

@@ -36,7 +36,7 @@ def blamed(answer: Answer, kind: str) -> set[str]:
     return {s["name"] for s in answer["suspects"] if s["kind"] == kind and s["confidence"] >= 0.9}
 
 
-def found(answer: Answer) -> set[str]:
+def sure_kinds(answer: Answer) -> set[str]:
     return {f["kind"] for f in answer["findings"] if f.get("confidence", 0) >= 0.9}
 
 
@@ -66,7 +66,7 @@ def test_two_slow_nodes_are_nodes_and_no_cut(answer: Callable[[Fleet], Answer], 
     slow = {"cnode003", "cnode007"}
     it = answer(Fleet(seed, lambda placed: 0.7 if slow & hosts(placed) else 1, nodes=16, strays=0.01))
     assert blamed(it, "node") == slow
-    assert found(it) == {"node"}
+    assert sure_kinds(it) == {"node"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -84,7 +84,7 @@ def test_a_cut_is_reported_with_both_sides_and_blames_no_node(
             missing=0.05,
         )
     )
-    assert found(it) == {"cut"}
+    assert sure_kinds(it) == {"cut"}
     assert it["suspects"] == []
     everyone = {f"cnode{i:03d}" for i in range(17)}
     assert sorted(map(sorted, it["findings"][0]["sides"])) == sorted([sorted(side), sorted(everyone - side)])
@@ -113,7 +113,7 @@ def test_crossed_rails_slow_on_every_node_are_a_placement(answer: Callable[[Flee
         return (drawn.choice(ADDRESSES[:4]),)
 
     it = answer(Fleet(seed, lambda placed: 0.6 if len({g for _, g in placed}) > 1 else 1, gpus=gpus, strays=0.01))
-    assert found(it) == {"placement"}
+    assert sure_kinds(it) == {"placement"}
     assert it["suspects"] == []
 
 
@@ -188,7 +188,7 @@ def test_a_link_measured_once_is_to_be_repeated(answer: Callable[[Fleet], Answer
 def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(answer: Callable[[Fleet], Answer]) -> None:
     """10 MB/s is 0.01 GB/s, and a tenth of that 0.00."""
     slow = answer(Fleet(0, lambda placed: 2.5e-5 if "cnode003" in hosts(placed) else 2.5e-4, nodes=6))
-    assert (blamed(slow, "node"), found(slow)) == ({"cnode003"}, {"node"})
+    assert (blamed(slow, "node"), sure_kinds(slow)) == ({"cnode003"}, {"node"})
     (finding,) = slow["findings"]
     assert all(0.08 < row["ratio"] < 0.12 for row in finding["tests"] if "cnode003" in row["nodes"])
 

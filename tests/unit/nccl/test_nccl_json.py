@@ -49,13 +49,13 @@ def _document(**changes: Any) -> dict[str, Any]:
     return document | changes
 
 
-def _one(text: str) -> Sweep:
+def _single_sweep(text: str) -> Sweep:
     (sweep,) = parse_text(text, source="out.json")
     return sweep
 
 
 def test_version_1() -> None:
-    sweep = _one(json.dumps(_document(), indent=2))
+    sweep = _single_sweep(json.dumps(_document(), indent=2))
     assert (sweep.collective, sweep.ranks, sweep.outcome, sweep.out_of_bounds) == ("all_reduce", 8, "ok", 0)
     assert (sweep.avg_busbw_gb_s, [d.host for d in sweep.devices], sweep.errors) == (36.340354, ["a", "b"], ())
     (row,) = sweep.rows
@@ -66,13 +66,13 @@ def test_version_1() -> None:
 def test_version_2_with_per_iteration_times() -> None:
     per_iteration = {"min_us": 49.0, "times_us": [49.0, 51.0], "per_process_max_times_us": [[49.0, 51.0], [48.0, 50.0]]}
     result = _result(out_of_place_per_iter=per_iteration, in_place_per_iter=per_iteration)
-    sweep = _one(json.dumps(_document(version=2, results=[result])))
-    assert sweep.rows == _one(json.dumps(_document())).rows
+    sweep = _single_sweep(json.dumps(_document(version=2, results=[result])))
+    assert sweep.rows == _single_sweep(json.dumps(_document())).rows
 
 
 def test_version_3_with_cpu_time_no_validation_and_one_side() -> None:
     result = _result(out_of_place=None, in_place=_side(51.0, 20.56, 35.98, None, key="cpu_time"), root="     0")
-    sweep = _one(json.dumps(_document(version=3, results=[result])))
+    sweep = _single_sweep(json.dumps(_document(version=3, results=[result])))
     (row,) = sweep.rows
     assert row.out_of_place is None and row.in_place == Timing(51.0, 20.56, 35.98, None)
     assert (row.root, sweep.peak_busbw_gb_s, sweep.wrong_total, sweep.outcome) == (0, 35.98, None, "ok")
@@ -91,7 +91,7 @@ def test_version_3_with_cpu_time_no_validation_and_one_side() -> None:
     ],
 )
 def test_outcomes(changes: dict[str, Any], outcome: str) -> None:
-    sweep = _one(json.dumps(_document(**changes)))
+    sweep = _single_sweep(json.dumps(_document(**changes)))
     assert sweep.outcome == outcome
     json.dumps(sweep.to_dict(), allow_nan=False)
 
@@ -99,20 +99,20 @@ def test_outcomes(changes: dict[str, Any], outcome: str) -> None:
 def test_more_devices_than_are_listed_are_told_by_the_numbers() -> None:
     """A build with -t lists the first device of each process; busbw/algbw knows better."""
     config = {"nthreads": 1, "ngpus": 1, "devices": [_device(0, "a")]}
-    assert _one(json.dumps(_document(config=config))).ranks == 8
+    assert _single_sweep(json.dumps(_document(config=config))).ranks == 8
 
 
 def test_a_file_that_was_cut_gives_the_whole_rows_before_the_cut() -> None:
     whole = json.dumps(_document(results=[_result(), _result(size=2097152, count=524288), _result(size=4194304)]))
-    rows = _one(whole).rows
+    rows = _single_sweep(whole).rows
     for cut in range(whole.index('"results"') + 12, len(whole) - 2, 7):
-        sweep = _one(whole[:cut])
+        sweep = _single_sweep(whole[:cut])
         assert sweep.rows == rows[: len(sweep.rows)]
         assert (sweep.outcome, sweep.collective, sweep.ranks) == ("truncated", "all_reduce", 8)
 
 
 def test_a_bare_inf_is_no_json_and_is_read_all_the_same() -> None:
-    sweep = _one(json.dumps(_document()).replace("36.70016", "inf"))
+    sweep = _single_sweep(json.dumps(_document()).replace("36.70016", "inf"))
     assert sweep.rows[0].out_of_place == Timing(50.0, 20.97152, None, 0)
     assert sweep.outcome == "ok"
 
@@ -130,7 +130,7 @@ def test_the_environment_is_never_kept(cut: int | None) -> None:
 
 
 def test_what_nccl_said_last_is_kept_in_one_line() -> None:
-    sweep = _one(json.dumps(_document(errors=["NET/IB : something\n  happened"])))
+    sweep = _single_sweep(json.dumps(_document(errors=["NET/IB : something\n  happened"])))
     assert sweep.errors == ("NET/IB : something happened",) and sweep.outcome == "ok"
 
 

@@ -12,7 +12,7 @@ ROW = "     1048576        262144     float     sum      -1" + "    50.00   20.9
 BROADCAST = "1048576 262144 float none 0 50.00 20.97 20.97 0 50.00 20.97 20.97 0"
 
 
-def _one(*lines: str) -> Sweep:
+def _single_sweep(*lines: str) -> Sweep:
     (sweep,) = parse_text("\n".join(lines))
     return sweep
 
@@ -33,7 +33,7 @@ def _prologue(host: str, pid: int, gpus: int = 1, collective: str = "all_reduce"
 
 def test_per_iteration_columns_do_not_shift_the_second_side() -> None:
     side = "time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%"
-    sweep = _one(
+    sweep = _single_sweep(
         f"#       size         count      type   redop    root     {side}     {side}  timestamp",
         "     1048576        262144     float     sum      -1    50.00   20.97   36.70       0    49.00    52.00"
         "    51.90     1.20    25.00   41.94   73.40       3    24.00    26.00    25.90     2.10   2025-01-02 03:04:05",
@@ -46,12 +46,12 @@ def test_per_iteration_columns_do_not_shift_the_second_side() -> None:
 
 @pytest.mark.parametrize("header", [[HEADER + "           timestamp"], [HEADER], []])
 def test_timestamps_do_not_shift_columns(header: list[str]) -> None:
-    sweep = _one(*header, ROW + "  2025-01-02 03:04:05", FOOTER)
-    assert [row.to_dict() for row in sweep.rows] == [row.to_dict() for row in _one(HEADER, ROW, FOOTER).rows]
+    sweep = _single_sweep(*header, ROW + "  2025-01-02 03:04:05", FOOTER)
+    assert [row.to_dict() for row in sweep.rows] == [row.to_dict() for row in _single_sweep(HEADER, ROW, FOOTER).rows]
 
 
 def test_columns_are_chosen_by_the_header_not_by_position() -> None:
-    sweep = _one(
+    sweep = _single_sweep(
         "# size count type redop root time algbw busbw error #wrong time algbw busbw error #wrong",
         "1048576 262144 float sum -1 50.00 20.97 36.70 1e-07 5 25.00 41.94 73.40 0e+00 0",
         FOOTER,
@@ -63,12 +63,12 @@ def test_columns_are_chosen_by_the_header_not_by_position() -> None:
 def test_cpu_time_is_no_reason_to_doubt_a_row() -> None:
     """With -C 1 the time column is the CPU's, so algbw is not size/time."""
     header = HEADER.replace("   time", "cputime")
-    (row,) = _one(header, ROW.replace("50.00", " 3.00"), FOOTER).rows
+    (row,) = _single_sweep(header, ROW.replace("50.00", " 3.00"), FOOTER).rows
     assert row.out_of_place is not None and (row.out_of_place.time_us, row.out_of_place.algbw_gb_s) == (3.0, 20.97)
 
 
 def test_old_error_column_is_no_count_of_wrong_values() -> None:
-    sweep = _one(
+    sweep = _single_sweep(
         "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error",
         "     1048576        262144   float     sum    50.00   20.97   36.70  1e+00    50.00   20.97   36.70    N/A",
         FOOTER,
@@ -77,7 +77,7 @@ def test_old_error_column_is_no_count_of_wrong_values() -> None:
 
 
 def test_numbers_that_overflow_their_columns() -> None:
-    (row,) = _one(
+    (row,) = _single_sweep(
         HEADER,
         " 17179869184    4294967296     float     sum      -1"
         "  1.6e+07    1.07    1.88   1e+06    16000 1073.7  1879.05     N/A",
@@ -88,7 +88,7 @@ def test_numbers_that_overflow_their_columns() -> None:
 
 
 def test_nan_and_inf_are_null_in_json() -> None:
-    sweep = _one(HEADER, ROW.replace("20.97   36.70", "  inf     nan"), "# Avg bus bandwidth    : nan")
+    sweep = _single_sweep(HEADER, ROW.replace("20.97   36.70", "  inf     nan"), "# Avg bus bandwidth    : nan")
     assert sweep.to_dict()["rows"][0]["out_of_place"] == {"time_us": 50.0, "algbw": None, "busbw": None, "wrong": 0}
     assert sweep.to_dict()["avg_busbw"] is None
 
@@ -110,14 +110,14 @@ def test_nan_and_inf_are_null_in_json() -> None:
 )
 def test_rows_give_collective_and_ranks_away(collective: str, row: str, ranks: int | None) -> None:
     for lines in ([row], [HEADER, row]):
-        sweep = _one(*lines, FOOTER)
+        sweep = _single_sweep(*lines, FOOTER)
         assert (sweep.collective, sweep.ranks, len(sweep.rows)) == (collective, ranks, 1)
 
 
 def test_a_command_line_decides_what_rows_leave_open() -> None:
     row = "1048576 32768 float none 0 50.00 20.97 18.35 0 50.00 20.97 18.35 0"
-    assert _one("$ srun -n 8 ./build/scatter_perf -b 1M -e 1M", HEADER, row, FOOTER).collective == "scatter"
-    sweep = _one("$ mpirun -np 4 -H a:2,b:2 \\", "  ./build/broadcast_perf_mpi -g 2", HEADER, BROADCAST)
+    assert _single_sweep("$ srun -n 8 ./build/scatter_perf -b 1M -e 1M", HEADER, row, FOOTER).collective == "scatter"
+    sweep = _single_sweep("$ mpirun -np 4 -H a:2,b:2 \\", "  ./build/broadcast_perf_mpi -g 2", HEADER, BROADCAST)
     assert (sweep.collective, sweep.ranks) == ("broadcast", 8)
     (by_name,) = parse_text(f"{HEADER}\n{row}\n{FOOTER}", source="logs/scatter.log")
     assert by_name.collective == "scatter"
@@ -125,7 +125,7 @@ def test_a_command_line_decides_what_rows_leave_open() -> None:
 
 def test_a_one_sided_table_in_place_only() -> None:
     """rccl-tests -O 0 measures in-place only and says so above the header."""
-    sweep = _one(
+    sweep = _single_sweep(
         "#                                                     in-place          ",
         "#       size         count      type   redop    root     time   algbw   busbw #wrong",
         "     1048576        262144     float     sum      -1    50.00   20.97   36.70      0",
@@ -139,11 +139,11 @@ def test_a_one_sided_table_in_place_only() -> None:
 def test_split_worlds_count_the_ranks_of_the_group_that_prints() -> None:
     lines = _prologue("a", 7, gpus=8)
     lines = [line.replace("Group  0", f"Group {int(line[7:10]) % 4:2}") if " Rank " in line else line for line in lines]
-    assert _one(*lines, ROW.replace("36.70", "20.97"), FOOTER).ranks == 2
+    assert _single_sweep(*lines, ROW.replace("36.70", "20.97"), FOOTER).ranks == 2
 
 
 def test_memory_report_and_other_comments_are_no_rows() -> None:
-    sweep = _one(
+    sweep = _single_sweep(
         *_prologue("a", 7, gpus=8),
         "# Reducing maxBytes to 26549638485 due to memory limitation",
         ROW,
@@ -157,7 +157,9 @@ def test_launcher_tables_are_no_rows() -> None:
     with pytest.raises(InputError):
         parse_text("nccl-test-0   1/1     Running   0          14s\n 8 2 3 4\n1048576 262144 50.0 20.97 36.70\n")
     reduced = ["size time algbw busbw", "(B) (us) (GB/s) (GB/s)"]
-    sweep = _one(*reduced, "1_048_576 50.00 20.97 36.70", "0 1 2 3", "1048576 50 7 12", "2097152 100.0 20.97 36.70")
+    sweep = _single_sweep(
+        *reduced, "1_048_576 50.00 20.97 36.70", "0 1 2 3", "1048576 50 7 12", "2097152 100.0 20.97 36.70"
+    )
     assert [row.size for row in sweep.rows] == [1048576, 2097152], "algbw must be size/time"
 
 
@@ -177,27 +179,29 @@ def test_launcher_tables_are_no_rows() -> None:
     ],
 )
 def test_outcomes_of_a_sweep_with_rows(footer: str, outcome: str) -> None:
-    assert _one(HEADER, ROW, footer).outcome == outcome
+    assert _single_sweep(HEADER, ROW, footer).outcome == outcome
 
 
 def test_wrong_values_fail_a_test_whose_footer_says_ok() -> None:
-    sweep = _one(HEADER, ROW.replace("0    50.00", "2    50.00"), FOOTER)
+    sweep = _single_sweep(HEADER, ROW.replace("0    50.00", "2    50.00"), FOOTER)
     assert (sweep.outcome, sweep.wrong_total, sweep.out_of_bounds) == ("failed", 2, 0)
 
 
 def test_a_footer_without_rows_is_no_result() -> None:
-    sweep = _one(HEADER, FOOTER)
+    sweep = _single_sweep(HEADER, FOOTER)
     assert sweep.outcome == "error" and "without a data row" in sweep.errors[0]
 
 
 def test_the_usage_text_is_an_error_though_the_program_exits_with_0() -> None:
-    sweep = _one("invalid option 'q'", "USAGE: all_reduce_perf ", "\t[-t,--nthreads <num threads>] ", "\t[-h,--help]")
+    sweep = _single_sweep(
+        "invalid option 'q'", "USAGE: all_reduce_perf ", "\t[-t,--nthreads <num threads>] ", "\t[-h,--help]"
+    )
     assert (sweep.rows, sweep.outcome) == ((), "error")
     assert any("usage" in error for error in sweep.errors)
 
 
 def test_a_crash_after_the_footer_leaves_the_numbers_valid_and_is_told() -> None:
-    sweep = _one(
+    sweep = _single_sweep(
         HEADER, ROW, FOOTER,
         "mpirun noticed that process rank 3 with PID 0 on node b exited on signal 11 (Segmentation fault).",
     )  # fmt: skip
@@ -213,22 +217,22 @@ def test_a_launch_that_fails_after_a_complete_sweep_is_an_error_of_its_own() -> 
 
 @pytest.mark.parametrize("line", ["bc: command not found", "slurmstepd: error: *** JOB 1 ON a CANCELLED AT x ***"])
 def test_output_of_a_script_after_a_complete_sweep_is_ignored(line: str) -> None:
-    assert _one(HEADER, ROW, FOOTER, line).outcome == "ok"
+    assert _single_sweep(HEADER, ROW, FOOTER, line).outcome == "ok"
 
 
 def test_a_log_with_nothing_but_a_missing_command_is_an_error() -> None:
-    assert _one("bash: mpirun: command not found").errors[0].startswith("command missing (mpirun)")
+    assert _single_sweep("bash: mpirun: command not found").errors[0].startswith("command missing (mpirun)")
 
 
 def test_a_row_that_dies_half_way_is_no_row_and_its_failure_is_told() -> None:
-    sweep = _one(HEADER, ROW, ROW[:56] + "b-3: Test NCCL failure common.cu:401 'unhandled system error / '")
+    sweep = _single_sweep(HEADER, ROW, ROW[:56] + "b-3: Test NCCL failure common.cu:401 'unhandled system error / '")
     assert len(sweep.rows) == 1 and sweep.outcome == "error"
     assert sweep.errors[0].startswith("unhandled system error on b-3")
 
 
 def test_the_worst_sweep_makes_the_outcome_of_a_file() -> None:
     def sweep(*lines: str) -> Sweep:
-        return _one(HEADER, ROW, *lines)
+        return _single_sweep(HEADER, ROW, *lines)
 
     ok, truncated = sweep(FOOTER), sweep()
     error, failed = sweep("a: Test CUDA failure common.cu:1 'x'"), sweep("# Out of bounds values : 1 FAILED")
@@ -246,14 +250,14 @@ def _busbw_zero(time: float) -> str:
 
 
 def test_one_rank_alone_is_a_run() -> None:
-    sweep = _one(*_prologue("a", 7), _busbw_zero(50.0), FOOTER)
+    sweep = _single_sweep(*_prologue("a", 7), _busbw_zero(50.0), FOOTER)
     assert (sweep.ranks, sweep.outcome, sweep.peak_busbw_gb_s) == (1, "ok", 0.0)
 
 
 def test_builds_without_mpi_that_print_one_after_the_other_are_one_error() -> None:
     """srun's pipe holds each program's output until it ends: two whole runs of one rank each."""
     lines = [*_prologue("a", 7), _busbw_zero(50), FOOTER, *_prologue("b", 9), _busbw_zero(51), FOOTER]
-    sweep = _one(*lines)
+    sweep = _single_sweep(*lines)
     assert sweep.outcome == "error" and "not built with MPI=1: 2 processes" in sweep.errors[0]
     assert (sweep.collective, sweep.version, sweep.ranks, len(sweep.rows)) == ("all_reduce", "2.19.6", 1, 2)
 
@@ -261,7 +265,7 @@ def test_builds_without_mpi_that_print_one_after_the_other_are_one_error() -> No
 def test_builds_without_mpi_that_print_line_by_line_are_one_error() -> None:
     a = [*_prologue("a", 7), _busbw_zero(50), *FOOTER.replace("100.0", "0").split("\n")]
     b = [*_prologue("b", 9), _busbw_zero(51), *FOOTER.replace("100.0", "0").split("\n")]
-    sweep = _one(*[line for pair in zip(a, b, strict=True) for line in pair])
+    sweep = _single_sweep(*[line for pair in zip(a, b, strict=True) for line in pair])
     assert sweep.outcome == "error" and "not built with MPI=1" in sweep.errors[0]
 
 
@@ -270,7 +274,7 @@ def test_without_mpi_and_several_gpus_each_the_numbers_look_healthy() -> None:
     head, rest = _prologue("a", 7, gpus=8), _prologue("b", 9, gpus=8)
     rows = [ROW, ROW.replace("50.00", "51.00").replace("20.97", "20.56").replace("36.70", "35.98")]
     lines = [*head[2:5], *rest[2:5], *head[5:-1], *rest[5:], HEADER, *rows, FOOTER, FOOTER.replace("100.0", "99.0")]
-    sweep = _one(*lines)
+    sweep = _single_sweep(*lines)
     assert sweep.outcome == "error" and "not built with MPI=1: 2 processes" in sweep.errors[0]
     assert (sweep.ranks, len(sweep.rows)) == (8, 2)
 
@@ -288,30 +292,30 @@ def test_headings_of_a_script_separate_bare_rows() -> None:
 
 def test_all_operations_and_cycles_stay_one_sweep() -> None:
     rows = [ROW.replace("  sum", f"{op:>5}") for op in ("sum", "prod", "max")]
-    assert len(_one(*_prologue("a", 7, gpus=8), *rows, ROW.replace("50.00", "49.99"), FOOTER).rows) == 4
+    assert len(_single_sweep(*_prologue("a", 7, gpus=8), *rows, ROW.replace("50.00", "49.99"), FOOTER).rows) == 4
 
 
 def test_rows_of_placeholders_are_no_rows() -> None:
-    sweep = _one(HEADER, ROW.replace("50.00   20.97   36.70", "XXXXX  XXX.XX  XXX.XX"), FOOTER)
+    sweep = _single_sweep(HEADER, ROW.replace("50.00   20.97   36.70", "XXXXX  XXX.XX  XXX.XX"), FOOTER)
     assert (sweep.rows, sweep.outcome) == ((), "truncated")
     assert "hold no numbers" in sweep.errors[0]
 
 
 def test_error_and_wrong_go_to_their_own_fields() -> None:
-    (row,) = _one(HEADER, "1024  256  float  sum  -1  10.0  0.10  0.19  3  9.0  0.11  0.20  N/A", FOOTER).rows
+    (row,) = _single_sweep(HEADER, "1024  256  float  sum  -1  10.0  0.10  0.19  3  9.0  0.11  0.20  N/A", FOOTER).rows
     assert row.out_of_place is not None and row.in_place is not None
     assert (row.redop, row.root, row.out_of_place.wrong, row.in_place.wrong) == ("sum", -1, 3, None)
     older = "# size count type redop time algbw busbw error time algbw busbw error"
-    (row,) = _one(older, "1024 256 float 10.0 0.10 0.19 1e-07 9.0 0.11 0.20 N/A", FOOTER).rows
+    (row,) = _single_sweep(older, "1024 256 float 10.0 0.10 0.19 1e-07 9.0 0.11 0.20 N/A", FOOTER).rows
     assert row.out_of_place is not None
     assert (row.redop, row.out_of_place.error, row.out_of_place.wrong) == (None, 1e-07, None)
 
 
 def test_a_header_that_ends_in_redop_breaks_nothing() -> None:
-    (row,) = _one("# size count type time algbw busbw redop", " 1024 256 float 10.0 0.10 0.10").rows
+    (row,) = _single_sweep("# size count type time algbw busbw redop", " 1024 256 float 10.0 0.10 0.10").rows
     assert (row.size, row.redop) == (1024, None)
 
 
 def test_a_header_that_lost_a_word_does_not_shift_numbers_into_the_next_column() -> None:
     lost = "# size count type redop root time algbw busbw #wrong time algbw #wrong"
-    assert _one(lost, "33554432 8388608 float sum -1 1587.57 21.14 21.14 0 1572.73 21.34 21.34").rows == ()
+    assert _single_sweep(lost, "33554432 8388608 float sum -1 1587.57 21.14 21.14 0 1572.73 21.34 21.34").rows == ()

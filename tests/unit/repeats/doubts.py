@@ -42,7 +42,7 @@ def doubt(**conditions: str | int) -> Doubt:
     return Doubt(Measurement(metric, 0.1, "GB/s", Subject("cluster", "lab"), at), 1, 3)
 
 
-def asked(argv: Sequence[str]) -> tuple[str, str, str]:
+def operation_and_sizes(argv: Sequence[str]) -> tuple[str, str, str]:
     values = [argv[argv.index(flag) + 1] for flag in ("--operation", "--min-bytes", "--max-bytes")]
     return values[0], values[1], values[2]
 

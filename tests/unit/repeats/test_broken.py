@@ -27,7 +27,7 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
-from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
+from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, collectives, doubt, operation_and_sizes
 
 DEAD = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
 
@@ -59,7 +59,7 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
     by_check = repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
     repeated = by_check["collectives"]
-    assert ([asked(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
+    assert ([operation_and_sizes(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
     ((verdict, reason),) = repeated.problems
     assert (verdict, "node-2: no route to host" in reason.sentence) == (Verdict.FAIL, True)
     assert repeated.over
@@ -131,7 +131,7 @@ def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tm
     tcp = Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", "node-0")), 1, 3)
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
     repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
-    assert [asked(argv)[0] for argv in fake.argvs] == ["all_reduce"]
+    assert [operation_and_sizes(argv)[0] for argv in fake.argvs] == ["all_reduce"]
 
 
 def test_a_repeat_that_is_cut_off_for_want_of_time_says_nothing_about_the_cluster(

@@ -31,7 +31,7 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.tasks.check import RepeatBudget, compare
 from tests.stored_nights import knowing
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
-from tests.unit.repeats.doubts import LAB, Nodes, asked, collectives, doubt, plateau
+from tests.unit.repeats.doubts import LAB, Nodes, collectives, doubt, operation_and_sizes, plateau
 
 
 def compared(store: Store, first: float, nodes: Nodes) -> Check:
@@ -255,7 +255,7 @@ def test_only_that_operation_is_swept_again_at_only_those_sizes(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
     fake, by_check = again(doubt(message_bytes=16384, placement="out_of_place"))
-    assert [asked(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
+    assert [operation_and_sizes(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
     (m,) = by_check["collectives"].measurements  # and not the latency or the plateau of that one size
     assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == ("busbw", 16384, "out_of_place")
 
@@ -264,7 +264,7 @@ def test_a_plateau_is_repeated_by_the_sizes_that_make_it(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
     fake, _ = again(doubt(max_bytes=65536))
-    assert [asked(argv) for argv in fake.argvs] == [("all_reduce", "4096", "65536")]
+    assert [operation_and_sizes(argv) for argv in fake.argvs] == [("all_reduce", "4096", "65536")]
 
 
 def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(

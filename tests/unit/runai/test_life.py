@@ -59,7 +59,7 @@ class Command:
         return [call[3] if call[2] != "list" else "list" for call in self.calls]
 
 
-def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> tuple[runai.Runai, Run]:
+def platform_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> tuple[runai.Runai, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(runai, "run_bounded", command)
     monkeypatch.setattr(runai, "write_ports", lambda *_: None)
@@ -74,7 +74,7 @@ def test_a_run_from_its_submission_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     command = Command(describe=[pending("no quota"), pending("no quota"), pending("pulls"), RUNNING])
-    platform, run = of(tmp_path, monkeypatch, command)
+    platform, run = platform_and_run(tmp_path, monkeypatch, command)
     caplog.set_level(logging.INFO, "seatrial.launch")
     testbed = platform.launch(run)
     master, worker = f"{NAME}-master-0", f"{NAME}-worker-0"
@@ -116,7 +116,7 @@ def test_a_workload_without_its_keys_here_is_deleted_and_one_that_is_not_there_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = Command(describe=[RUNNING, ABSENT], delete=ABSENT)
-    platform, _ = of(tmp_path, monkeypatch, command)
+    platform, _ = platform_and_run(tmp_path, monkeypatch, command)
     platform.teardown(RUN_ID)
     assert command.verbs() == ["describe", "delete", "describe"]
     platform.teardown(RUN_ID)
@@ -144,7 +144,7 @@ def test_a_workload_without_its_keys_here_is_deleted_and_one_that_is_not_there_i
 def test_a_workload_that_does_not_come_up_is_explained(
     describe: str | Finished, queue_s: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platform, run = of(tmp_path, monkeypatch, Command(describe=describe))
+    platform, run = platform_and_run(tmp_path, monkeypatch, Command(describe=describe))
     platform._settings = platform._settings.model_copy(update={"queue_timeout_s": queue_s})
     with pytest.raises(LaunchError, match=words):
         platform.launch(run)
@@ -166,7 +166,7 @@ def test_a_pod_that_does_not_answer_is_named(
 ) -> None:
     command = Command()
     command.pods[f"{NAME}-worker-0"] = answer
-    platform, run = of(tmp_path, monkeypatch, command)
+    platform, run = platform_and_run(tmp_path, monkeypatch, command)
     with pytest.raises(LaunchError, match=f"(?s)worker-0.*{words}") as error:
         platform.launch(run)
     assert "master-0" not in error.value.reason.sentence
@@ -186,7 +186,7 @@ def test_what_keeps_a_run_from_starting(
     answer: Exception | Finished, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = Command()
-    platform, _ = of(tmp_path, monkeypatch, command)
+    platform, _ = platform_and_run(tmp_path, monkeypatch, command)
     assert platform.missing() == []
     assert command.calls == [["runai", "training", "list", "--project=infra", "--json"]]
     command.answers["list"] = answer

@@ -40,7 +40,9 @@ class Site(Answers):
         return Finished(0, next((text for name, text in logs.items() if name in argv[-1]), ""), "")
 
 
-def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **settings: Any) -> tuple[slurm.Slurm, Run]:
+def platform_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **settings: Any
+) -> tuple[slurm.Slurm, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(slurm, "login_of", lambda _: site)
     monkeypatch.setattr(slurm, "write_ports", lambda *_: None)
@@ -51,7 +53,7 @@ def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **settings: 
 
 def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     assert [(node.name, node.address, node.port) for node in testbed.nodes] == [
         ("n2", "n2", 222),
@@ -97,7 +99,7 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
 def test_ranks_of_srun_work_on_the_shared_file_system(
     folder: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platform, run = of(tmp_path, monkeypatch, Site(), launch="srun", folder=folder)
+    platform, run = platform_and_run(tmp_path, monkeypatch, Site(), launch="srun", folder=folder)
     testbed = platform.launch(run)
     assert testbed.workdir == f"{there}/{RUN_ID}"
     assert isinstance(testbed.launcher, SrunLauncher)
@@ -109,7 +111,7 @@ def test_a_node_is_blameless_only_for_what_happened_after_the_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
-    platform, run = of(tmp_path, monkeypatch, site)
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     assert testbed.blameless_reason(testbed.head) is None
     site._answers["restarts"] = ["3"]

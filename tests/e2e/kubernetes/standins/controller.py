@@ -79,7 +79,7 @@ def _bring_about(api: DynamicClient, actions: list[Action], world: World) -> Non
         try:
             _carry_out(api, action, world)
         except (ApiException, HTTPError) as error:  # the object changed or went meanwhile, it is not allowed
-            message = _said(error)
+            message = _message_of(error)
             log.warning("%s: %s", what, message)
             if isinstance(action, Create) and action.refused and getattr(error, "status", None) == 403:
                 _bring_about(api, [Create(warning(action.refused, message, world.now))], world)
@@ -102,7 +102,7 @@ def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
             world.drop(thing)
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """What the API server says of it, in one line."""
     try:
         return str(json.loads(getattr(error, "body", ""))["message"])

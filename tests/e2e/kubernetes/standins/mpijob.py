@@ -109,12 +109,12 @@ def around(mpijob: Object) -> list[Object]:
     texts = {"ssh-privatekey": pair.private, "ssh-publickey": pair.public}
     keys = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
     return [
-        {**_made(mpijob, SERVICE, name, {"app": name}), "spec": {"clusterIP": "None", "selector": selector}},
+        {**_new_object(mpijob, SERVICE, name, {"app": name}), "spec": {"clusterIP": "None", "selector": selector}},
         {
-            **_made(mpijob, CONFIG_MAP, f"{name}-config", {"app": name}),
+            **_new_object(mpijob, CONFIG_MAP, f"{name}-config", {"app": name}),
             "data": {"hostfile": hostfile, "discover_hosts.sh": f"#!/bin/sh\n{discover}"},
         },
-        {**_made(mpijob, SECRET, f"{name}-ssh", {"app": name}), "type": "kubernetes.io/ssh-auth", "data": keys},
+        {**_new_object(mpijob, SECRET, f"{name}-ssh", {"app": name}), "type": "kubernetes.io/ssh-auth", "data": keys},
     ]
 
 
@@ -122,7 +122,7 @@ def worker(mpijob: Object, index: int) -> Object:
     """The pod of a worker."""
     name = f"{_name(mpijob)}-worker-{index}"
     template = _pod(mpijob, "Worker", name, {"K_MPI_JOB_ROLE": "worker"}, {f"{_PREFIX}/replica-index": str(index)})
-    pod = _made(mpijob, POD, name, template["metadata"]["labels"])
+    pod = _new_object(mpijob, POD, name, template["metadata"]["labels"])
     annotations = template["metadata"].get("annotations", {})
     return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": template["spec"]}
 
@@ -135,7 +135,7 @@ def launcher(mpijob: Object) -> Object:
     _mount(pod["spec"], "mpi-job-config", "/etc/mpi", {"configMap": {"name": f"{_name(mpijob)}-config"}})
     limits = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
     spec = {**{key: policy[key] for key in limits if key in policy}, "template": pod, "suspend": _is_suspended(mpijob)}
-    return {**_made(mpijob, JOB, name, {"app": _name(mpijob)}), "spec": spec}
+    return {**_new_object(mpijob, JOB, name, {"app": _name(mpijob)}), "spec": spec}
 
 
 def _pod(mpijob: Object, role: str, hostname: str, env: dict[str, str], more: dict[str, str]) -> Object:
@@ -162,7 +162,7 @@ def _mount(spec: Object, name: str, path: str, source: Object) -> None:
     container["volumeMounts"] = [*container.get("volumeMounts", ()), {"name": name, "mountPath": path}]
 
 
-def _made(mpijob: Object, kind: Kind, name: str, labels: dict[str, str]) -> dict[str, Any]:
+def _new_object(mpijob: Object, kind: Kind, name: str, labels: dict[str, str]) -> dict[str, Any]:
     where = {"name": name, "namespace": mpijob["metadata"]["namespace"]}
     metadata = {**where, "labels": labels, "ownerReferences": controlled_by(mpijob)}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
