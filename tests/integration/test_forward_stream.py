@@ -3,8 +3,9 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -65,19 +66,24 @@ def points_to(folder: Path, port: int) -> None:
     (folder / "kubeconfig").write_text(json.dumps(config))
 
 
-def test_a_silent_kubelet_is_the_nodes_fault_and_does_not_hold_us_up(api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("server", "error", "message"),
+    [
+        (
+            partial(web_server, WithoutKubelets),
+            OSError,  # the node's fault
+            r"pod p: no stream within 0\.3 s: the kubelet of its node does not answer",
+        ),
+        (silent_server, LaunchError, r"the API server http://127\.0\.0\.1:\d+ does not answer"),
+    ],
+    ids=["kubelet", "API server"],
+)
+def test_what_is_silent_is_named_and_does_not_hold_us_up(
+    api: Api, tmp_path: Path, server: Callable[[], AbstractContextManager[int]], error: type[Exception], message: str
+) -> None:
     started = time.monotonic()
-    with web_server(WithoutKubelets) as port:
+    with server() as port:
         points_to(tmp_path, port)
-        with pytest.raises(OSError, match=r"pod p: no stream within 0\.3 s: the kubelet of its node does not answer"):
-            dial_pod(api, "p", 222, 0.3)
-        assert time.monotonic() - started < 60  # of a silence without end
-
-
-def test_a_silent_api_server_is_not(api: Api, tmp_path: Path) -> None:
-    started = time.monotonic()
-    with silent_server() as port:
-        points_to(tmp_path, port)
-        with pytest.raises(LaunchError, match=r"the API server http://127\.0\.0\.1:\d+ does not answer"):
+        with pytest.raises(error, match=message):
             dial_pod(api, "p", 222, 0.3)
         assert time.monotonic() - started < 60  # of a silence without end

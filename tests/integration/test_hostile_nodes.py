@@ -24,6 +24,7 @@ from seatrial.remote.ssh import connected
 from seatrial.tasks import launch
 from seatrial.text.redact import Secrets
 from tests.integration.conftest import LocalTestbed, Up
+from tests.suspects import suspect_names
 
 FLOODS = {
     "zeros": "exec cat /dev/zero",
@@ -86,7 +87,7 @@ def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: E
     step = collectives(CheckContext(run, evil(testbed, "collective.py", FLOODS[flood])))
     assert step.check.verdict is Verdict.FAIL
     assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason.sentence
-    assert [suspect.name for suspect in step.check.suspects] == ["node-1"]
+    assert suspect_names(step.check) == ["node-1"]
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
@@ -98,7 +99,7 @@ def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: 
     assert check.verdict is Verdict.FAIL
     assert check.reason.code == "ranks-output-flood"
     assert check.reason.sentence.isprintable()
-    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert suspect_names(check) == ["node-1"]
 
 
 def _fetch_nccl_logs(testbed: Testbed, pattern: Path, folder: Path) -> dict[str, bytes]:

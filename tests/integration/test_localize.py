@@ -21,6 +21,7 @@ from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import judge_of
 from tests.integration.conftest import LocalTestbed
+from tests.suspects import suspect_names
 
 SIZES: dict[str, Any] = {"min_bytes": 1 << 17, "max_bytes": 1 << 19, "warmup_iterations": 1, "iterations": 3}
 SLOW = Check("collectives", Verdict.FAIL, uncoded("all_reduce is slow"))
@@ -34,7 +35,7 @@ def with_sizes(suite: Suite) -> Suite:
 
 
 def nodes_of(found: Localized) -> list[str]:
-    return [suspect.name for suspect in found.step.check.suspects]
+    return suspect_names(found.step.check)
 
 
 @contextmanager

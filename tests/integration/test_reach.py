@@ -12,6 +12,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from tests.integration.conftest import LocalTestbed
+from tests.suspects import kinds_and_names
 
 
 def in_node(testbed: Testbed, name: str, *command: str) -> None:
@@ -56,5 +57,5 @@ def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(local_testb
         }
         check = connectivity(CheckContext(run, testbed)).check
     assert check.verdict is Verdict.FAIL
-    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
+    assert kinds_and_names(check) == [("node", "node-2")]
     assert "Host key verification failed" in check.suspects[0].evidence.sentence

@@ -21,6 +21,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 from tests.integration.conftest import Up
+from tests.suspects import suspect_names
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 
@@ -145,7 +146,7 @@ def test_wrong_answers_of_one_node(
     run, testbed = shared
     check = checked((run, liar(testbed, instead)), folder)
     assert (check.verdict, check.reason.code) == (verdict, code), check.reason
-    assert sorted({suspect.name for suspect in check.suspects}) == suspects
+    assert sorted(set(suspect_names(check))) == suspects
     assert check.reason.sentence.isprintable() and len(check.reason.sentence) < 2000
 
 

@@ -19,6 +19,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import compare
 from tests.samples import CLUSTER, busbw, plateau
 from tests.stored_nights import as_before, knowing, settled
+from tests.suspects import kinds_and_names, suspect_names
 
 SETUP = Setup("cpu", 4, 0, 1)
 QUICK_SIZES = tuple(4096 * 4**i for i in range(7))
@@ -136,7 +137,7 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
     values = [690.0 + i for i in range(nodes - 1)] + [40.0]
     taken = [Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate(values)]
     slow, devices = taken[-1], Check("devices", Verdict.PASS, uncoded("nodes"), 0.0, tuple(taken))
-    assert [suspect.name for suspect in settled_by(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
+    assert suspect_names(settled_by(devices, Knowledge(SETUP))) == [slow.subject.name]
     pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
     check = settled_by(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
@@ -286,7 +287,7 @@ def test_a_node_that_reads_zero_is_a_suspect_and_its_peers_are_still_judged(coun
     values = dict.fromkeys(NAMES[:count], 100.0) | {"node-1": 0.0}
     check = judged(rates(values), Knowledge(Setup("cpu", count, 0, count)))
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, "zero-rate")
-    assert [(s.kind, s.name) for s in check.suspects] == [("node", "node-1")]
+    assert kinds_and_names(check) == [("node", "node-1")]
     assert {j.measurement.subject.name for j in check.judgements if j.source == "peers"} == {
         name for name in values if name != "node-1"
     }

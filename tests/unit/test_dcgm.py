@@ -13,6 +13,7 @@ from seatrial.model.errors import MissingError
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform
 from tests.fake_platform.node import ProgramOutput
+from tests.suspects import kinds_and_names
 
 NO_ENGINE = """Error: unable to establish a connection to the specified host: localhost
 Error: Unable to connect to host engine. Host engine connection invalid/disconnected."""
@@ -59,7 +60,7 @@ def test_what_fails_is_named_by_gpu(
     tmp_path: Path, result: dict[str, object], suspects: list[tuple[str, str]], verdict: Verdict
 ) -> None:
     check = checked(tmp_path, {"node-1": report({**result, "warnings": [{"warning": "uncorrectable errors"}]})}).check
-    assert (check.verdict, [(each.kind, each.name) for each in check.suspects]) == (verdict, suspects)
+    assert (check.verdict, kinds_and_names(check)) == (verdict, suspects)
     assert check.reason.code == "tool-says-bad" and "uncorrectable errors" in check.reason.sentence
 
 

@@ -37,6 +37,7 @@ from seatrial.remote.node_probe import Inventory
 from seatrial.remote.node_setup import NodeConnection
 from tests.fake_platform import FakePlatform
 from tests.fake_platform.node import Program
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 GPU = {
@@ -236,7 +237,7 @@ def test_an_h100_that_is_well_is_not() -> None:
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     result = connectivity_of_answers(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
     assert (result.check.verdict, result.check.reason.code) == (Verdict.FAIL, "gpu-rows-failed")
-    assert [suspect.name for suspect in result.check.suspects] == ["node-1"]
+    assert suspect_names(result.check) == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
 
 
@@ -252,7 +253,7 @@ def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
     result = connectivity_of_answers(tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()})
     assert result.check.verdict is Verdict.DEGRADED
-    assert [(suspect.kind, suspect.name) for suspect in result.check.suspects] == [("gpu", "node-1/gpu-1")]
+    assert kinds_and_names(result.check) == [("gpu", "node-1/gpu-1")]
     assert len(result.testbed.nodes) == 3
 
 

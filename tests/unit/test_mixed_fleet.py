@@ -20,6 +20,7 @@ from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import rejudge
 from tests.stored_nights import knowing, settled
+from tests.suspects import kinds_and_names
 
 NODES = 64
 SETUP = Setup("cpu", NODES, 0, 1)
@@ -160,7 +161,7 @@ def test_slow_gpus_of_a_node_are_one_suspect(slow: Collection[int]) -> None:
     blank = [Measurement("matmul", 1.0, "TFLOP/s", subject) for subject in subjects]
     measured = tuple(replace(m, value=rate(m)) for m in blank)
     check = settled(Check("devices", Verdict.PASS, Reason(), 1.0, measured), Knowledge(Setup("cpu", 16, 8, 8)), rate)
-    assert {(suspect.kind, suspect.name) for suspect in check.suspects} == {("node", f"node-{n}") for n in slow}
+    assert set(kinds_and_names(check)) == {("node", f"node-{n}") for n in slow}
 
 
 def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> None:
@@ -172,13 +173,18 @@ def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> Non
     assert suspects(fleet.judged(known)).keys() == {"node-3", "node-60"}
 
 
+def judged_after(fleet: Fleet, good: int, slow: int, slow_nodes: Collection[int]) -> Check:
+    """Judge a night after so many accepted ones and so many on which these nodes were slow."""
+    nights = [fleet.night() for _ in range(good)]
+    fleet.slow = slow_nodes
+    nights += [fleet.night() for _ in range(slow)]
+    return fleet.judged(knowing(SETUP, nights, [number < good for number in range(len(nights))]))
+
+
 @pytest.mark.parametrize("nights_slow", [4, 10])
 def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights_slow: int) -> None:
     fleet = Fleet((), seed=3)
-    nights = [fleet.night() for _ in range(20)]
-    fleet.slow = OLD
-    nights += [fleet.night() for _ in range(nights_slow)]
-    check = fleet.judged(knowing(SETUP, nights, [number < 20 for number in range(len(nights))]))
+    check = judged_after(fleet, 20, nights_slow, OLD)
     assert check.verdict is not Verdict.PASS
     assert suspects(check).keys() == {f"node-{n}" for n in OLD}
 
@@ -186,10 +192,7 @@ def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights
 @pytest.mark.parametrize(("good", "slow"), [(1, 0), (2, 4), (5, 3)])
 def test_half_of_a_young_fleet_that_became_slow_is_no_pass(good: int, slow: int) -> None:
     fleet = Fleet((), factor=0.5, seed=4)
-    nights = [fleet.night() for _ in range(good)]
-    fleet.slow = range(32)
-    nights += [fleet.night() for _ in range(slow)]
-    check = fleet.judged(knowing(SETUP, nights, [number < good for number in range(len(nights))]))
+    check = judged_after(fleet, good, slow, range(32))
     assert (check.verdict is not Verdict.PASS, check.suspects) == (True, ())
 
 

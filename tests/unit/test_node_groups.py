@@ -1,5 +1,8 @@
 """Groups of like nodes by what the nodes say of themselves."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,19 +44,25 @@ def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
         assert group_nodes(alike).of(Subject("node", "node-0")) in (("",), ("",))
 
 
-def test_drivers_and_clocks_are_groups_where_the_nodes_are_many() -> None:
-    assert group_nodes(fleet((60, H100), (4, OLD_DRIVER))).words == (
-        "2 groups by driver: 60 x NVIDIA H100 80GB HBM3 driver 570.124, 4 x NVIDIA H100 80GB HBM3 driver 550.90"
-    )
-    assert group_nodes(fleet((9, H100), (3, SLOW_CLOCK))).words == (
-        "2 groups by GPU clock: 9 x NVIDIA H100 80GB HBM3 1980 MHz, 3 x NVIDIA H100 80GB HBM3 1755 MHz"
-    )
-
-
-def test_a_few_nodes_with_another_driver_or_clock_stay_with_their_model() -> None:
-    """What is wrong with one or two nodes must not hide them from their peers."""
-    assert group_nodes(fleet((62, H100), (2, OLD_DRIVER))).words == ""
-    assert group_nodes(fleet((97, H100), (3, SLOW_CLOCK))).words == ""  # below 5 %
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (
+            ((60, H100), (4, OLD_DRIVER)),
+            "2 groups by driver: 60 x NVIDIA H100 80GB HBM3 driver 570.124, 4 x NVIDIA H100 80GB HBM3 driver 550.90",
+        ),
+        (
+            ((9, H100), (3, SLOW_CLOCK)),
+            "2 groups by GPU clock: 9 x NVIDIA H100 80GB HBM3 1980 MHz, 3 x NVIDIA H100 80GB HBM3 1755 MHz",
+        ),
+        (((62, H100), (2, OLD_DRIVER)), ""),  # what is wrong with one or two must not hide them from their peers
+        (((97, H100), (3, SLOW_CLOCK)), ""),  # below 5 %
+    ],
+)
+def test_drivers_and_clocks_are_groups_where_the_nodes_are_many(
+    kinds: Sequence[tuple[int, NodeHardware]], words: str
+) -> None:
+    assert group_nodes(fleet(*kinds)).words == words
 
 
 def test_a_node_that_does_not_tell_its_model_is_held_against_the_commonest() -> None:

@@ -23,6 +23,7 @@ from seatrial.remote.command import LineReader
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams, unreached
 from seatrial.text.hostlist import host_list
+from tests.suspects import kinds_and_names
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 
@@ -67,9 +68,9 @@ def test_a_login_that_fails_is_tried_by_others_so_that_the_node_is_blamed() -> N
     witnesses = second_logins(names(5), first.failed)
     assert witnesses == {"n3": ["n2"], "n4": ["n2"], "n1": ["n2"]}
     everybody = merged(first, TriedPairs(witnesses, {(name, "n2"): uncoded("the same") for name in witnesses}))
-    assert [(s.kind, s.name) for s in blame(everybody).suspects] == [("node", "n2")]
+    assert kinds_and_names(blame(everybody)) == [("node", "n2")]
     nobody_else = merged(first, TriedPairs(witnesses, {}))
-    assert [(s.kind, s.name) for s in blame(nobody_else).suspects] == [("link", "n0--n2")]
+    assert kinds_and_names(blame(nobody_else)) == [("link", "n0--n2")]
 
 
 @pytest.mark.parametrize(

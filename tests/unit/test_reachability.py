@@ -13,6 +13,7 @@ from seatrial.checks.connectivity.reachability import Blame, Pair, TriedPairs
 from seatrial.checks.connectivity.stages import peers_to_reach
 from seatrial.model.reason import uncoded
 from seatrial.text.hostlist import host_list
+from tests.suspects import kinds_and_names, suspect_names
 
 NAMES = [f"node-{i}" for i in range(6)]
 
@@ -47,13 +48,13 @@ def test_a_node_that_fails_everywhere_is_blamed_alone() -> None:
 
 def test_one_failing_pair_is_a_link_and_its_later_end_is_left_out() -> None:
     findings = blame(error_by_pair({frozenset(("node-0", "node-4"))}))
-    assert [(s.kind, s.name) for s in findings.suspects] == [("link", "node-0--node-4")]
+    assert kinds_and_names(findings) == [("link", "node-0--node-4")]
     assert findings.set_aside == ("node-4",)
 
 
 def test_a_node_and_a_link_at_once() -> None:
     findings = blame(error_by_pair(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
-    assert {(s.kind, s.name) for s in findings.suspects} == {("node", "node-5"), ("link", "node-1--node-2")}
+    assert set(kinds_and_names(findings)) == {("node", "node-5"), ("link", "node-1--node-2")}
     assert set(findings.set_aside) == {"node-5", "node-2"}
 
 
@@ -65,7 +66,7 @@ def test_of_two_nodes_neither_is_blamed() -> None:
 
 def test_a_failure_in_one_direction_counts() -> None:
     pairs = error_by_pair(set()) | {("node-2", "node-1"): "timed out"}
-    assert [s.name for s in blame(pairs).suspects] == ["node-1--node-2"]
+    assert suspect_names(blame(pairs)) == ["node-1--node-2"]
 
 
 def between(a: Sequence[str], b: Sequence[str]) -> set[frozenset[str]]:
@@ -96,7 +97,7 @@ def test_a_cut_into_three_and_a_dead_node_beside_it() -> None:
     sides = names[:4], names[4:7], names[7:9]
     failing = between(sides[0], [*sides[1], *sides[2]]) | between(sides[1], sides[2]) | all_of("n9", names)
     result = blame(error_by_pair(failing, names))
-    assert [(s.kind, s.name) for s in result.suspects] == [("link", "n[0-3]--n[4-6]--n[7-8]"), ("node", "n9")]
+    assert kinds_and_names(result) == [("link", "n[0-3]--n[4-6]--n[7-8]"), ("node", "n9")]
     assert set(result.set_aside) == set(names[4:])
 
 
@@ -105,7 +106,7 @@ def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
     peers = peers_to_reach(names, "run", shared_cores=8)
     across = between(names[:96], names[96:])
     result = blame({(a, b): "timed out" if frozenset((a, b)) in across else "" for a in names for b in peers[a]})
-    assert [s.name for s in result.suspects] == ["node-[0-95]--node-[96-255]"]
+    assert suspect_names(result) == ["node-[0-95]--node-[96-255]"]
 
 
 @pytest.mark.parametrize("count", [3, 4, 64])

@@ -29,6 +29,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.text.hostlist import host_list
 from tests.stored_nights import settled
+from tests.suspects import suspect_names
 from tests.unit.fake_network import FAST, FOUR, SLOW, names, network
 
 
@@ -64,7 +65,7 @@ def test_a_node_that_receives_slowly_is_the_only_suspect() -> None:
     assert {name: mb_s for name, mb_s in ingress(streams).items() if mb_s < FAST} == {"node-0": SLOW}
     assert set(egress(streams).values()) == {FAST}
     assert summary(streams).startswith("node-0 receives 24 MB/s;")
-    assert [suspect.name for suspect in judged(dict(streams)).suspects] == ["node-0"]
+    assert suspect_names(judged(dict(streams))) == ["node-0"]
 
 
 def test_one_slow_link_is_recorded_and_blames_neither_end() -> None:

@@ -26,6 +26,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import RankLine
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB, printed, rank
 
@@ -139,7 +140,7 @@ def test_each_failure_has_its_code(
 ) -> None:
     done = check(result(lines, status))
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
-    assert [suspect.name for suspect in done.suspects] == blamed
+    assert suspect_names(done) == blamed
 
 
 def test_a_run_that_hangs_after_its_steps_fails(check: Callable[..., Check]) -> None:
@@ -289,7 +290,7 @@ def test_sums_that_are_wrong_or_do_not_end_are_no_pass_and_nothing_is_trained(
 ) -> None:
     done = check(result(printed()), sums=sums)
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
-    assert [(suspect.kind, suspect.name) for suspect in done.suspects] == [("node", name) for name in blamed]
+    assert kinds_and_names(done) == [("node", name) for name in blamed]
     assert len(started) == 1
 
 

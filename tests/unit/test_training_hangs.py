@@ -13,6 +13,7 @@ from seatrial.checks.training.stuck import conclude_hang
 from seatrial.config.run import Run
 from seatrial.model.verdict import Verdict
 from seatrial.remote.ranks import RankLine
+from tests.suspects import suspect_names
 from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB
 
@@ -59,7 +60,7 @@ RAS = ["DEAD", "  Process 60004 on node 10.0.0.13 managing GPU 0"]
 def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
     named = conclude_hang(make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1))
     assert named
-    assert [suspect.name for suspect in named.suspects] == ["node-2"]
+    assert suspect_names(named) == ["node-2"]
     assert "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason.sentence
     alone = conclude_hang(make_testbed(), result([stuck(rank, 5, ras=RAS) for rank in range(4)], 1))
     assert alone

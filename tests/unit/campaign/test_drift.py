@@ -9,6 +9,7 @@ from seatrial.judge.trend import mann_kendall, theil_sen
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from tests.suspects import suspect_names
 
 NODES = 8
 PHASES = 24
@@ -30,7 +31,7 @@ def _healthy(seed: int = 1, noise: float = 0.03) -> NDArray[np.float64]:
 
 
 def _suspect_names(check: Check) -> list[str]:
-    return [suspect.name for suspect in check.suspects]
+    return suspect_names(check)
 
 
 def test_a_node_that_slows_in_the_middle_is_named() -> None:

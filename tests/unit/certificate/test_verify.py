@@ -14,6 +14,7 @@ from seatrial.bundle.pack import seal
 from tests.unit.certificate.conftest import BUSBW, Site, command, judgement, run_of
 
 needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+RUN = run_of(judgement(60.0))
 LOW = [{**BUSBW, "limit": {"at_least": 99}}]
 WAIVED = {"id": "BW", "name": "A", "reason": "b", "until": "2026-06-01"}
 FILES = ("certificate.json", "certificate.html", "requirements.yaml", "evidence/1/run.json")
@@ -37,7 +38,7 @@ def _edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @needs_ssh_keygen
 @pytest.mark.parametrize("name", FILES)
 def test_one_changed_byte_is_named(site: Site, keys: Path, name: str) -> None:
-    assert site.certify([run_of(judgement(60.0))], LOW, "--sign", keys / "ours")[0] == 1
+    assert site.certify([RUN], LOW, "--sign", keys / "ours")[0] == 1
     assert command("verify", site.certificate, "--key", keys / "ours.pub")[0] == 0
     content = bytearray((site.certificate / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -48,7 +49,7 @@ def test_one_changed_byte_is_named(site: Site, keys: Path, name: str) -> None:
 
 @needs_ssh_keygen
 def test_without_the_key_a_new_checksum_does_not_help(site: Site, keys: Path) -> None:
-    site.certify([run_of(judgement(60.0))], LOW, "--sign", keys / "ours")
+    site.certify([RUN], LOW, "--sign", keys / "ours")
     file = site.certificate / "evidence/1/run.json"
     file.write_text(file.read_text().replace("60.0", "160.0"))
     seal(site.certificate, FILES, None)
@@ -114,7 +115,7 @@ def _added(document: dict[str, Any]) -> None:
 def test_a_certificate_must_follow_from_its_evidence(
     site: Site, change: Callable[[dict[str, Any]], object], line: str
 ) -> None:
-    site.certify([run_of(judgement(60.0))], LOW, exceptions=[WAIVED])
+    site.certify([RUN], LOW, exceptions=[WAIVED])
     _edit(site.certificate, change)
     seal(site.certificate, FILES, None)  # as anybody can, without a key
     status, output = command("verify", site.certificate)
@@ -122,7 +123,7 @@ def test_a_certificate_must_follow_from_its_evidence(
 
 
 def test_the_page_must_show_the_certificate(site: Site) -> None:
-    site.certify([run_of(judgement(60.0))], LOW)
+    site.certify([RUN], LOW)
     page = site.certificate / "certificate.html"
     page.write_text(page.read_text().replace("60.0 GB/s", "99.9 GB/s"))
     seal(site.certificate, FILES, None)
@@ -131,7 +132,7 @@ def test_the_page_must_show_the_certificate(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "added", "missing"])
 def test_other_files_are_named(site: Site, kind: str) -> None:
-    site.certify([run_of(judgement(60.0))], [BUSBW])
+    site.certify([RUN], [BUSBW])
     odd = site.certificate / "evidence" / "odd"
     if kind == "link":
         odd.symlink_to("/etc")
@@ -166,7 +167,7 @@ def test_hostile_texts_are_shown_as_text(site: Site, text: str) -> None:
 
 
 def test_the_folder_is_the_users_alone(site: Site) -> None:
-    site.certify([run_of(judgement(60.0))], [BUSBW])
+    site.certify([RUN], [BUSBW])
     for path in (site.certificate, *site.certificate.rglob("*")):
         expected = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == expected, path
@@ -177,7 +178,7 @@ def test_the_folder_may_be_in_a_shared_one_and_requirements_a_link(site: Site) -
     shared = site.folder / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    assert site.certify([run_of(judgement(60.0))], [BUSBW])[0] == 0
+    assert site.certify([RUN], [BUSBW])[0] == 0
     link = site.folder / "link.yaml"
     link.symlink_to(site.folder / "given.yaml")
     words = ("--requirements", link, "--out", shared / "certificate")
@@ -186,15 +187,15 @@ def test_the_folder_may_be_in_a_shared_one_and_requirements_a_link(site: Site) -
 
 
 def test_evidence_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert site.certify([run_of(judgement(60.0))], [BUSBW])[0] == 0
+    assert site.certify([RUN], [BUSBW])[0] == 0
     monkeypatch.setattr("seatrial.certificate.folder.MAX_EVIDENCE", 100)
     assert "all run.json together are larger than" in command("verify", site.certificate)[1]
     shutil.rmtree(site.certificate)
-    status, output = site.certify([run_of(judgement(60.0))], [BUSBW])
+    status, output = site.certify([RUN], [BUSBW])
     assert (status, "all run.json together are larger than" in output) == (2, True)
 
 
 def test_a_key_that_cannot_sign_leaves_nothing(site: Site) -> None:
-    status, output = site.certify([run_of(judgement(60.0))], [BUSBW], "--sign", site.folder / "none")
+    status, output = site.certify([RUN], [BUSBW], "--sign", site.folder / "none")
     assert (status, "is no file; make a key with" in output) == (2, True)
     assert not site.certificate.exists()

@@ -27,6 +27,7 @@ from seatrial.model.setup import ARMS, Setup
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_run, make_testbed, result, table
 
 LATENCY = [8 << shift for shift in range(14)]  # bytes, on GPUs
@@ -159,7 +160,7 @@ def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(swept: Callable
 
     check, fake = swept(nodes_of(4, 2), played)
     assert check.verdict is Verdict.CORRUPT
-    assert [(s.kind, s.name) for s in check.suspects] == [("node", "node-2")]
+    assert kinds_and_names(check) == [("node", "node-2")]
     assert "node-2: all_reduce (intra): wrong elements" in check.reason.sentence
     names, *_ = next(call for call in fake.calls if call[3] == "all_reduce-latency.log")
     assert names == ("node-0", "node-1", "node-3")
@@ -221,7 +222,7 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
         [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=measured)], Knowledge(Setup("cpu", 6, 0, 8))
     ).checks
     assert check.verdict is Verdict.FAIL
-    assert [s.name for s in check.suspects] == ["node-5"]
+    assert suspect_names(check) == ["node-5"]
     assert "all_reduce (intra) busbw_plateau 60.0 GB/s on node-5" in check.reason.sentence
 
 

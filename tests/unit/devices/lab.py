@@ -33,6 +33,9 @@ def answer(*devices: dict[str, Any]) -> str:
     return f"a login greets first\n{json.dumps({'devices': devices})}\n"
 
 
+HEALTHY = answer(device())
+
+
 class Lab:
     """Four nodes; `says` is what the probe prints on each."""
 
@@ -43,7 +46,7 @@ class Lab:
         self.run = Run("run-1", self.platform.cluster(**hardware), suite, folder)
         self.testbed: Testbed = self.platform.launch(self.run)
 
-    def says(self, output: ProgramOutput | str, *nodes: str) -> None:
+    def says(self, output: ProgramOutput | str = HEALTHY, *nodes: str) -> None:
         for name in nodes or self.platform.nodes:
             self.platform.nodes[name].programs["devices.py"] = lambda request: output
 

@@ -48,7 +48,7 @@ def test_a_line_tells_what_the_slowest_device_reaches(
 
 
 def test_without_gpus_the_node_is_measured(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     check, _ = lab.check()
     assert {(m.subject.kind, m.subject.name) for m in check.measurements} == {("node", name) for name in ALL}
 
@@ -103,7 +103,7 @@ def test_what_a_suite_asks_for_is_measured(make_lab: Callable[..., Lab]) -> None
     ],
 )
 def test_an_invalid_rate_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says(answer(device(rates=[bad])), "node-1")
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-failed")
@@ -111,7 +111,7 @@ def test_an_invalid_rate_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
 
 
 def test_every_node_writes_and_reads_its_disk(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
     lab.suite(disk=Disk(folder="/scratch", bytes=1 << 30))
     check, _ = lab.check()
@@ -123,7 +123,7 @@ def test_every_node_writes_and_reads_its_disk(lab: Lab) -> None:
 
 
 def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
     lab.suite(disk=Disk())
     check, _ = lab.check()
@@ -157,7 +157,7 @@ def test_a_gpu_varies_less_than_processors() -> None:
 
 
 def test_only_nodes_in_doubt_are_measured_again(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     check, _ = lab.check()
     commands = {name: len(node.commands) for name, node in lab.platform.nodes.items()}
     slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "matmul"]

@@ -16,6 +16,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import compare
 from tests.fake_platform import ProgramOutput
 from tests.stored_nights import as_before
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
 
 
@@ -25,7 +26,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
     lab.says(answer(*gpus(2, wrong="a copy differs from its source")), "node-2")
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.CORRUPT, "wrong-result")
-    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-2/gpu-1")]
+    assert kinds_and_names(check) == [("gpu", "node-2/gpu-1")]
     assert left == ["node-0", "node-1", "node-3"]
 
 
@@ -47,18 +48,18 @@ def digested(digest: str, **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_node_with_a_bad_disk_is_named(lab: Lab, output: dict[str, Any], verdict: str, code: str) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
     lab.says_of_disk(output, "node-1")
     lab.suite(disk=Disk())
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (verdict, code)
-    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert suspect_names(check) == ["node-1"]
     assert left == ["node-0", "node-2", "node-3"]
 
 
 def test_disks_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says_of_disk({})
     lab.suite(disk=Disk())
     check, left = lab.check()
@@ -79,7 +80,7 @@ def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_la
     check, _ = lab.check()
     (judged,) = compare([check], setup_of(lab.run.cluster), repeat=as_before)
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
-    assert [suspect.name for suspect in judged.suspects] == ["node-2/gpu-1"]
+    assert suspect_names(judged) == ["node-2/gpu-1"]
 
 
 def test_the_minority_computes_wrongly(lab: Lab) -> None:
@@ -87,7 +88,7 @@ def test_the_minority_computes_wrongly(lab: Lab) -> None:
     lab.says(answer(digested("b")), "node-2")
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.CORRUPT, "digest-differs")
-    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
+    assert kinds_and_names(check) == [("node", "node-2")]
     assert left == ["node-0", "node-1", "node-3"]
 
 
@@ -107,7 +108,7 @@ def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]
         answer(device("cuda:0", **like), device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}})), "node-1"
     )
     check, _ = lab.check()
-    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-1/gpu-1")]
+    assert kinds_and_names(check) == [("gpu", "node-1/gpu-1")]
     assert "of 7 like devices" in check.reason.sentence
 
 
@@ -158,23 +159,23 @@ def test_a_device_known_to_be_wrong_does_not_vote(lab: Lab) -> None:
     ],
 )
 def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: ProgramOutput | str, code: str) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says(output, "node-1")
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, code)
-    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert suspect_names(check) == ["node-1"]
     assert left == ["node-0", "node-2", "node-3"]
     assert "\x1b" not in check.reason.sentence
     assert len(check.reason.sentence) < 600
 
 
 def test_a_node_that_hangs_is_named(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says(ProgramOutput(hangs=True), "node-1")
     lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
     check, _ = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-timeout")
-    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert suspect_names(check) == ["node-1"]
 
 
 def test_what_all_nodes_lack_blames_none(lab: Lab) -> None:
@@ -194,7 +195,7 @@ def test_gpus_that_torch_does_not_see_are_no_pass(make_lab: Callable[..., Lab]) 
 
 
 def test_nodes_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     lab.says(answer(), "node-1", "node-2")
     check, left = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.INCONCLUSIVE, "probe-busy")
@@ -202,10 +203,10 @@ def test_nodes_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
 
 
 def test_a_device_that_breaks_when_it_is_repeated_is_blamed(lab: Lab) -> None:
-    lab.says(answer(device()))
+    lab.says()
     check, _ = lab.check()
     lab.says(answer(device(wrong="a copy differs from its source")), "node-2")
     doubts = [Doubt(m, 1, 3) for m in check.measurements if m.subject.name == "node-2"]
     repeated = repeat_checks(lab.context, {"devices": doubts})["devices"]
-    assert [suspect.name for suspect in repeated.suspects] == ["node-2"]
+    assert suspect_names(repeated) == ["node-2"]
     assert [verdict for verdict, _ in repeated.problems] == [Verdict.CORRUPT]

@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakeNode, FakePlatform, ProgramOutput
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.flow.conftest import Chain
 
 
@@ -42,7 +43,7 @@ def test_a_broken_node_is_blamed_and_the_others_are_measured(
     fault(chain.platform.nodes[name])
     result = chain.run()
     assert result.verdict is Verdict.FAIL
-    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", name)]
+    assert kinds_and_names(result) == [("node", name)]
     ranks = {m.conditions.get("ranks") for made in result.checks for m in made.measurements if m.metric == "busbw"}
     assert ranks == {2}
 
@@ -52,7 +53,7 @@ def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
     refused = ProgramOutput(json.dumps({"tried": 1, "failed": {"refused": [0]}}) + "\n")
     chain.platform.nodes["node-1"].programs["reach.py"] = lambda request: refused
     result = chain.run()
-    assert (result.verdict, {suspect.name for suspect in result.suspects}) == (Verdict.FAIL, {"node-0--node-1"})
+    assert (result.verdict, set(suspect_names(result))) == (Verdict.FAIL, {"node-0--node-1"})
 
 
 def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chain) -> None:
@@ -61,7 +62,7 @@ def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chai
     chain.platform.programs["hostname"] = lambda request: "".join(f"{node.name}\n" for node in request.ranks)
     result = chain.run()
     assert result.verdict is Verdict.FAIL
-    assert [suspect.name for suspect in result.suspects] == ["node-1"]
+    assert suspect_names(result) == ["node-1"]
 
 
 def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain) -> None:
@@ -75,7 +76,7 @@ def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain)
 def test_a_node_unlike_the_others_is_blamed(chain: Chain, fault: Callable[[FakeNode], None]) -> None:
     fault(chain.platform.nodes["node-1"])
     result = chain.run()
-    assert {suspect.name for suspect in result.suspects} == {"node-1"}
+    assert set(suspect_names(result)) == {"node-1"}
     assert result.verdict is Verdict.FAIL
 
 
@@ -84,7 +85,7 @@ def test_a_slow_link_is_found_among_its_peers(chain: Chain) -> None:
     chain.platform.nodes["node-3"].link_mb_s = 40
     result = chain.run()
     assert result.verdict is not Verdict.PASS
-    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", "node-3")]
+    assert kinds_and_names(result) == [("node", "node-3")]
 
 
 def commands_of_a_healthy_node() -> range:
@@ -98,7 +99,7 @@ def test_a_node_that_dies_is_blamed_whenever_it_does(chain: Chain, commands: int
     result = chain.run()
     died = chain.platform.nodes["node-1"].dead
     assert (result.verdict is Verdict.FAIL) is died
-    assert {suspect.name for suspect in result.suspects} == ({"node-1"} if died else set())
+    assert set(suspect_names(result)) == ({"node-1"} if died else set())
 
 
 def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> None:

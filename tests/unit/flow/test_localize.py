@@ -16,6 +16,7 @@ from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform, ProgramOutput, Request
 from tests.fake_platform.mpi import collective, nccl_tests
 from tests.fake_platform.programs import stream
+from tests.suspects import suspect_names
 from tests.unit.flow.conftest import Chain
 
 NODES = 6
@@ -165,7 +166,7 @@ def test_a_link_is_slow_after_the_collectives_only_if_it_is_twice(
     chain.platform = FakePlatform(nodes=NODES)
     chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
     chain.platform.programs |= {"collective.py": slows, "stream.py": carries}
-    assert [suspect.name for suspect in chain.run().suspects] == blamed
+    assert suspect_names(chain.run()) == blamed
     assert left == max(0, slow_streams - 6)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from seatrial.runs.replay import ReplayedRun, replay
+from tests.suspects import kinds_and_names
 
-READINGS = 12  # of each series in each run, in case they are asked for
 Factor = Callable[[str], float]
 
 
@@ -33,20 +33,29 @@ def of_gpus(nodes: int, metric: str = "gemm", noise: float = 0.01) -> Series:
     return Series(metric, "gpu", [f"node-{n}/gpu-{g}" for n in range(nodes) for g in range(8)], noise=noise)
 
 
-@dataclass
 class Fleet:
-    """Draws the readings of one run after the other."""
+    """Draws the readings of one run after the other, so many of each series in case they are asked for."""
 
-    rng: np.random.Generator
-    rows: list[dict[str, object]] = field(default_factory=list)
-    runs: int = 0
+    def __init__(self, seed: int, readings: int = 12) -> None:
+        self.rng, self.readings = np.random.default_rng(seed), readings
+        self.rows: list[dict[str, object]] = []
+        self.runs = 0
 
-    def run(self, *kinds: Series, factor: Factor = lambda subject: 1.0, readings: int = READINGS) -> None:
-        for kind in kinds:
-            for subject in kind.subjects:
-                values = kind.usual * factor(subject) * np.exp(kind.noise * self.rng.standard_normal(readings))
-                self._add(kind, subject, values)
-        self.runs += 1
+    def run(
+        self,
+        *kinds: Series,
+        factor: Factor = lambda subject: 1.0,
+        readings: int | None = None,
+        times: int = 1,
+    ) -> None:
+        """Draw one run, or that many like it."""
+        count = self.readings if readings is None else readings
+        for _ in range(times):
+            for kind in kinds:
+                for subject in kind.subjects:
+                    values = kind.usual * factor(subject) * np.exp(kind.noise * self.rng.standard_normal(count))
+                    self._add(kind, subject, values)
+            self.runs += 1
 
     def read(self, kind: Series, subject: str, *values: float) -> None:
         """Add given readings to the run that was drawn last."""
@@ -71,4 +80,4 @@ def slow(*subjects: str, by: float) -> Factor:
 
 
 def names(run: ReplayedRun) -> set[tuple[str, str]]:
-    return {(suspect.kind, suspect.name) for suspect in run.suspects}
+    return set(kinds_and_names(run))

@@ -17,6 +17,7 @@ from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from tests.suspects import suspect_names
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 SETUP = Setup("made-up", 1, 2, 2)
@@ -75,7 +76,7 @@ def test_a_slow_gpu_of_a_new_node_is_named_by_like_nodes_of_other_runs(store: St
     fleet(store)
     slow = judged(store, _taken_thrice("new", 700.0, 630.0))
     assert slow.verdict is not Verdict.PASS
-    assert {suspect.name for suspect in slow.suspects} == {"new/gpu-1"}
+    assert set(suspect_names(slow)) == {"new/gpu-1"}
     healthy = judged(store, _taken_thrice("new", 701.0, 698.0))
     assert (healthy.verdict, healthy.suspects) == (Verdict.PASS, ())
     assert {judgement.source for judgement in healthy.judgements if judgement.compared} <= {"peers", "history"}

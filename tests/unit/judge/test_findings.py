@@ -1,6 +1,7 @@
 """One cause is one suspect, and what many have in common is one finding that blames nobody."""
 
-import numpy as np
+from collections.abc import Sequence
+
 import pytest
 
 from seatrial.model.verdict import Verdict
@@ -8,20 +9,16 @@ from seatrial.runs.replay import ReplayedRun
 from tests.unit.judge.readings import Factor, Fleet, Series, names, of_gpus, of_nodes, slow
 
 BAD = (Verdict.DEGRADED, Verdict.FAIL)
+ENDS = [f"node-{n}--node-{(n + 1) % 16}" for n in range(16)]
+RING = Series("busbw", "link", ENDS, 370.0, "GB/s", 0.02, {"operation": "all_reduce"})
 
 
 def after_healthy_runs(*kinds: Series, factor: Factor, runs: int = 8) -> ReplayedRun:
     """The run that follows `runs` healthy ones."""
-    fleet = Fleet(np.random.default_rng(7))
-    for _ in range(runs):
-        fleet.run(*kinds)
+    fleet = Fleet(7)
+    fleet.run(*kinds, times=runs)
     fleet.run(*kinds, factor=factor)
     return fleet.tonight()
-
-
-def ring(nodes: int) -> Series:
-    ends = [f"node-{n}--node-{(n + 1) % nodes}" for n in range(nodes)]
-    return Series("busbw", "link", ends, 370.0, "GB/s", 0.02, {"operation": "all_reduce"})
 
 
 # One cause is one suspect
@@ -38,16 +35,6 @@ def test_a_clock_cap_is_one_suspect(runs: int) -> None:
         assert "; also " in suspect.evidence.sentence
 
 
-def test_one_slow_gpu_is_a_gpu() -> None:
-    run = after_healthy_runs(of_gpus(16), of_nodes(16), factor=slow("node-3/gpu-2", by=0.2))
-    assert names(run) == {("gpu", "node-3/gpu-2")}
-
-
-def test_two_nodes_are_two_suspects() -> None:
-    run = after_healthy_runs(of_gpus(16), factor=slow("node-3", "node-9/gpu-0", by=0.2))
-    assert names(run) == {("node", "node-3"), ("gpu", "node-9/gpu-0")}
-
-
 @pytest.mark.parametrize("metrics", [1, 4])
 def test_several_metrics_of_a_node_are_evidence_of_one_suspect(metrics: int) -> None:
     kinds = [of_nodes(16, f"metric-{number}") for number in range(metrics)]
@@ -58,23 +45,21 @@ def test_several_metrics_of_a_node_are_evidence_of_one_suspect(metrics: int) -> 
     assert 0.5 < suspect.confidence < 1
 
 
-# Links
-
-
-def test_a_single_slow_link_is_a_link() -> None:
-    run = after_healthy_runs(ring(16), factor=slow("node-4--node-5", by=0.4))
-    assert names(run) == {("link", "node-4--node-5")}
-
-
-def test_a_node_whose_links_are_all_slow_is_a_node() -> None:
-    run = after_healthy_runs(ring(16), factor=slow("node-4--node-5", "node-5--node-6", by=0.4))
-    assert names(run) == {("node", "node-5")}
-
-
-def test_a_chain_of_slow_links_names_the_nodes_between() -> None:
-    chain = [f"node-{n}--node-{n + 1}" for n in (4, 5, 6)]
-    run = after_healthy_runs(ring(16), factor=slow(*chain, by=0.4))
-    assert names(run) == {("node", "node-5"), ("node", "node-6")}
+@pytest.mark.parametrize(
+    ("kinds", "slowed", "by", "blamed"),
+    [
+        ((of_gpus(16), of_nodes(16)), ["node-3/gpu-2"], 0.2, {("gpu", "node-3/gpu-2")}),
+        ((of_gpus(16),), ["node-3", "node-9/gpu-0"], 0.2, {("node", "node-3"), ("gpu", "node-9/gpu-0")}),
+        ((RING,), ["node-4--node-5"], 0.4, {("link", "node-4--node-5")}),
+        ((RING,), ["node-4--node-5", "node-5--node-6"], 0.4, {("node", "node-5")}),
+        ((RING,), [f"node-{n}--node-{n + 1}" for n in (4, 5, 6)], 0.4, {("node", "node-5"), ("node", "node-6")}),
+    ],
+    ids=["a GPU", "a node and a GPU", "a link", "all links of a node", "a chain of links"],
+)
+def test_the_part_is_named_that_explains_what_is_slow(
+    kinds: Sequence[Series], slowed: Sequence[str], by: float, blamed: set[tuple[str, str]]
+) -> None:
+    assert names(after_healthy_runs(*kinds, factor=slow(*slowed, by=by))) == blamed
 
 
 # Many alike
@@ -115,11 +100,9 @@ def sweeps(ranks: int) -> list[Series]:
 
 @pytest.mark.parametrize(("factor", "passes"), [(0.5, False), (0.7, False), (1.0, True)])
 def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(factor: float, passes: bool) -> None:
-    fleet = Fleet(np.random.default_rng(8))
-    for _ in range(12):
-        fleet.run(*sweeps(128))
-    for _ in range(4):
-        fleet.run(*sweeps(256), factor=lambda _: factor)
+    fleet = Fleet(8)
+    fleet.run(*sweeps(128), times=12)
+    fleet.run(*sweeps(256), factor=lambda _: factor, times=4)
     runs = fleet.judged()
     assert {run.verdict for run in runs[:12]} == {Verdict.PASS}
     assert {run.verdict is Verdict.PASS for run in runs[12:]} == {passes}

@@ -26,6 +26,13 @@ def with_drivers(nodes: int, updated: int) -> tuple[Series, Series]:
     )
 
 
+def before_roll_out(seed: int, nodes: int) -> Fleet:
+    """Ten nights with the old driver."""
+    fleet = Fleet(seed, READINGS)
+    fleet.run(replace(of_nodes(nodes, noise=0.01), conditions=OLD), times=10)
+    return fleet
+
+
 def passed(runs: list[ReplayedRun]) -> bool:
     return all(run.verdict is Verdict.PASS for run in runs)
 
@@ -36,12 +43,10 @@ def passed(runs: list[ReplayedRun]) -> bool:
 @pytest.mark.parametrize(("nodes", "updated"), [(8, 4), (32, 8), (64, 16), (32, 3)])
 def test_the_driver_is_named_that_made_its_nodes_slower(nodes: int, updated: int) -> None:
     """Nodes that kept theirs lost nothing, and no node is blamed for what a new driver does."""
-    fleet = Fleet(np.random.default_rng(1))
-    for _ in range(10):
-        fleet.run(replace(of_nodes(nodes, noise=0.01), conditions=OLD), readings=READINGS)
+    fleet = before_roll_out(1, nodes)
     for _ in range(3):
         losers = slow(*(f"node-{n}" for n in range(updated)), by=0.08)
-        fleet.run(*with_drivers(nodes, updated), factor=losers, readings=READINGS)
+        fleet.run(*with_drivers(nodes, updated), factor=losers)
     for run in fleet.judged()[-3:]:
         assert run.verdict is Verdict.DEGRADED
         assert f"{updated} of {nodes} nodes (those with driver 570.1)" in run.reason.sentence
@@ -50,12 +55,10 @@ def test_the_driver_is_named_that_made_its_nodes_slower(nodes: int, updated: int
 
 def test_a_staged_roll_out_is_one_finding_each_night() -> None:
     """Two more nodes each night get a driver that costs 8 %."""
-    fleet = Fleet(np.random.default_rng(2))
-    for _ in range(10):
-        fleet.run(replace(of_nodes(32, noise=0.01), conditions=OLD), readings=READINGS)
+    fleet = before_roll_out(2, 32)
     for updated in (2, 4, 6, 8):
         losers = slow(*(f"node-{n}" for n in range(updated)), by=0.08)
-        fleet.run(*with_drivers(32, updated), factor=losers, readings=READINGS)
+        fleet.run(*with_drivers(32, updated), factor=losers)
     for run in fleet.judged()[-4:]:
         assert run.verdict is Verdict.DEGRADED
         assert "(those with driver 570.1)" in run.reason.sentence
@@ -63,19 +66,15 @@ def test_a_staged_roll_out_is_one_finding_each_night() -> None:
 
 
 def test_one_node_with_a_driver_of_its_own_is_blamed() -> None:
-    fleet = Fleet(np.random.default_rng(3))
-    for _ in range(10):
-        fleet.run(replace(of_nodes(16, noise=0.01), conditions=OLD), readings=READINGS)
-    fleet.run(*with_drivers(16, 1), factor=slow("node-0", by=0.08), readings=READINGS)
+    fleet = before_roll_out(3, 16)
+    fleet.run(*with_drivers(16, 1), factor=slow("node-0", by=0.08))
     assert names(fleet.tonight()) == {("node", "node-0")}
 
 
 def test_a_driver_that_slows_nothing_is_not_reported() -> None:
-    fleet = Fleet(np.random.default_rng(4))
-    for _ in range(10):
-        fleet.run(replace(of_nodes(32, noise=0.01), conditions=OLD), readings=READINGS)
+    fleet = before_roll_out(4, 32)
     for updated in (2, 8, 32):
-        fleet.run(*with_drivers(32, updated), readings=READINGS)
+        fleet.run(*with_drivers(32, updated))
     assert passed(fleet.judged())
 
 
@@ -151,7 +150,7 @@ def test_readings_with_two_humps_pass(nodes: int) -> None:
 
 def test_a_first_reading_that_is_always_lower_is_no_loss() -> None:
     """What is measured first in a run is cold: 3 % less on all nodes."""
-    fleet = Fleet(np.random.default_rng(7))
+    fleet = Fleet(7, READINGS)
     for _ in range(12):
         for n in range(8):
             node = of_nodes(1, first=n)
@@ -168,42 +167,38 @@ def test_a_first_reading_that_is_always_lower_is_no_loss() -> None:
 
 def test_missing_nights_are_no_change() -> None:
     """Every third night one node was not measured, and for a week none was."""
-    fleet = Fleet(np.random.default_rng(8))
+    fleet = Fleet(8, READINGS)
     for nth in range(18):
-        fleet.run(of_nodes(8 - (nth % 3 == 0)), readings=READINGS)
+        fleet.run(of_nodes(8 - (nth % 3 == 0)))
         fleet.runs += 7 if nth == 9 else 0
     assert passed(fleet.judged())
-    fleet.run(of_nodes(8), factor=slow("node-7", by=0.15), readings=READINGS)
+    fleet.run(of_nodes(8), factor=slow("node-7", by=0.15))
     assert names(fleet.tonight()) == {("node", "node-7")}
 
 
 def test_a_node_that_returns_lower_is_found() -> None:
-    fleet = Fleet(np.random.default_rng(9))
-    for _ in range(10):
-        fleet.run(of_nodes(16), readings=READINGS)
-    for _ in range(6):
-        fleet.run(of_nodes(15), readings=READINGS)
-    fleet.run(of_nodes(16), factor=slow("node-15", by=0.12), readings=READINGS)
+    fleet = Fleet(9, READINGS)
+    fleet.run(of_nodes(16), times=10)
+    fleet.run(of_nodes(15), times=6)
+    fleet.run(of_nodes(16), factor=slow("node-15", by=0.12))
     assert names(fleet.tonight()) == {("node", "node-15")}
 
 
 def test_nodes_that_leave_and_join_change_nothing_for_the_others() -> None:
-    fleet = Fleet(np.random.default_rng(10))
+    fleet = Fleet(10, READINGS)
     for nth in range(14):
-        fleet.run(of_nodes(16, first=nth // 2), readings=READINGS)
+        fleet.run(of_nodes(16, first=nth // 2))
     assert passed(fleet.judged())
-    fleet.run(of_nodes(16, first=6), factor=slow("node-12", by=0.12), readings=READINGS)
+    fleet.run(of_nodes(16, first=6), factor=slow("node-12", by=0.12))
     assert names(fleet.tonight()) == {("node", "node-12")}
 
 
 def test_a_metric_that_appears_and_one_that_goes_change_nothing_for_the_others() -> None:
-    fleet = Fleet(np.random.default_rng(11))
-    for _ in range(10):
-        fleet.run(of_nodes(8), of_nodes(8, "memory_copy"), readings=READINGS)
-    for _ in range(4):
-        fleet.run(of_nodes(8), of_nodes(8, "host_to_device"), readings=READINGS)
+    fleet = Fleet(11, READINGS)
+    fleet.run(of_nodes(8), of_nodes(8, "memory_copy"), times=10)
+    fleet.run(of_nodes(8), of_nodes(8, "host_to_device"), times=4)
     assert passed(fleet.judged())
-    fleet.run(of_nodes(8), of_nodes(8, "host_to_device"), factor=slow("node-2", by=0.2), readings=READINGS)
+    fleet.run(of_nodes(8), of_nodes(8, "host_to_device"), factor=slow("node-2", by=0.2))
     assert names(fleet.tonight()) == {("node", "node-2")}
 
 
@@ -212,11 +207,9 @@ def test_a_metric_that_appears_and_one_that_goes_change_nothing_for_the_others()
 
 def test_a_growing_loss_is_reported_with_its_start_and_confidence() -> None:
     """5 % in 3 % of noise takes some nights."""
-    fleet = Fleet(np.random.default_rng(12))
-    for _ in range(10):
-        fleet.run(of_nodes(64), readings=READINGS)
-    for _ in range(4):
-        fleet.run(of_nodes(64), factor=slow("node-9", by=0.05), readings=READINGS)
+    fleet = Fleet(12, READINGS)
+    fleet.run(of_nodes(64), times=10)
+    fleet.run(of_nodes(64), factor=slow("node-9", by=0.05), times=4)
     run = fleet.tonight()
     assert names(run) == {("node", "node-9")}
     assert "since " in run.reason.sentence
@@ -224,33 +217,27 @@ def test_a_growing_loss_is_reported_with_its_start_and_confidence() -> None:
 
 
 def test_what_recovers_passes_the_same_night_and_can_be_lost_again() -> None:
-    fleet = Fleet(np.random.default_rng(13))
-    for _ in range(10):
-        fleet.run(of_nodes(16), readings=READINGS)
+    fleet = Fleet(13, READINGS)
+    fleet.run(of_nodes(16), times=10)
     for lost in (True, True, False, False, True):
-        fleet.run(of_nodes(16), factor=slow("node-4", by=0.12 * lost), readings=READINGS)
+        fleet.run(of_nodes(16), factor=slow("node-4", by=0.12 * lost))
     assert [names(run) == {("node", "node-4")} for run in fleet.judged()[-5:]] == [True, True, False, False, True]
     assert [run.verdict is Verdict.PASS for run in fleet.judged()[-5:]] == [False, False, True, True, False]
 
 
 def test_two_successive_changes_are_both_reported() -> None:
-    fleet = Fleet(np.random.default_rng(14))
-    for _ in range(10):
-        fleet.run(of_nodes(16), readings=READINGS)
-    for _ in range(3):
-        fleet.run(of_nodes(16), factor=slow("node-1", by=0.12), readings=READINGS)
-    for _ in range(2):
-        fleet.run(of_nodes(16), factor=slow("node-1", "node-2", by=0.12), readings=READINGS)
+    fleet = Fleet(14, READINGS)
+    fleet.run(of_nodes(16), times=10)
+    fleet.run(of_nodes(16), factor=slow("node-1", by=0.12), times=3)
+    fleet.run(of_nodes(16), factor=slow("node-1", "node-2", by=0.12), times=2)
     assert names(fleet.tonight()) == {("node", "node-1"), ("node", "node-2")}
 
 
 def test_a_watched_series_raises_no_alert() -> None:
     """What may be a loss is said in the reason of a run that passes."""
-    fleet = Fleet(np.random.default_rng(15))
-    for _ in range(10):
-        fleet.run(of_nodes(64), readings=READINGS)
-    for _ in range(12):
-        fleet.run(of_nodes(64), factor=slow("node-9", by=0.03), readings=READINGS)
+    fleet = Fleet(15, READINGS)
+    fleet.run(of_nodes(64), times=10)
+    fleet.run(of_nodes(64), factor=slow("node-9", by=0.03), times=12)
     watched = [run for run in fleet.judged() if " looks " in run.reason.sentence]
     assert watched
     assert all(run.verdict is Verdict.PASS and not run.suspects for run in watched)

@@ -16,9 +16,8 @@ BAD = (Verdict.DEGRADED, Verdict.FAIL)
 
 def a_fleet(*kinds: Series, runs: int = 8, seed: int = 1) -> Fleet:
     """After so many healthy runs."""
-    fleet = Fleet(np.random.default_rng(seed))
-    for _ in range(runs):
-        fleet.run(*kinds)
+    fleet = Fleet(seed)
+    fleet.run(*kinds, times=runs)
     return fleet
 
 
@@ -37,7 +36,7 @@ def test_a_healthy_fleet_passes_every_night(nodes: int, noise: float) -> None:
 def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> None:
     """A core of 0.7 %, and some readings far below it."""
     nodes = of_nodes(64, noise=0.007)
-    fleet = Fleet(np.random.default_rng(2))
+    fleet = Fleet(2)
     for _ in range(20):
         fleet.run(nodes, readings=0)
         for subject in nodes.subjects:
@@ -53,8 +52,7 @@ def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> No
     nodes, rng = of_nodes(16), np.random.default_rng(3)
     levels = dict(zip(nodes.subjects, np.exp(0.02 * rng.standard_normal(16)), strict=True))
     fleet = a_fleet(runs=0)
-    for _ in range(20):
-        fleet.run(nodes, factor=lambda subject: float(levels[subject]))
+    fleet.run(nodes, factor=lambda subject: float(levels[subject]), times=20)
     assert {run.verdict for run in fleet.judged()} == {Verdict.PASS}
 
 
@@ -82,11 +80,9 @@ def test_one_slow_reading_does_not_blame_and_three_that_agree_do() -> None:
 
 
 def test_runs_that_agree_blame_where_each_reads_once() -> None:
-    fleet = Fleet(np.random.default_rng(4))
-    for _ in range(12):
-        fleet.run(of_nodes(16), readings=1)
-    for _ in range(5):
-        fleet.run(of_nodes(16), factor=slow("node-5", by=0.3), readings=1)
+    fleet = Fleet(4)
+    fleet.run(of_nodes(16), readings=1, times=12)
+    fleet.run(of_nodes(16), factor=slow("node-5", by=0.3), readings=1, times=5)
     first, _, *later = fleet.judged()[12:]
     assert first.suspects == ()
     assert [names(run) for run in later] == [{("node", "node-5")}] * 3
@@ -153,10 +149,8 @@ def test_an_improvement_is_not_blamed(better: str, factor: float, nodes: int) ->
 def test_a_fault_gets_the_same_verdict_every_night_until_it_is_repaired(healthy: int) -> None:
     """Three of 16 nodes, 30 % slow: from the first night on, and later."""
     fleet = a_fleet(of_nodes(16), of_nodes(16, "copy"), runs=healthy)
-    for _ in range(9):
-        fleet.run(of_nodes(16), of_nodes(16, "copy"), factor=slow("node-3", "node-7", "node-11", by=0.3))
-    for _ in range(3):
-        fleet.run(of_nodes(16), of_nodes(16, "copy"))
+    fleet.run(of_nodes(16), of_nodes(16, "copy"), factor=slow("node-3", "node-7", "node-11", by=0.3), times=9)
+    fleet.run(of_nodes(16), of_nodes(16, "copy"), times=3)
     runs = fleet.judged()[healthy:]
     assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 9 + [Verdict.PASS] * 3
     assert all(names(run) == {("node", f"node-{n}") for n in (3, 7, 11)} for run in runs[:9])
@@ -164,8 +158,7 @@ def test_a_fault_gets_the_same_verdict_every_night_until_it_is_repaired(healthy:
 
 def test_a_fleet_that_slows_down_together_is_one_finding_every_night() -> None:
     fleet = a_fleet(of_nodes(16))
-    for _ in range(4):
-        fleet.run(of_nodes(16), factor=lambda _: 0.7)
+    fleet.run(of_nodes(16), factor=lambda _: 0.7, times=4)
     fleet.run(of_nodes(16))
     runs = fleet.judged()[8:]
     assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 4 + [Verdict.PASS]
@@ -179,8 +172,7 @@ def test_a_fleet_that_slows_down_together_is_one_finding_every_night() -> None:
 @pytest.mark.parametrize(("known", "new"), [(2, 3), (8, 10), (16, 20)])
 def test_new_nodes_at_half_speed_never_pass_and_none_is_named_alone(known: int, new: int) -> None:
     fleet = a_fleet(of_nodes(known))
-    for _ in range(4):
-        fleet.run(of_nodes(known), of_nodes(new, first=known), factor=slow(*_of(known, known + new), by=0.5))
+    fleet.run(of_nodes(known), of_nodes(new, first=known), factor=slow(*_of(known, known + new), by=0.5), times=4)
     for run in fleet.judged()[8:]:
         assert run.verdict in BAD
         assert run.suspects == ()
@@ -188,8 +180,7 @@ def test_new_nodes_at_half_speed_never_pass_and_none_is_named_alone(known: int, 
 
 def test_new_nodes_that_are_ten_percent_slower_are_one_finding() -> None:
     fleet = a_fleet(of_nodes(16))
-    for _ in range(3):
-        fleet.run(of_nodes(16), of_nodes(16, first=16), factor=slow(*_of(16, 32), by=0.1))
+    fleet.run(of_nodes(16), of_nodes(16, first=16), factor=slow(*_of(16, 32), by=0.1), times=3)
     for run in fleet.judged()[8:]:
         assert (run.verdict, run.suspects) == (Verdict.DEGRADED, ())
         assert "of 16 of 32 nodes" in run.reason.sentence
@@ -203,8 +194,7 @@ def _of(first: int, end: int) -> list[str]:
 def test_a_healthy_fleet_that_doubles_passes(known: int) -> None:
     for seed in range(2):
         fleet = a_fleet(of_nodes(known), of_nodes(known, "copy"), seed=seed)
-        for _ in range(4):
-            fleet.run(of_nodes(2 * known), of_nodes(2 * known, "copy"))
+        fleet.run(of_nodes(2 * known), of_nodes(2 * known, "copy"), times=4)
         assert {run.verdict for run in fleet.judged()} == {Verdict.PASS}
 
 
@@ -216,8 +206,7 @@ def test_a_new_node_that_is_slow_is_found_among_known_ones() -> None:
 
 def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> None:
     fleet = a_fleet(runs=0)
-    for _ in range(3):
-        fleet.run(of_nodes(16), factor=slow(*_of(0, 8), by=0.5))
+    fleet.run(of_nodes(16), factor=slow(*_of(0, 8), by=0.5), times=3)
     for run in fleet.judged():
         assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
 

@@ -29,9 +29,8 @@ def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 
 def after_healthy_runs(*values: float) -> ReplayedRun:
     """One series, twelve runs around 380, and then these readings."""
-    fleet = Fleet(np.random.default_rng(1))
-    for _ in range(12):
-        fleet.run(LAB, readings=4)
+    fleet = Fleet(1)
+    fleet.run(LAB, readings=4, times=12)
     fleet.run(LAB, readings=0)
     fleet.read(LAB, "lab", *values)
     return fleet.tonight()
@@ -62,9 +61,8 @@ def test_no_more_readings_are_taken_than_exist() -> None:
 
 
 def test_a_node_in_doubt_is_read_again_and_the_others_are_not() -> None:
-    fleet = Fleet(np.random.default_rng(2))
-    for _ in range(12):
-        fleet.run(of_nodes(16, noise=0.005))
+    fleet = Fleet(2)
+    fleet.run(of_nodes(16, noise=0.005), times=12)
     fleet.run(of_nodes(16, noise=0.005), factor=slow("node-4", by=0.3))
     run = fleet.tonight()
     assert names(run) == {("node", "node-4")}
@@ -122,7 +120,7 @@ def test_another_condition_is_another_series() -> None:
 
 def test_nodes_of_another_model_are_no_peers() -> None:
     nodes = of_nodes(24)
-    fleet = Fleet(np.random.default_rng(4))
+    fleet = Fleet(4)
     old = {f"node-{n}" for n in range(16, 24)}
     fleet.run(nodes, factor=lambda name: 0.6 if name in old else 1.0)
     frame = pd.DataFrame(fleet.rows)
@@ -177,9 +175,8 @@ def test_measurements_of_real_runs_are_read_as_they_were_written(tmp_path: Path)
 def test_the_command_prints_a_line_or_an_object_for_each_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = Fleet(np.random.default_rng(5))
-    for _ in range(8):
-        fleet.run(of_nodes(16))
+    fleet = Fleet(5)
+    fleet.run(of_nodes(16), times=8)
     fleet.run(of_nodes(16), factor=slow("node-5", by=0.3))
     file = tmp_path / "nights.csv"
     pd.DataFrame(fleet.rows).to_csv(file, index=False)

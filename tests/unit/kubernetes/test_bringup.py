@@ -1,6 +1,6 @@
 """Following pods on their way up: what the watches bring is played back, and time passes as the test says."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -151,15 +151,18 @@ def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> No
         follow(wait, listed(), 600.0, ADMITTED, complaint(), 31.0, up, queue="night")
 
 
-@pytest.mark.parametrize("came", [changed(pod(0)), listed(pod(0))], ids=["one", "listed"])
-def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, came: WatchEvent) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (listed(), complaint(), 20.0, changed(pod(0)), 20.0),
+        (listed(), complaint(), 20.0, listed(pod(0)), 20.0),
+        (listed(pod(0)), complaint(), 40.0),  # by a renewed watch: an old one
+    ],
+    ids=["one comes", "one is listed", "one was listed before"],
+)
+def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, steps: Sequence[Step]) -> None:
     gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
-    assert len(follow(listed(), complaint(), 20.0, came, 20.0, gone, 20.0, up)[0]) == 2
-
-
-def test_a_complaint_that_a_renewed_watch_lists_is_an_old_one(follow: Follow) -> None:
-    gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
-    assert len(follow(listed(pod(0)), complaint(), 40.0, gone, 20.0, up)[0]) == 2
+    assert len(follow(*steps, gone, 20.0, up)[0]) == 2
 
 
 def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> None:

@@ -153,17 +153,19 @@ def test_a_silent_node_is_to_blame_and_loses_its_pods(monkeypatch: pytest.Monkey
     assert api.forced == [("spec.nodeName=node-1", 0)]
 
 
-def test_pods_on_a_node_that_is_well_are_not_removed_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = There()
-    with pytest.raises(LaunchError, match=r"1 pods of r1 are still ending.*: pod-0 on node-0"):
-        see_off(monkeypatch, api, {"pod-0": "node-0"})
-    assert api.forced == []
-
-
-def test_without_the_right_to_list_nodes_none_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = There(may_look=False)
-    with pytest.raises(LaunchError, match="pod-1 on node-1"):
-        see_off(monkeypatch, api, {"pod-1": "node-1"})
+@pytest.mark.parametrize(
+    ("may_look", "pod", "node", "message"),
+    [
+        (True, "pod-0", "node-0", r"1 pods of r1 are still ending.*: pod-0 on node-0"),  # the node is well
+        (False, "pod-1", "node-1", "pod-1 on node-1"),  # without the right to list nodes
+    ],
+)
+def test_a_node_that_is_not_known_to_be_ill_is_not_blamed_and_its_pods_are_not_forced(
+    monkeypatch: pytest.MonkeyPatch, may_look: bool, pod: str, node: str, message: str
+) -> None:
+    api = There(may_look=may_look)
+    with pytest.raises(LaunchError, match=message):
+        see_off(monkeypatch, api, {pod: node})
     assert api.forced == []
 
 

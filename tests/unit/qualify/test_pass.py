@@ -14,6 +14,7 @@ from seatrial.qualify.coverage import coverage
 from seatrial.qualify.cycle import Outcome, run_pass
 from seatrial.qualify.evidence import Evidence
 from seatrial.qualify.summary import pass_result, standing_result
+from tests.suspects import suspect_names
 from tests.unit.qualify.played import LIVE, NOW, PlayedCluster, idle, node_test
 
 FAIL, SLOW, OPEN = (Verdict.FAIL, "ecc"), (Verdict.DEGRADED, "slow"), (Verdict.INCONCLUSIVE, "gave-way")
@@ -58,7 +59,7 @@ def test_a_failure_keeps_a_node_out_and_a_dry_run_changes_nothing(state: str) ->
         assert played.calls == calls
         result = pass_result("p", "c", NOW, NOW, outcome, DUE)
         assert (result.verdict, result.reason.code) == (Verdict.FAIL, "qualify-kept-out")
-        assert [suspect.name for suspect in result.suspects] == ["n0"]
+        assert suspect_names(result) == ["n0"]
 
 
 def test_a_slow_number_takes_two_tests() -> None:
@@ -167,10 +168,10 @@ def test_alerts_stay_until_the_node_is_in_service() -> None:
     covered = coverage(played.nodes(), evidence, LIVE, 8, {"n4/gpu-0": NOW})
     base = pass_result("p", "c", NOW, NOW, outcome, DUE)
     result = standing_result(base, played.nodes(), outcome, evidence, covered)
-    assert {suspect.name for suspect in result.suspects} == {"n0", "n1"}
+    assert set(suspect_names(result)) == {"n0", "n1"}
     assert [check.name for check in result.checks] == ["gate", "coverage"]
     later = standing_result(base, played.nodes(), Outcome(), evidence, covered)
-    assert {suspect.name for suspect in later.suspects} == {"n0", "n1"}
+    assert set(suspect_names(later)) == {"n0", "n1"}
 
 
 def test_coverage_is_an_age_for_each_node_gpu_and_pair() -> None:

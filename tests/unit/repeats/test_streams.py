@@ -26,6 +26,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection
 from tests.stored_nights import knowing
+from tests.suspects import kinds_and_names, suspect_names
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 from tests.unit.repeats.doubts import FakeTransport
 
@@ -121,7 +122,7 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
     findings.streams = dict(zip(ways, (1000.0, 5.0), strict=True))
     findings.measurements += measurements(findings.streams)
     first = findings.check()
-    assert (first.verdict, [suspect.name for suspect in first.suspects]) == (Verdict.DEGRADED, ["node-0--node-1"])
+    assert (first.verdict, suspect_names(first)) == (Verdict.DEGRADED, ["node-0--node-1"])
     monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
     monkeypatch.setattr(step, "try_streams", lambda *_: dict(zip(ways, (900.0, again), strict=True)))
     doubts = [Doubt(m, 1, 3) for m in first.measurements if m.metric == "tcp_egress" and m.subject.name == "node-1"]
@@ -135,6 +136,11 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
         assert repeated.check.reason.sentence == "2 of 2 nodes answer, reach each other and run MPI"
 
 
+def slow_with_node_5(pairs: Sequence[Pair]) -> Streams:
+    """Both ways of each pair: those of node-5 are slow."""
+    return {way: 20.0 if "node-5" in way else 1000.0 for a, b in pairs for way in ((a, b), (b, a))}
+
+
 def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() -> None:
     findings = Findings(make_testbed(6), node_count=6)
     ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
@@ -146,11 +152,11 @@ def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() ->
         ("node-0", "node-1"),
         ("node-2", "node-3"),
     ]
-    findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
+    findings.try_again(slow_with_node_5(again))
     assert (findings.slowed, list(findings.check().suspects)) == ({"node-5"}, [])
     afresh = Findings(findings.testbed)
-    afresh.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
-    assert ([suspect.name for suspect in afresh.check().suspects], afresh.slowed) == (["node-5"], set())
+    afresh.try_again(slow_with_node_5(again))
+    assert (suspect_names(afresh.check()), afresh.slowed) == (["node-5"], set())
 
 
 def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
@@ -158,8 +164,8 @@ def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
     ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
     findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}
     again = [("node-2", "node-5"), ("node-0", "node-1"), ("node-2", "node-3"), ("node-4", "node-3")]
-    findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
-    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == [("link", "node-2--node-5")]
+    findings.try_again(slow_with_node_5(again))
+    assert kinds_and_names(findings.check()) == [("link", "node-2--node-5")]
     assert not findings.slowed
 
 
@@ -177,7 +183,7 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
     findings.streams = dict(explore(plan, carries(20.0)))
     assert {("node-1", "node-3"), ("node-1", "node-4")} <= findings.streams.keys()
     findings.try_again(explore_again(plan, ["node-1"], 1, carries(again), findings.streams))
-    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == blamed
+    assert kinds_and_names(findings.check()) == blamed
     assert not findings.slowed
 
 
@@ -202,5 +208,5 @@ def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy
     findings.streams = dict(explore(plan, carries(recovers | slow)))
     doubtful = sorted({*slow_nodes(findings.streams), *rng.sample(names, rng.choice([0, 1, 3]))})
     findings.try_again(explore_again(plan, doubtful, 1, carries(slows | slow), findings.streams))
-    assert {suspect.name for suspect in findings.check().suspects} <= slow
+    assert set(suspect_names(findings.check())) <= slow
     assert findings.slowed >= slows.intersection(doubtful)
