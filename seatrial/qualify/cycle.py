@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
 from seatrial.platforms.service import Scheduler, ServiceNode
 from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
@@ -30,14 +30,14 @@ Test = Callable[[str, Sequence[ServiceNode]], Sequence[NodeTest]]  # of a suite 
 class Outcome:
     """What a pass tested and decided; `refused` has a line for each named node that it could not take.
 
-    `common` says why no node was put out. `failed` are lines of what the scheduler refused to do.
+    `common` says why no node was put out. `failed` is what the scheduler refused to do.
     """
 
     tested: list[NodeTest] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     common: Reason | None = None
-    failed: list[str] = field(default_factory=list)
+    failed: list[Reason] = field(default_factory=list)
 
     def nodes(self, action: str) -> list[str]:
         """Return the nodes with that decision, by the last one on each."""
@@ -150,7 +150,7 @@ class _Pass:
                 self._cluster.service.put_out(decision.node, decision.run_id, decision.code)
         except SeatrialError as error:
             log.error("%s: %s", decision.node, error)
-            self.outcome.failed.append(f"{decision.node}: {error}")
+            self.outcome.failed.append(placed(decision.node, error.reason))
 
     def _evidence(self) -> Evidence:
         return Evidence.of(self._cluster.tests(), self._cluster.now())

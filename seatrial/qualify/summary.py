@@ -48,7 +48,7 @@ def lines(outcome: Outcome) -> list[str]:
     shown += outcome.refused
     shown += [decision.reason.sentence for decision in outcome.decisions if decision.reason]
     shown += [outcome.common.sentence] if outcome.common else []
-    return shown + outcome.failed
+    return [*shown, *map(str, outcome.failed)]
 
 
 def standing_result(
@@ -84,7 +84,7 @@ def _verdict(outcome: Outcome, wanted: Wanted) -> Verdict:
 
 def _reason(outcome: Outcome) -> Reason:
     problems = [decision.reason for decision in outcome.decisions if decision.action == "keep out"]
-    if reason := join((*problems, outcome.common, *map(uncoded, outcome.failed))):
+    if reason := join((*problems, outcome.common, *outcome.failed)):
         return reason
     passed = _count(test.node for test in outcome.tested if test.verdict is Verdict.PASS)
     others = [test for test in outcome.tested if test.verdict is not Verdict.PASS]

@@ -42,7 +42,6 @@ PARTS = {  # of longer reasons, of plans, or before bad input
     "less than the … that /dev/shm may take",
     "no node",
     "no reason is given",
-    "NotReady since …: …",
     "not a file name",
     "not measured",
     "on every node",

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.model.errors import InputError, LaunchError, MissingError, NodesError, SeatrialError
-from seatrial.model.reason import Reason, caused, uncoded
+from seatrial.model.reason import Reason, caused
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
@@ -98,7 +98,7 @@ def not_ready(node: Object) -> Reason | None:
         return None
     ready = conditions(node).get("Ready", {})
     since = ready.get("lastTransitionTime") or "ever"
-    return uncoded(f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}")
+    return Reason.of("node-unfit", lack=f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}")
 
 
 def termination_message(pod: Object | None, name: str) -> Reason | None:

@@ -7,7 +7,8 @@ from typing import Self
 
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
-from seatrial.model.errors import InputError
+from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.cycle import Cluster
@@ -54,7 +55,7 @@ class PlayedCluster:
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         if self.refuses:
-            raise InputError("no right to drain")
+            raise SeatrialError(Reason.of("node-unfit", lack="no right to drain"))
         self.calls.append(("put out", name, code))
         self.by_name[name] = replace(self.by_name[name], state="out", is_ours=True)
 

@@ -156,7 +156,8 @@ def test_a_refusal_of_the_scheduler_is_reported() -> None:
     played = PlayedCluster.of(idle("n0"))
     played.verdicts, played.refuses = {"n0": FAIL}, True
     outcome = passed(played)
-    assert outcome.failed == ["n0: no right to drain"]
+    (refusal,) = outcome.failed
+    assert (refusal.sentence, refusal.code) == ("n0: no right to drain", "node-unfit")
     assert "no right to drain" in pass_result("p", "c", NOW, NOW, outcome, DUE).reason.sentence
 
 
