@@ -175,7 +175,7 @@ def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
     check, _ = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-timeout")
-    assert suspect_names(check) == ["node-1"]
+    assert [(suspect.name, suspect.confidence) for suspect in check.suspects] == [("node-1", 1.0)]
 
 
 def test_what_all_nodes_lack_blames_none(lab: Lab) -> None:
