@@ -19,7 +19,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
-MOST_NODES = 522_900
+MOST_NODES = 521_800
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.9, 12.2
 MOST_NESTED = 85  # comprehensions that hold another
 MOST_BRANCHES = 27  # of a function
@@ -132,7 +132,8 @@ def _package(name: str) -> str:
 
 
 def main() -> int:
-    files = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
+    every = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
+    files = [path for path in every if not path.is_symlink()]  # a link's file counts once
     names = {path: str(path.relative_to(ROOT)) for path in files}
     modules = {name: measure(path.read_text(), name) for path, name in names.items()}
     packages: dict[str, list[Measure]] = defaultdict(list)

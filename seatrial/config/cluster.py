@@ -392,6 +392,11 @@ class Cluster(Strict):
         return isinstance(self.image, ImageFile)
 
     @property
+    def kept_s(self) -> float:
+        """Seconds that nodes may stay up after a run."""
+        return 0 if self.keep == "never" else self.keep_s
+
+    @property
     def gpus(self) -> int:
         """GPUs per node."""
         return self.gpus_per_node or self.hardware.gpus_per_node or 0

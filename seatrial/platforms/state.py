@@ -25,7 +25,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Leftover
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
-from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
+from seatrial.system.private import check_private_folder, closed_folder, read_private, write_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
 
@@ -199,11 +199,6 @@ def recall(folder: Path) -> Cluster:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
     except (OSError, ValueError) as error:
         raise InputError(f"run {folder.name}: is not up, or only just coming up") from error
-
-
-def write_private(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-        file.write(text)
 
 
 def find(run_id: str) -> Path | None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from seatrial.runs.load import load_result
-from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
+from seatrial.system.private import check_private_folder, closed_folder, read_private, write_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home
 
@@ -80,19 +80,14 @@ def recorded(run_id: str, result_if_killed: str, out: Path, flow_run: UUID) -> I
     record = _Record(pid=process.pid, started=process.started, boot=_boot(), out=str(out), flow_run=flow_run)
     try:
         closed_folder(folder)
-        _write(folder / "run.json", result_if_killed)
-        _write(folder / _FILE, record.model_dump_json())
+        write_private(folder / "run.json", result_if_killed)
+        write_private(folder / _FILE, record.model_dump_json())
     except OSError as error:
         log.warning("%s: %s; if this run is killed, no command says so", folder, error.strerror or error)
     try:
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-        file.write(text)
 
 
 def runs_at_work() -> list[RunAtWork]:

@@ -33,6 +33,12 @@ def private_opener(path: str, flags: int) -> int:
     return file
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+        file.write(text)
+
+
 def read_private(path: Path, max_bytes: int) -> bytes:
     """Read a file of this user. Raises OSError, also for links, others' files and longer ones."""
     file = _open(path, os.O_RDONLY)

@@ -15,6 +15,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import layout
 from seatrial.remote.ssh import known_hosts
 from seatrial.runs import login
+from seatrial.system.private import write_private
 from seatrial.system.process import this_process
 from seatrial.tasks.record import write_run_json
 from tests import samples
@@ -69,7 +70,7 @@ def test_ssh_gets_no_key_that_is_a_link(tmp_path: Path, monkeypatch: pytest.Monk
     states.write_owner(folder, "keeper", this_process())
     plan = layout("r1", cluster, folder)
     nodes = [Node(node.name, node.address, 22, 1, host_key.public, 0) for node in plan.nodes]
-    states.write_private(plan.state / "known_hosts", known_hosts(nodes))
+    write_private(plan.state / "known_hosts", known_hosts(nodes))
     key = login.testbed_of("r1").key_file
     key.rename(tmp_path / "key")
     key.symlink_to(tmp_path / "key")

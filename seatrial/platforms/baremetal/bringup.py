@@ -146,7 +146,7 @@ def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
 
 def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
     """Return seconds after which a host ends the run without us; nodes that may be kept have that time on top."""
-    return settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s)
+    return settings.deadline_s + cluster.kept_s
 
 
 def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:

@@ -40,6 +40,7 @@ from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddre
 from seatrial.platforms.openssh import is_before_login
 from seatrial.platforms.state import RunsWithState
 from seatrial.platforms.testbed import MADE_LATER, node_script, nodes_of, testbed_of, write_ports
+from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
@@ -66,7 +67,7 @@ def remember_untouched(folder: Path, started: Started) -> None:
     untouched = [
         host for host, answer in started.items() if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
     ]
-    states.write_private(folder / "untouched.json", json.dumps(untouched))
+    write_private(folder / "untouched.json", json.dumps(untouched))
 
 
 def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
@@ -154,12 +155,12 @@ class Baremetal(RunsWithState[BaremetalState]):
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, self.kind)
         deadline = time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
-        states.write_private(folder / "ssh_config", ssh_config(self._settings))
-        states.write_private(folder / "deadline.json", json.dumps(deadline))
+        write_private(folder / "ssh_config", ssh_config(self._settings))
+        write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
         if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
             # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
-            states.write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
+            write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
             ensure_images(hosts, self._settings, container)
             (folder / "untouched.json").unlink()
         started = start_nodes(hosts, run, self._settings, run_key, host_key)

@@ -47,8 +47,7 @@ class DockerPlan:
     @property
     def lives_s(self) -> int:
         """Seconds after which a container ends itself."""
-        cluster = self.run.cluster
-        return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
+        return int(self.settings.deadline_s + self.run.cluster.kept_s)
 
     @property
     def labels(self) -> dict[str, str]:

@@ -61,8 +61,7 @@ class KubernetesPlan:
     @property
     def deadline_s(self) -> int:
         """Seconds after which Kubernetes ends the nodes, with the time that they may be kept."""
-        cluster = self.run.cluster
-        return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
+        return int(self.settings.deadline_s + self.run.cluster.kept_s)
 
     def metadata(self, **more: Any) -> Object:
         """Return the metadata of an object of the run."""

@@ -38,6 +38,7 @@ from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.ssh import new_key_pair, pinned_keys
+from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets, looks_secret
@@ -234,7 +235,7 @@ class Kubernetes:
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         for name in ("id_ed25519", "known_hosts"):
-            states.write_private(folder / name, files[name])
+            write_private(folder / name, files[name])
         for manifest in owned:
             self._api.create(manifest)
         made = self._submit(parent)

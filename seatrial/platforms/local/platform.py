@@ -28,7 +28,7 @@ from seatrial.platforms.local.plan import Account, LocalPlan
 from seatrial.platforms.local.stage import read
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair, pinned_keys
-from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.private import closed_folder, private_opener, write_private
 from seatrial.system.process import kill_own, process
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import last_line, tail_of
@@ -72,7 +72,7 @@ def write_files(
     for name, text in files.items():
         path = plan.state / name
         closed_folder(path.parent)
-        states.write_private(path, text)
+        write_private(path, text)
     for fifo in plan.waiting(cluster):
         os.mkfifo(fifo, 0o600)
     for node in plan.nodes:

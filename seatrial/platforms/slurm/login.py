@@ -20,8 +20,8 @@ from seatrial.platforms import commands, openssh
 from seatrial.platforms.commands import Finished, run_bounded
 from seatrial.platforms.openssh import SSH_FAILED, client_config, login_options, read_options, reason_of, tunnel
 from seatrial.platforms.slurm import SlurmPlatform
-from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
+from seatrial.system.private import write_private
 from seatrial.text.printable import printable
 
 # sshd's sessions are no login shells, which at some sites alone find Slurm's commands.

@@ -42,6 +42,7 @@ from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, conta
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
 from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
 from seatrial.remote.ssh import KeyPair
+from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -181,7 +182,7 @@ class Slurm(RunsWithState[SlurmState]):
             self._login.write(f"{there}/{name}", text)
         if run.taken and run.taken.gated:
             reasons = {node: reason_of(self._login, node) for node in run.taken.gated}
-            states.write_private(folder / _GATED, json.dumps(reasons))
+            write_private(folder / _GATED, json.dumps(reasons))
             open_gate(self._login, run.run_id, run.taken.gated)
         job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
@@ -319,7 +320,7 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
     if longest_s > settings.time_limit_s:
         values = {"suite": run.suite.name, "limit": limit, "check": name, "longest": _clock(longest_s)}
         raise MissingError(Reason.of("slurm-time-limit-short", **values))
-    kept_s = 0 if run.cluster.keep == "never" else run.cluster.keep_s
+    kept_s = run.cluster.kept_s
     total_s = sum(needed_s.values()) + kept_s
     if total_s <= settings.time_limit_s:
         return None
