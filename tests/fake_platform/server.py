@@ -90,7 +90,7 @@ class _Sessions(paramiko.ServerInterface):
     def _answer(self, channel: paramiko.Channel, words: tuple[str, ...]) -> None:
         channel.settimeout(_TIMEOUT_S)
         with suppress(OSError, EOFError, paramiko.SSHException):  # the caller went away
-            answers_lines = _script(words) == "stream.py"
+            answers_lines = _script(words) in ("stream.py", "programs.py")
             stdin = "" if answers_lines else _line(channel) if _script(words) == "supervise.py" else _all(channel)
             while True:
                 if not self._node.begin(words):

@@ -56,6 +56,7 @@ def test_keys_only_and_pinned_hosts() -> None:
 
 def test_root_runs_sshd_as_root_and_a_plain_user_as_itself() -> None:
     assert "unshare --user" not in script(ROOT)
+    assert ("mkdir -p /run/sshd" in script(ROOT), "ip_unprivileged_port_start" in script(ROOT)) == (True, False)
     assert "unshare --user --map-user=1000 --map-group=1000" in script(USER)
     assert "ip_unprivileged_port_start" in script(USER)
 

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.catalog.published import published
-from seatrial.checks.rdma.check import AllEnded, Listening
+from seatrial.checks.contract import CheckContext
+from seatrial.checks.rdma.check import AllEnded, Listening, rdma
 from seatrial.checks.rdma.section import (
     PairTest,
     Rail,
@@ -20,6 +22,8 @@ from seatrial.checks.rdma.section import (
     rdma_devices,
     tests_of_pair,
 )
+from seatrial.checks.suites import load_suite
+from seatrial.config.run import Run
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -27,6 +31,8 @@ from seatrial.readers.perftest import read_document, read_perftest
 from seatrial.remote.answers import NodeAnswer, read_answer
 from seatrial.remote.node_probe import Inventory
 from seatrial.remote.probes import probe
+from tests.fake_platform import FakePlatform, Request
+from tests.unit.readers.healthy import OUTPUTS
 
 RAIL = Rail("mlx5_3", 18_518, {"node-0": 3, "node-1": 7})
 HELP = "  --use_cuda=<id>  --use_cuda_dmabuf  --data_validation  --report_gbits  --use_cuda_bus_id=<id>"
@@ -143,6 +149,30 @@ def test_data_that_arrive_changed_are_corrupt() -> None:
 def test_an_answer_that_no_probe_gives_is_refused(model: type[NodeAnswer], fields: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         read_answer(model, json.dumps(fields))
+
+
+def test_each_rail_has_a_port_of_its_own_and_each_program_a_result(tmp_path: Path) -> None:
+    ports = set()
+
+    def perftest(request: Request) -> str:
+        if not request.stdin:  # before the first request
+            return ""
+        asked = json.loads(request.stdin)
+        ports.add(tuple(asked["ports"]))
+        outputs = [HELP if "--help" in words else OUTPUTS["ib_write_bw"] for words in asked["programs"]]
+        ended = {"id": asked["id"], "ended": [{"status": 0, "output": output} for output in outputs]}
+        listening = [{"id": asked["id"], "listening": True}] if asked["ports"] else []
+        return "".join(f"{json.dumps(line)}\n" for line in (*listening, ended))
+
+    platform = FakePlatform(nodes=2)
+    for node in platform.nodes.values():
+        node.programs["programs.py"] = perftest
+    section = Rdma(devices=("mlx5_0", "mlx5_1"), programs=("ib_write_bw",))
+    suite = load_suite("quick").model_copy(update={"rdma": section})
+    run = Run("run-1", platform.cluster(), suite, tmp_path)
+    check = rdma(CheckContext(run, platform.launch(run))).check
+    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, "1 pair of nodes on 2 rails")
+    assert ports == {(), (18_515,), (18_516,), (18_515, 18_516)}
 
 
 def printed_by(*programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30) -> list[dict[str, Any]]:

@@ -141,6 +141,7 @@ def test_each_failure_has_its_code(
     done = check(result(lines, status))
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
     assert suspect_names(done) == blamed
+    assert all(0.5 < suspect.confidence < 1 for suspect in done.suspects)
 
 
 def test_a_run_that_hangs_after_its_steps_fails(check: Callable[..., Check]) -> None:

@@ -142,7 +142,7 @@ class _Trial:
     def _streams_of(self, name: str) -> int:
         """Return the streams of a node: one per rank, as a training saves its checkpoints."""
         slots = next(node.slots for node in self.nodes.nodes if node.name == name)
-        return min(slots, _MOST_STREAMS, max(1, self.section.bytes // _LEAST_BYTES))
+        return min(slots, _MOST_STREAMS, self.section.bytes // _LEAST_BYTES)
 
     def _check_visibility(self) -> bool:
         """Check that each node reads in time what the node before it in the ring wrote."""

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from seatrial.model.curves import bad_judgements
+from seatrial.model.measurement import Subject
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
@@ -73,6 +74,14 @@ def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_furth
     )
     found = bad_judgements([replace(check, judgements=ordered[::-1])])
     assert tuple(judgement for _, judgement in found) == ordered
+
+
+def test_a_row_names_its_node_or_the_cluster() -> None:
+    run = samples.faulty_h100()
+    (check, of_cluster), *_ = bad_judgements(run.checks)
+    of_node = replace(of_cluster, measurement=replace(of_cluster.measurement, subject=Subject("node", "node-5")))
+    rows = judgement_rows(replace(run, checks=[replace(check, judgements=(of_cluster, of_node))]))
+    assert [row["subject"] for row in rows] == ["cluster", "node-5"]
 
 
 def test_missing_software_is_not_listed() -> None:
