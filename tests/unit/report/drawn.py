@@ -60,7 +60,7 @@ def _curve(name: str, *bounds: tuple[float | None, float | None], plateau: Expec
     return Curve(name, points, plateau)
 
 
-def _trend(*values: float, step: timedelta = timedelta(days=1), expected: Expected = _NOTHING) -> Headline:
+def trend_of(*values: float, step: timedelta = timedelta(days=1), expected: Expected = _NOTHING) -> Headline:
     plateau = Measurement("busbw_plateau", values[-1], "GB/s", Subject("cluster", "c"), {"operation": "all_reduce"})
     judgement = Judgement(plateau, Verdict.PASS, Reason(), "history", expected)
     verdicts = (Verdict.PASS, Verdict.FAIL, None, Verdict.DEGRADED)
@@ -98,10 +98,10 @@ def cases() -> dict[str, Any]:
         "nothing expected": curves(_curve("a", (None, None), low)),
         "a long loss": _described(6.8, 2.1, lambda axes: charts._draw_loss(axes, [9 / (i + 1) for i in range(401)])),
         "a broken loss": _described(6.8, 2.1, lambda axes: charts._draw_loss(axes, [3.0, float("nan"), 2.0])),
-        "days": trend(_trend(380, 381, 382, 383, 384, 385, 386, expected=Expected(370.0, 390.0))),
-        "hours": trend(_trend(380, 205, step=timedelta(hours=3), expected=Expected(300.0, None))),
-        "far from zero": trend(_trend(100, 140.1, expected=Expected(None, 150.0))),
-        "below zero": trend(_trend(-1, 1)),
+        "days": trend(trend_of(380, 381, 382, 383, 384, 385, 386, expected=Expected(370.0, 390.0))),
+        "hours": trend(trend_of(380, 205, step=timedelta(hours=3), expected=Expected(300.0, None))),
+        "far from zero": trend(trend_of(100, 140.1, expected=Expected(None, 150.0))),
+        "below zero": trend(trend_of(-1, 1)),
     }
 
 

@@ -10,10 +10,10 @@ import pytest
 from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, losses
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
-from seatrial.report.charts import BAD, WEAK, _mark_bad, busbw_chart, empty_axes, loss_chart
+from seatrial.report.charts import BAD, WEAK, _mark_bad, busbw_chart, empty_axes, loss_chart, trend_chart
 from seatrial.report.paper import MAX_CURVES, curve_png, described
 from tests import nights, samples
-from tests.unit.report.drawn import GOLDEN, cases
+from tests.unit.report.drawn import GOLDEN, cases, trend_of
 
 
 def test_the_chart_is_inline_svg_with_a_title_and_text() -> None:
@@ -25,6 +25,11 @@ def test_the_chart_is_inline_svg_with_a_title_and_text() -> None:
     assert {"8G", "all_reduce", "alltoall"} <= set(texts)
     assert "http" not in svg
     assert "<style" not in svg
+
+
+def test_the_title_of_a_trend_has_the_first_value_and_the_last() -> None:
+    title = ElementTree.fromstring(trend_chart("a", trend_of(380, 381, 205))).findtext("title")
+    assert title == "busbw plateau of all_reduce over 3 runs: 380 to 205 GB/s"
 
 
 def test_colours_are_the_pages_variables() -> None:
