@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.localize import tables
 from seatrial.checks.localize.sources import files_of, pair_in, tests_of_file
 from seatrial.model.errors import InputError
 
@@ -90,3 +91,10 @@ def test_perftest_is_of_the_pair_that_its_file_is_named_after(tmp_path: Path) ->
     assert test.busbw_gb_s[65536] == pytest.approx(49.01, abs=0.01)
     with pytest.raises(InputError, match="call the file NODE--NODE"):
         tests_of_file(str(tmp_path / "output.log"))
+
+
+def test_a_table_has_a_most_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_ROWS", 3)
+    assert len(tables.tests_of_table("p.csv", csv_of(list(ROWS)))) == 3
+    with pytest.raises(InputError, match=r"^p\.csv: more than 3 rows$"):
+        tables.tests_of_table("p.csv", csv_of([*ROWS, ("c", "d", 40)]))
