@@ -37,14 +37,16 @@ QUIET = text({"link_downed": 5}, xids=[])
 FLAPPED = text({"link_downed": 6}, losses=40, nvlink={"NVLink 3 CRC Errors": 7}, xids=[XID])
 
 
-def revisited(folder: Path, after: dict[str, str], *checks: Check) -> tuple[list[Check], dict[str | None, str]]:
+def revisited(
+    folder: Path, after: dict[str, str], *checks: Check, before: str = QUIET
+) -> tuple[list[Check], dict[str | None, str]]:
     """What is found of four nodes that were quiet before; those of `after` then print that."""
     platform = FakePlatform(nodes=4)
     run = Run("run-1", platform.cluster(), load_suite("quick"), folder)
     testbed = platform.launch(run)
     for node in testbed.nodes:
-        platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(request.node.name, QUIET)
-    found = Findings(testbed, inventories={node.name: read_answer(Inventory, QUIET) for node in testbed.nodes})
+        platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(request.node.name, before)
+    found = Findings(testbed, inventories={node.name: read_answer(Inventory, before) for node in testbed.nodes})
     found_checks, notes = revisit_inventories(CheckContext(run, testbed, kept=(found,)), checks)
     return found_checks, {note.code: str(note) for note in notes}
 
@@ -67,6 +69,12 @@ def test_what_rose_is_a_note_where_nothing_is_slow(tmp_path: Path) -> None:
     assert notes.keys() == {"link-errors-rose", "packets-lost", "errors-in-run"}
     assert notes["packets-lost"] == "packet_seq_err of node-2/mlx5_0/1 rose by 40 during the run"
     assert notes["errors-in-run"].startswith("during the run: Xid 74 (NVLink error) 1 times on node-2")
+
+
+def test_a_node_without_gpus_is_asked_again_for_its_fabric_ports(tmp_path: Path) -> None:
+    quiet, flapped = (json.dumps({**json.loads(each), "gpus": []}) for each in (QUIET, FLAPPED))
+    _, notes = revisited(tmp_path, {"node-2": flapped}, before=quiet)
+    assert notes.keys() == {"link-errors-rose", "packets-lost", "errors-in-run"}
 
 
 def test_quiet_nodes_have_no_note(tmp_path: Path) -> None:

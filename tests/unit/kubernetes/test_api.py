@@ -1,5 +1,7 @@
 """What the API server's refusals mean, and which kinds and versions it serves, by playback."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +10,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.platforms.kubernetes.api import Api, Discovery, UnknownKindError
+from seatrial.platforms.kubernetes.api import Api, Discovery, UnknownKindError, _require_plugin
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Kind
 from seatrial.platforms.kubernetes.waiting import WORKLOAD
@@ -75,6 +77,19 @@ def test_an_api_server_without_the_right_certificate_does_not_answer() -> None:
     ):
         raise refused
     assert raised.value.reason.code == "api-server-unreachable"
+
+
+def test_the_login_plugin_is_that_of_the_named_context_or_of_the_current_one(tmp_path: Path) -> None:
+    users = [{"name": "here", "user": {}}, {"name": "there", "user": {"exec": {"command": "no-such-plugin"}}}]
+    contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("here", "there")]
+    clusters = [{"name": "c", "cluster": {"server": "https://k8s.example.com"}}]
+    file = tmp_path / "kubeconfig"
+    described = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": "here"}
+    file.write_text(json.dumps(described))
+    for context in (None, "here"):
+        _require_plugin(str(file), context)
+    with pytest.raises(MissingError, match="no-such-plugin"):
+        _require_plugin(str(file), "there")
 
 
 JOB, JOBSET, POD = Kind("batch/v1", "Job"), Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), Kind("v1", "Pod")
