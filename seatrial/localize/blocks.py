@@ -1,24 +1,24 @@
 """GPUs of the same addresses on a part of the nodes: the leaf switch of a rail, or a socket of several nodes. Pure."""
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from math import log
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, log_choose, socket_halves, together
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, at_one_end, log_choose, socket_halves, together
 from seatrial.localize.likelihood import Likelihood
-from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _PENETRANCES = (ALWAYS, 0.5)  # that members are sought with
 _SWEEPS = 6
+Ends = dict[str, dict[str, list[int]]]  # tests, by node and address
 _LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.2, 2  # nodes, a share of those with the address, nodes
 _EXPECTED = 0.3  # in a fleet with a fault
 
 
 def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """Return the best set of nodes for each address and each socket, where it has enough of them and not all."""
-    ends = _ends(observed.tests)
+    ends = observed.ends
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
     ratios = [ratio for penetrance in _PENETRANCES for ratio in likelihood.severities(penetrance)]
@@ -38,46 +38,24 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
                 continue
             tried.add(chosen)
             block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
-            found += [block, *_uplink(block, observed.tests)]
+            found += [block, *at_one_end(block, observed.tests)]
     return found
 
 
-def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
-    """Return the block with only its tests to the outside, if it has others too: then only its uplinks are slow."""
-    inside = set(block.cause.nodes)
-    outside = [i for i in block.tests.tolist() if tests[i].crossed or not inside.issuperset(tests[i].nodes)]
-    if not 0 < len(outside) < len(block.tests):
-        return []
-    return [Column.of(replace(block.cause, at_one_end=True), outside)]
-
-
-def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
-    """Return the tests in which a node took part with an address."""
-    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, test in enumerate(tests):
-        for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            for address in addresses:
-                ends[node, address].append(i)
-    return ends
-
-
-def _sets(ends: dict[tuple[str, str], list[int]]) -> list[tuple[str, ...]]:
+def _sets(ends: Ends) -> list[tuple[str, ...]]:
     """Return each address, those that always took part together as one, and those of each socket."""
     where: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for (node, address), tests in ends.items():
-        where[address] += [(node, test) for test in tests]
-    alike = together({(address,): places for address, places in where.items()})
-    sockets = (tuple(sorted(half)) for half in socket_halves(where))
-    return list(dict.fromkeys([*alike, *sockets])) if len(alike) > 1 else []
+    for node, by_address in ends.items():
+        for address, tests in by_address.items():
+            where[address] += [(node, test) for test in tests]
+    alike = together(where)
+    return list(dict.fromkeys([*alike, *socket_halves(where)])) if len(alike) > 1 else []
 
 
-def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
+def _places(ends: Ends, addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
     """Return pairs of a test and a node with one of the addresses, and the names of these nodes."""
-    by_node: dict[str, set[int]] = defaultdict(set)
-    for (node, address), where in ends.items():
-        if address in addresses:
-            by_node[node].update(where)
-    names = sorted(by_node)
+    by_node = {node: {i for address in addresses for i in ends[node].get(address, ())} for node in sorted(ends)}
+    names = [node for node, tests in by_node.items() if tests]
     tests = [i for name in names for i in sorted(by_node[name])]
     nodes = np.repeat(np.arange(len(names)), [len(by_node[name]) for name in names])
     return np.array(tests, dtype=np.int64), nodes, names

@@ -1,7 +1,7 @@
 """Candidate causes of slow tests, and the tests that each of them slows. Pure."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log
@@ -15,11 +15,11 @@ CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link",
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
 PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)  # of an intermittent one: a path is up to a hash, a port flaps
-_SOMETIMES = 0.03  # the share of faults with each of the lower penetrances; of a rail as many as always slow
+_SOMETIMES = 0.03  # the share of faults with each of the lower penetrances
 _LEAST_SLOW = 4  # groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
-    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.5,
+    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.06, "node": 1.0, "gpu": 0.5, "link": 0.5,
     "socket": 0.3, "leaf": 0.3,
 }  # fmt: skip
 _MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
@@ -33,8 +33,8 @@ Places = dict[str, tuple[tuple[str, ...], list[int]]]
 class Cause:
     """One explanation. `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
 
-    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a rail others that slow
-    its tests only where it is `at_one_end`. A cut into more than two groups has all of them as `sides`.
+    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a rail, leaf or socket
+    others that slow its tests only where it is `at_one_end`. A cut has its groups of nodes as `sides`.
     """
 
     kind: CauseKind
@@ -69,16 +69,14 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     Those are nodes that share a switch, by its name.
     """
     tests = observed.tests
-    switches, cuts = _switches(tests, groups)
     links, bad = _links(tests), set(np.flatnonzero(observed.bad).tolist())
     candidates = [
         *_of("node", _nodes(tests)),
         *_gpus(observed),
         *_of("link", {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}, len(links)),
-        *_of("switch", switches),
-        *_of("cut", cuts),
+        *_switches(observed, groups),
         *_of("placement", _placements(tests)),
-        *_rails(tests),
+        *_rails(observed),
     ]
     return with_penetrances(with_reference_tests(candidates, observed), observed)
 
@@ -111,18 +109,12 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
 
 def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
     """Return the penetrances that fit a column, each with the log of the share of faults that have it."""
-    if column.cause.sides:  # with the freedom of a share too many groups fit
-        return [(ALWAYS, 0.0)]
-    rail = column.cause.kind == "rail"
-    always = [] if rail and column.cause.penetrance < ALWAYS else [(ALWAYS, 0.0)]
-    slow = column.tests[observed.bad[column.tests]]
-    if not rail and len(slow) >= _LEAST_SLOW and column.cause.kind != "link":
-        slow = np.unique([hash(frozenset(observed.tests[i].nodes)) for i in slow])
-    if len(slow) < (1 if rail else _LEAST_SLOW) or observed.bad[column.tests].all():
+    always, slow = [(ALWAYS, 0.0)], column.tests[observed.bad[column.tests]]
+    if len(column.cause.sides) > 2 or len(slow) == len(column.tests):  # with the freedom of a share too many groups fit
         return always
-    hashed = rail and (column.cause.at_one_end or column.cause.penetrance < ALWAYS)  # one GPU of each node
-    log_share = 0.0 if hashed else log(_SOMETIMES)
-    return always + [(penetrance, log_share) for penetrance in PENETRANCES[1:]]
+    places = slow.tolist() if column.cause.kind == "link" else {frozenset(observed.tests[i].nodes) for i in slow}
+    sometimes = PENETRANCES[1:] if len(places) >= _LEAST_SLOW else ()
+    return always + [(penetrance, log(_SOMETIMES)) for penetrance in sometimes]
 
 
 def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
@@ -139,35 +131,29 @@ def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, expl
     return [column for column, keep in zip(candidates, kept.tolist(), strict=True) if keep]
 
 
-def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:
-    """Make the cut between `side` and the other nodes.
+def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
+    """Make the cut between two groups of nodes or more; each choice of nodes for groups of these sizes is as likely."""
+    group_of = {node: i for i, side in enumerate(sides) for node in side}
+    groups = [{*map(group_of.get, test.nodes)} - {None} for test in observed.tests]
+    nodes = len(observed.nodes)
+    choices = lgamma(nodes + 1) - sum(lgamma(len(side) + 1) for side in sides) - lgamma(len(sides))
+    named = tuple(tuple(sorted(side)) for side in sides)
+    blamed = named[:1] if len(named) == 2 else named
+    members = tuple(node for side in blamed for node in side)
+    log_prior = log(_EXPECTED["cut"] / nodes) - choices
+    cause = Cause("cut", " | ".join(map(" ".join, blamed)), members, sides=named, log_prior=log_prior)
+    return Column.of(cause, [i for i, some in enumerate(groups) if len(some) > 1])
 
-    Each size of a side is equally likely, and each choice of nodes.
-    """
-    members = tuple(sorted(side))
-    log_prior = log(_EXPECTED["cut"] / nodes) - log_choose(nodes, len(side))
-    cause = Cause("cut", " ".join(members), members, log_prior=log_prior)
-    return Column.of(cause, [i for i, test in enumerate(tests) if len(set(map(side.__contains__, test.nodes))) > 1])
+
+def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Ints:
+    """Return the place of the side with the first node of each test; one more than there are for a node of none."""
+    places = {node: i for i, side in enumerate(sides) for node in side}
+    return np.array([places.get(test.nodes[0], len(sides)) for test in tests], dtype=np.int64)
 
 
 def log_choose(n: int, k: int) -> float:
     """Return the log of the number of choices of k among n."""
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-
-
-def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], nodes: int) -> Column:
-    """Make the spine between more than two groups.
-
-    Each number of groups is equally likely, and each choice of nodes.
-    """
-    group_of = {node: i for i, group in enumerate(groups) for node in group}
-    numbers = [len({group_of[node] for node in test.nodes if node in group_of}) for test in tests]
-    choices = lgamma(nodes + 1) - sum(lgamma(len(group) + 1) for group in groups) - lgamma(len(groups) + 1)
-    sides = tuple(tuple(sorted(group)) for group in sorted(groups, key=min))
-    members = tuple(node for side in sides for node in side)
-    name = " | ".join(" ".join(side) for side in sides)
-    cause = Cause("cut", name, members, sides=sides, log_prior=log(_EXPECTED["cut"] / nodes) - choices)
-    return Column(cause, np.flatnonzero(np.array(numbers) > 1))
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
@@ -191,28 +177,22 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
 def _gpus(observed: Observed) -> list[Column]:
     """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together are one candidate.
 
-    So are all GPUs of a socket. If a node took part with the same GPUs in all tests, node and GPU are one.
+    So are all GPUs of a socket. If all GPUs of a node took part in the same tests, they are the node.
     """
-    by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
-    for i, test in enumerate(observed.tests):
-        for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            by_node[node][addresses].append(i)
-    total = sum(len(set().union(*tests)) for tests in by_node.values())
+    total = sum(map(len, observed.ends.values()))
     found = []
-    for node, tests in by_node.items():
-        if len(tests) < 2 or node not in bad:
-            continue
+    for node, tests in observed.ends.items():
         alike = together(tests)
+        if len(alike) < 2 or node not in bad:
+            continue
         for addresses, where in alike.items():
             share = _EXPECTED["gpu"] * len(addresses) / total
             found.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
-        for socket in socket_halves(address for addresses in tests for address in addresses):
-            where = sorted(i for addresses, some in tests.items() if socket & set(addresses) for i in some)
-            if tuple(sorted(socket)) not in alike:
-                found.append(
-                    _on_node("socket", node, tuple(sorted(socket)), where, _EXPECTED["socket"] / 2 / len(by_node))
-                )
+        for socket in socket_halves(tests):
+            if socket not in alike:
+                where = sorted({i for address in socket for i in tests[address]})
+                found.append(_on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.ends)))
     return found
 
 
@@ -221,23 +201,19 @@ def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list
     return Column.of(cause, where)
 
 
-def together(tests: Mapping[tuple[str, ...], list[Place]]) -> dict[tuple[str, ...], list[Place]]:
+def together(where: Mapping[str, Sequence[Place]]) -> dict[tuple[str, ...], list[Place]]:
     """Return the tests of each group of addresses that took part in the same ones."""
-    where: dict[str, list[Place]] = defaultdict(list)
-    for addresses, some in tests.items():
-        for address in dict.fromkeys(addresses):
-            where[address] += some
     alike: dict[tuple[Place, ...], list[str]] = defaultdict(list)
     for address in sorted(where):
-        alike[tuple(sorted(where[address]))].append(address)
+        alike[tuple(where[address])].append(address)
     return {tuple(addresses): list(places) for places, addresses in alike.items()}
 
 
-def socket_halves(addresses: Iterable[str]) -> list[frozenset[str]]:
+def socket_halves(addresses: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the addresses on each of two sockets; none where all are on one."""
     seen = frozenset(addresses)
     second = frozenset(address for address in seen if _bus(address) >= _SECOND_SOCKET)
-    return [half for half in (seen - second, second) if len(half) > 1 and half != seen]
+    return [tuple(sorted(half)) for half in (seen - second, second) if len(half) > 1 and half != seen]
 
 
 def _links(tests: Sequence[GroupTest]) -> Places:
@@ -249,57 +225,39 @@ def _links(tests: Sequence[GroupTest]) -> Places:
     return places
 
 
-def _rails(tests: Sequence[GroupTest]) -> list[Column]:
+def _rails(observed: Observed) -> list[Column]:
     """Return columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
 
-    Those that always take part together are one. A rail slows all tests with it, or those where one GPU of each node
-    takes part, or of these the ones that have it at one end alone: which path data takes may be up to a hash.
+    Those that always take part together are one.
     """
-    by_gpus: dict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
-    users: dict[str, set[str]] = defaultdict(set)
-    for i, test in enumerate(tests):
-        by_gpus[test.gpus].append(i)
-        for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            for address in addresses:
-                users[address].add(node)
-    by_address: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    single, one_end = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for gpus, where in by_gpus.items():
-        ends = Counter(address for addresses in gpus for address in set(addresses))
-        by_address[tuple(ends)] += where
-        for address in ends if all(len(addresses) == 1 for addresses in gpus) else ():
-            single[address] += where
-            one_end[address] += where if ends[address] == 1 and len(gpus) > 1 else []
-    rails = [
-        (addresses, where)
-        for addresses, where in together(by_address).items()
-        if len(where) < len(tests) and len(users[addresses[0]]) > 1
-    ]
-    log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
-    return [
-        column
-        for addresses, where in rails
-        for column in _of_rail(
-            Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior), where, single, one_end
-        )
-    ]
+    nodes: dict[str, list[list[int]]] = defaultdict(list)  # by address, the tests of each node
+    for ends in observed.ends.values():
+        for address, tests in ends.items():
+            nodes[address].append(tests)
+    everywhere = {address: sorted(set().union(*some)) for address, some in nodes.items() if len(some) > 1}
+    alike = together(everywhere)
+    rails = {addresses: where for addresses, where in alike.items() if len(where) < len(observed.tests)}
+    log_prior = log(_EXPECTED["rail"] / max(1, len(rails)))
+    causes = (Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior) for addresses in rails)
+    found = [Column.of(cause, rails[cause.gpus]) for cause in causes]
+    return [some for rail in found for some in (rail, *at_one_end(rail, observed.tests))]
 
 
-def _of_rail(
-    rail: Cause, where: list[int], single: Mapping[str, list[int]], one_end: Mapping[str, list[int]]
-) -> list[Column]:
-    """Return the columns of a rail: of all tests with it, of those on single GPUs, and of those with it at one end."""
-    some = sorted(i for address in rail.gpus for i in single.get(address, ()))
-    ends = sorted(i for address in rail.gpus for i in one_end.get(address, ()))
-    found = [(rail, where)]
-    if 0 < len(some) < len(where):
-        found.append((replace(rail, penetrance=PENETRANCES[1]), some))
-    if ends:
-        found.append((replace(rail, at_one_end=True), ends))
-    return [Column.of(cause, tests) for cause, tests in found]
+def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
+    """Return the column with only its tests to the outside, if it has others too: then only its uplinks are slow.
+
+    Of a rail those on single GPUs: which path data takes may be up to a hash.
+    """
+    inside = set(part.cause.nodes)
+    outside = [i for i in part.tests.tolist() if tests[i].crossed or (inside and not inside.issuperset(tests[i].nodes))]
+    if part.cause.kind == "rail":
+        outside = [i for i in outside if all(len(gpus) == 1 for gpus in tests[i].gpus)]
+    if not 0 < len(outside) < len(part.tests):
+        return []
+    return [Column.of(replace(part.cause, at_one_end=True), outside)]
 
 
-def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Places, Places]:
+def _switches(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
     """Return the uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
 
     Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over
@@ -307,18 +265,19 @@ def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) 
     """
     alike: dict[tuple[int, ...], dict[frozenset[str], str]] = defaultdict(dict)
     for name, members in groups.items():
-        where = (i for i, test in enumerate(tests) if 0 < len(members.intersection(test.nodes)) < len(test.nodes))
         if len(members) > 1:
-            alike[tuple(where)][members] = name
-    switches, cuts = Places(), Places()
+            across = cut_column(observed, (members, observed.nodes - members))
+            alike[tuple(across.tests.tolist())][members] = name
+    switches, cuts = Places(), list[Column]()
     for places, names in alike.items():
         smaller = min(names, key=len)
-        side = tuple(sorted(smaller))
         if len(names) > 1:
-            cuts[" ".join(side)] = side, list(places)
+            cuts.append(cut_column(observed, (smaller, observed.nodes - smaller)))
         else:
-            switches[names[smaller]] = side, list(places)
-    return switches, cuts
+            switches[names[smaller]] = tuple(sorted(smaller)), list(places)
+    log_prior = log(_EXPECTED["cut"] / max(1, len(cuts)))
+    known = [replace(cut, cause=replace(cut.cause, log_prior=log_prior)) for cut in cuts if len(cut.tests)]
+    return [*_of("switch", switches), *known]
 
 
 def _placements(tests: Sequence[GroupTest]) -> Places:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause
+from seatrial.localize.causes import ALWAYS, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of
 from seatrial.localize.next_test import NextTest
@@ -21,7 +21,7 @@ def doubt_confounded(
     next_tests = list[NextTest]()
     if apart := _never_joined(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
         findings = [f for f in findings if apart.isdisjoint(f.cause.nodes) or f.cause.kind not in ("cut", "node")]
-        cut = Cause("cut", "", tuple(sorted(apart)))
+        cut = cut_column(posterior.observed, (apart, posterior.observed.nodes - apart)).cause
         nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
         always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
         findings += [finding_of(posterior, cause, 0.5, band) for cause in always.values()]

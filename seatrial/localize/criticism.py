@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind, log_choose
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind, log_choose, side_of
 from seatrial.localize.observations import Bools, Ints, Observed
 from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior
 
@@ -146,9 +146,7 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
 
 def _slow_within(observed: Observed, cause: Cause, slow: Bools, within: Bools) -> bool:
     """Return whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
-    sides = cause.sides or (cause.nodes,)
-    group_of = {node: i for i, side in enumerate(sides) for node in side}
-    groups = np.array([group_of.get(test.nodes[0], -1) for test in observed.tests])
+    groups = side_of(observed.tests, cause.sides)
     for group in {*groups.tolist()}:
         inside = within & (groups == group)
         if _beyond_strays(int(slow[inside].sum()), int(inside.sum())):

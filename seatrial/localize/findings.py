@@ -165,7 +165,7 @@ def _not_sure(nodes: Sequence[str]) -> str:
 def _code(cause: Cause, dead: bool) -> str:
     if cause.kind == "node" and dead:
         return "localize-node-fails"
-    return "localize-groups" if cause.sides else f"localize-{cause.kind}"
+    return "localize-groups" if len(cause.sides) > 2 else f"localize-{cause.kind}"
 
 
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
@@ -239,7 +239,7 @@ def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], t
 
 def called(cause: Cause) -> str:
     """Return a cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
-    if cause.sides:
+    if len(cause.sides) > 2:
         return f"a cut between {len(cause.sides)} groups"
     if cause.kind == "cut":
         return f"a cut around {some_of(map(printable, cause.nodes), 3)}"

@@ -38,19 +38,18 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     """Return nodes that are about as likely in another group; of more than two groups also in one of their own."""
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
-    rest = posterior.observed.nodes.difference(cause.nodes)
-    sides = cause.sides or (cause.nodes, tuple(rest))
-    group_of = {node: i for i, side in enumerate(sides) for node in side}
-    with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(range(len(sides)), 0.0))
+    group_of = {node: i for i, side in enumerate(cause.sides) for node in side}
+    numbers = range(len(cause.sides))
+    with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(numbers, 0.0))
     for test, each in zip(tests, odds.tolist(), strict=True):
         for node in test.nodes:
             groups = {group_of.get(other, -1) for other in test.nodes if other != node}
-            if len(groups) == 1 and node in group_of and not groups.isdisjoint(range(len(sides))):
+            if len(groups) == 1 and node in group_of and not groups.isdisjoint(numbers):
                 with_group[node][groups.pop()] += each
     unsure = []
     for node, across in with_group.items():
         own = across.pop(group_of[node])
-        others = [*across.values(), *([0.0] if cause.sides else [])]
+        others = [*across.values(), *([0.0] if len(numbers) > 2 else [])]
         if min(others) - own < _SURE:
             unsure.append(node)
     return tuple(sorted(unsure))

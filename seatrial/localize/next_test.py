@@ -34,26 +34,24 @@ class NextTest:
         return {"nodes": list(self.nodes), "gpus": [list(gpus) for gpus in self.gpus]}
 
 
-def affects(cause: Cause, test: GroupTest | NextTest) -> bool:  # noqa: PLR0911 (one for each kind)
+def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
     """Return whether the cause would slow the test."""
     trial = GroupTest("", "", test.nodes, gpus=test.gpus)
     match cause.kind:
-        case "cut" if cause.sides:
+        case "cut":
             return sum(not set(side).isdisjoint(trial.nodes) for side in cause.sides) > 1
-        case "cut" | "switch":
+        case "switch":
             return 0 < len(set(cause.nodes).intersection(trial.nodes)) < len(trial.nodes)
         case "node":
             return not set(cause.nodes).isdisjoint(trial.nodes)
-        case "gpu" | "socket" | "leaf":
+        case "gpu" | "socket" | "leaf" | "rail":
+            nodes = cause.nodes or trial.nodes
             used = zip(trial.nodes, trial.gpus, strict=False)
-            touched = any(node in cause.nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used)
-            within = set(cause.nodes).issuperset(trial.nodes) and not trial.crossed
+            touched = any(node in nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used)
+            within = set(nodes).issuperset(trial.nodes) and not trial.crossed
             return touched and not (cause.at_one_end and within)
         case "link":
             return (cause.nodes[0], cause.nodes[-1]) in trial.neighbours
-        case "rail":
-            ends = sum(not set(cause.gpus).isdisjoint(addresses) for addresses in trial.gpus)
-            return ends == 1 if cause.at_one_end else ends > 0
         case "placement":
             return trial.crossed if cause.name == PLACEMENTS["rails"] else across_sockets(trial)
 

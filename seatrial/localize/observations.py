@@ -149,6 +149,16 @@ class Observed:
         return np.bincount(self.like[~self.failed & ~self.alone], minlength=kinds)
 
     @cached_property
+    def ends(self) -> dict[str, dict[str, list[int]]]:
+        """The tests in which each node took part with each address of a GPU."""
+        ends: dict[str, dict[str, list[int]]] = {}
+        for i, test in enumerate(self.tests):
+            for node, addresses in zip(test.nodes, test.gpus, strict=False):
+                for address in addresses:
+                    ends.setdefault(node, {}).setdefault(address, []).append(i)
+        return ends
+
+    @cached_property
     def levels(self) -> Levels:
         """What is known of like tests of which none is slow, by the number of these."""
         return Levels.of(self)

@@ -28,8 +28,8 @@ from seatrial.localize.causes import (
     Column,
     columns,
     cut_column,
-    groups_column,
     plausible,
+    side_of,
     with_penetrances,
     with_reference_tests,
 )
@@ -92,7 +92,7 @@ class Posterior:
         known = next((column.tests for column in self.columns if column.cause is cause), None)
         if known is not None:
             return known
-        column = cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes))
+        column = cut_column(self.observed, (cause.nodes, self.observed.nodes.difference(cause.nodes)))
         return next((some.tests for some in with_reference_tests([column], self.observed)), column.tests)
 
 
@@ -146,7 +146,7 @@ _Start = tuple[list[Effect], _Design]  # effects to go on from, and the causes t
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
     """Return the likeliest effects, with as many cuts as make the whole likelier than without."""
-    candidates = columns(observed, groups)
+    candidates = columns(observed, groups) if observed.bad.any() else []
     if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
     blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
@@ -205,7 +205,7 @@ def _behind_a_cut(named: Sequence[Cause], design: _Design, observed: Observed) -
     together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
     if side >= observed.nodes or not any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
         return
-    around = cut_column(observed.tests, side, len(observed.nodes))
+    around = cut_column(observed, (side, observed.nodes - side))
     if some := with_penetrances(with_reference_tests([around], observed), observed):
         effect = _single(_Design(some, observed), _likelihood(observed, []))
         if effect.causes:
@@ -293,34 +293,28 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 
 def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """Return the best cut in two, and in more groups, if enough pairs across are slow, and not due to slow nodes."""
-    nodes = len(observed.nodes)
-    found, pairs = [], Pairs.of(observed.tests)
+    nodes, pairs = observed.nodes, Pairs.of(observed.tests)
+    found = list[Column]()
     for weight in likelihood.severities(ALWAYS):
         side = best_side(pairs, weight)
-        if 2 <= len(side) <= nodes - 2:
-            found.append((cut_column(observed.tests, side, nodes), [side]))
-        groups = [group for group in groups_apart(pairs, weight) if len(group) > 1]
-        if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * nodes:
-            found.append((groups_column(observed.tests, groups, nodes), groups))
-    by_name = {column.cause.key: column for column, sides in found if _is_cut(observed, column, sides)}
-    possible = list(by_name.values())
+        if 2 <= len(side) <= len(nodes) - 2:
+            found.append(cut_column(observed, (side, nodes - side)))
+        groups = sorted((group for group in groups_apart(pairs, weight) if len(group) > 1), key=min)
+        if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
+            found.append(cut_column(observed, groups))
+    by_name = {column.cause.key: column for column in found}
+    possible = [column for column in by_name.values() if _is_cut(observed, column)]
     return with_penetrances(with_reference_tests(possible, observed), observed)
 
 
-def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]]) -> bool:
-    """Return whether enough pairs across are slow, and most of those within each side are not."""
+def _is_cut(observed: Observed, column: Column) -> bool:
+    """Return whether enough pairs across are slow, and within each side no more tests than are fine."""
     slow = column.tests[observed.slow[column.tests]]
+    side = side_of(observed.tests, column.cause.sides)
+    side[column.tests] = len(column.cause.sides)
+    slow_in, fine_in = (np.bincount(side, some)[: len(column.cause.sides)] for some in (observed.slow, observed.fine))
     pairs = {frozenset(observed.tests[i].nodes) for i in slow}
-    if len(pairs) < LEAST_OF_A_CUT:
-        return False
-    usual = float(np.median(observed.value[slow]))
-    as_slow = observed.slow & (observed.value < usual / 2) & (observed.value > 2 * usual)
-    side_of = {node: i for i, side in enumerate(sides) for node in side}
-    inside = np.array([side_of.get(test.nodes[0], -1) if len(set(test.nodes)) > 1 else -1 for test in observed.tests])
-    inside[column.tests] = -1
-    slow_in = np.bincount(inside[(inside >= 0) & as_slow], minlength=len(sides))
-    others_in = np.bincount(inside[(inside >= 0) & ~as_slow & ~observed.failed], minlength=len(sides))
-    return bool((slow_in <= others_in).all())
+    return len(pairs) >= LEAST_OF_A_CUT and bool((slow_in <= fine_in).all())
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
