@@ -22,7 +22,7 @@ from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import join
 from seatrial.model.result import Check, now
-from seatrial.model.setup import Setup, hardware_by_node, is_busbw, ranks_of
+from seatrial.model.setup import Setup, hardware_by_node, is_busbw, joined_by_nvlink, ranks_of
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -86,6 +86,7 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
     if context is None:
         return Knowledge(setup)
     hardware = hardware_by_node(context.nodes)
+    setup = joined_by_nvlink(setup, hardware.values())
     knowledge = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
     if store is None:
         return knowledge

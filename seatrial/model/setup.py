@@ -3,7 +3,7 @@
 It is the one definition of NCCL's variables of the arms: for runs, for the script that is submitted to Slurm, for logs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -39,6 +39,7 @@ class Setup:
     """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`.
 
     `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is theirs for sure.
+    `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so that a fabric "MNNVL+EFA" is NVLink to them.
     """
 
     hardware: str
@@ -49,6 +50,7 @@ class Setup:
     gpu_link_gb_s: float | None = None
     node_link_gb_s: float | None = None
     part_of_node: float | None = None
+    one_nvlink_domain: bool = False
 
     @property
     def ranks(self) -> int:
@@ -64,6 +66,8 @@ def part_of(measurement: Measurement, setup: Setup) -> Setup:
         return replace(setup, nodes=1, fabric=None)
     if arm_of(measurement) == NO_MNNVL and setup.fabric:
         return replace(setup, fabric=setup.fabric.removeprefix(_MNNVL).removeprefix("+") or None)
+    if setup.one_nvlink_domain and arm_of(measurement) != NETWORK:
+        return replace(setup, fabric=_MNNVL)
     is_alone = setup.nodes == 1 and arm_of(measurement) != NETWORK
     return replace(setup, fabric=None) if is_alone and setup.fabric not in INSIDE_A_NODE else setup
 
@@ -82,7 +86,8 @@ def is_busbw(measurement: Measurement) -> bool:
 class NodeHardware:
     """The hardware that a node reports; "" and None for what it does not report.
 
-    `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host share some.
+    `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host share some. NVLink
+    joins the GPUs of the nodes of one `nvlink_domain`.
     """
 
     gpu_model: str = ""
@@ -90,12 +95,14 @@ class NodeHardware:
     cpu_model: str = ""
     driver: str = ""
     ids: frozenset[str] = frozenset()
+    nvlink_domain: str = ""
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
         """Read an entry of `nodes` in run.json, where every value may be of any type."""
         clock = node.get("gpu_clock_mhz")
-        texts = {key: value for key in ("gpu_model", "cpu_model", "driver") if isinstance(value := node.get(key), str)}
+        names = "gpu_model", "cpu_model", "driver", "nvlink_domain"
+        texts = {name: value for name in names if isinstance(value := node.get(name), str)}
         ids = listed if isinstance(listed := node.get("hardware_ids"), list | tuple) else ()
         own = frozenset(text for text in ids if isinstance(text, str))
         return cls(gpu_clock_mhz=clock if type(clock) is int else None, ids=own, **texts)
@@ -113,3 +120,10 @@ class NodeHardware:
 def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeHardware]:
     """Return hardware by node name, from `nodes` in run.json."""
     return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}
+
+
+def joined_by_nvlink(setup: Setup, nodes: Collection[NodeHardware]) -> Setup:
+    """Fill in whether NVLink joins all `nodes` of the setup, by what they report."""
+    domains = {node.nvlink_domain for node in nodes}
+    is_one = (setup.fabric or "").startswith(_MNNVL) and len(nodes) == setup.nodes and len(domains) == 1
+    return replace(setup, one_nvlink_domain=is_one and "" not in domains)

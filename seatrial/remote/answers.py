@@ -43,7 +43,8 @@ class Facts(NodeAnswer):
     """Output of seatrial/remote/probes/facts.py.
 
     `gpu_problem` is what nvidia-smi says when it fails, `gpu_clock_mhz` the highest SM clock of the slowest GPU,
-    `hardware_ids` are digests of serials. A version is "" where it is not installed, None if it is unknown.
+    `nvlink_domain` names the nodes whose GPUs NVLink joins, `hardware_ids` are digests of serials. A version is ""
+    where it is not installed, None if it is unknown.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]
@@ -53,6 +54,7 @@ class Facts(NodeAnswer):
     gpu_problem: Text = ""
     gpu_model: Text
     gpu_clock_mhz: int | None = Field(ge=0, le=1_000_000)
+    nvlink_domain: Text = ""
     hardware_ids: list[HardwareId] = Field(max_length=64)
     cpu_model: Text
     architecture: Text

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial")
 # Of each node, in run.json.
-_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz", "hardware_ids")
+_SHOWN_FACTS = (
+    "hostname",
+    "cpus",
+    "cpu_model",
+    "memory_gb",
+    "gpu_model",
+    "gpu_clock_mhz",
+    "nvlink_domain",
+    "hardware_ids",
+)
 Clean = Callable[[str], str]
 
 

@@ -19,6 +19,7 @@ ANSWER = {
     "gpu_model": "",
     "gpu_clock_mhz": None,
     "gpu_problem": "",
+    "nvlink_domain": "",
     "hardware_ids": ["0123456789abcdef"],
     "cpu_model": "AMD EPYC",
     "architecture": "x86_64",

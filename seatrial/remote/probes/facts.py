@@ -45,6 +45,7 @@ def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
         "gpu_problem": gpu_problem() if gpus is None else "",
         "gpu_model": ", ".join(sorted({model for model, _, _ in gpus or []})),
         "gpu_clock_mhz": min((clock for _, clock, _ in gpus or [] if clock), default=None),
+        "nvlink_domain": nvlink_domain() if gpus else "",
         "hardware_ids": hardware_ids([uuid for _, _, uuid in gpus or []]),
         "cpu_model": cpu_model(),
         "architecture": os.uname().machine,
@@ -84,6 +85,15 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
             name = first_line(folder + "/product_name") or "AMD"  # older ones do not know it
             gpus.append((name, None, first_line(folder + "/unique_id")))
     return gpus
+
+
+def nvlink_domain() -> str:
+    """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there is none."""
+    domains = set(nvidia_smi("gpu=fabric.clusterUuid,fabric.cliqueId", NVIDIA_SMI_TIMEOUT_S) or [])
+    domain = domains.pop().strip() if len(domains) == 1 else ""
+    cluster, _, clique = (part.strip() for part in domain.partition(","))
+    is_joined = re.fullmatch(r"[0-9a-fA-F-]{32,36}", cluster) and cluster.strip("0-") and clique.isdigit()
+    return cluster + "." + clique if is_joined else ""
 
 
 def gpu_problem() -> str:

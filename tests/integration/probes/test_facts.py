@@ -70,3 +70,23 @@ print([name for name in ("torch", "numpy") if name in sys.modules])
     answer, imported = done.stdout.splitlines()
     assert json.loads(answer)["hostname"]
     assert imported == "[]"
+
+
+@pytest.mark.parametrize(
+    ("rows", "domain"),
+    [
+        (2 * ["b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 3"], "b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b.3"),
+        (["b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 3", "b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 4"], ""),
+        (["00000000-0000-0000-0000-000000000000, 0"], ""),  # one node with NVSwitches of its own
+        (["[N/A], [N/A]"], ""),
+        (['Field "fabric.cliqueId" is not a valid field to query.'], ""),
+    ],
+)
+def test_a_node_names_the_nvlink_domain_of_all_its_gpus(
+    rows: list[str], domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\ncat <<'ROWS'\n" + "\n".join(rows) + "\nROWS\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert facts.nvlink_domain() == domain

@@ -4,6 +4,7 @@ import pytest
 
 from seatrial.catalog import with_links
 from seatrial.catalog.published import published
+from seatrial.judge.knowledge import RunContext, knowledge_of
 from seatrial.judge.number import judge_number
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import NO_MNNVL, Setup
@@ -37,3 +38,26 @@ def test_what_nvlink_carries_is_not_impossible_where_a_network_joins_the_racks(
     judgement = judge_number(measurement, published(measurement, setup, [SIZE]))
     assert judgement is not None
     assert judgement.verdict is Verdict.PASS, judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("domains", "arm", "expected"),
+    [
+        (("rack-1", "rack-1", "rack-1", "rack-1"), "", [882.51]),
+        (("rack-1", "rack-1", "rack-1", "rack-1"), NO_MNNVL, [191.40]),
+        (("rack-1", "rack-1", "rack-1", "rack-2"), "", []),
+        (("rack-1", "rack-1", "rack-1", ""), "", []),
+        (("rack-1", "rack-1", "rack-1"), "", []),
+    ],
+)
+def test_nodes_of_one_nvlink_domain_are_judged_by_nvlink(
+    domains: tuple[str, ...], arm: str, expected: list[float]
+) -> None:
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
+    conditions |= {"arm": arm} if arm else {}
+    measurement = Measurement("busbw", 190.0, "GB/s", Subject("cluster", "cluster"), conditions)
+    nodes = [{"name": f"tray-{i}", "nvlink_domain": domain} for i, domain in enumerate(domains)]
+    context = RunContext("lab", "nightly", nodes=nodes)
+    setup = knowledge_of([], Setup("GB200-NVL72", 4, 4, 4, "MNNVL+EFA"), None, context).setup
+    found = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
+    assert [baseline.centre for baseline in found] == [pytest.approx(each) for each in expected]
