@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seatrial.campaign.trend import mann_kendall, theil_sen
 from seatrial.history.campaigns import CampaignState
-from seatrial.judge.trend import mann_kendall, theil_sen
+from seatrial.judge.noise import median_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Expected, Judgement, Suspect
@@ -101,11 +102,11 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
     for columns in alike(phases.series):
         is_compared = len(columns) >= _LEAST_PEERS
         if is_compared:
-            relative[:, columns] /= _medians(relative[:, columns].T)[:, None]
+            relative[:, columns] /= median_of(relative[:, columns].T)[:, None]
         judged[columns] = is_compared or not is_shared
     begin, end = _ends(phases.began_s)
     with np.errstate(divide="ignore", invalid="ignore"):
-        kept = _medians(relative[end]) / _medians(relative[begin])
+        kept = median_of(relative[end]) / median_of(relative[begin])
     falls = np.array([m.better == "higher" for m in phases.series])
     kept = np.where(falls, kept, 1 / kept)
     enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
@@ -129,14 +130,6 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
     middle = np.median(known)
     spread = 1.4826 * np.median(np.abs(known - middle))
     return np.nan_to_num((middle - kept) / spread) if spread else np.zeros(len(kept))
-
-
-def _medians(table: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the median of each column; NaN where it has no reading."""
-    found = np.full(table.shape[1], np.nan)
-    known = np.isfinite(table).any(axis=0)
-    found[known] = np.nanmedian(table[:, known], axis=0)
-    return found
 
 
 def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:

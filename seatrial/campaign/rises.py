@@ -8,11 +8,12 @@ import numpy as np
 from seatrial.campaign.drift import PhaseNumbers
 from seatrial.history.campaigns import CampaignState
 from seatrial.history.minutes import MetricMinutes
+from seatrial.judge.noise import median_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
-from seatrial.text.words import count, some_of
+from seatrial.text.words import count, number, some_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,11 +110,22 @@ def _notes(series: MetricMinutes) -> Iterator[Reason]:
 
 
 def _worst_minute(series: MetricMinutes) -> Reason | None:
-    if series.metric != "temperature_c":
-        return None
-    row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
-    hour, reading = f"{series.times_s[int(row)] / _HOUR_S:.2f}", f"{series.readings[row, column]:g}"
-    return Reason.of("minutes-hottest", reading=reading, part=series.parts[int(column)], hour=hour)
+    """Return the minute in which a part was hottest, or all parts took most power; None for other metrics."""
+    if series.metric == "temperature_c":
+        row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
+        values = {"reading": f"{series.readings[row, column]:g}", "part": series.parts[int(column)]}
+        return Reason.of("minutes-hottest", **values, hour=_hour(series, int(row)))
+    if series.metric == "power_w":
+        watts = np.nansum(series.readings, axis=1, dtype=float)
+        row, parts = int(np.argmax(watts)), count(len(series.parts), "part")
+        return Reason.of(
+            "minutes-most-power", kilowatts=number(watts[row] / 1000), parts=parts, hour=_hour(series, row)
+        )
+    return None
+
+
+def _hour(series: MetricMinutes, row: int) -> str:
+    return f"{series.times_s[row] / _HOUR_S:.2f}"
 
 
 def hourly(series: MetricMinutes) -> PhaseNumbers | None:
@@ -121,10 +133,10 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     if series.metric not in _DRIFTING or not len(series.times_s):
         return None
     hours = list(by_hour(series))
-    medians = [_medians(readings) for _, readings in hours]
+    medians = [median_of(readings.astype(float)) for _, readings in hours]
     unit = _DRIFTING[series.metric]
     measured = [Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts]
-    return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians, dtype=float))
+    return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians))
 
 
 def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
@@ -134,13 +146,6 @@ def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]
     bins = ((times_s - times_s[0]) // step).astype(int)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
     yield from zip(times_s[starts].tolist(), np.split(series.readings, starts[1:]), strict=True)
-
-
-def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    found = np.full(readings.shape[1], np.nan, dtype=np.float32)
-    known = np.isfinite(readings).any(axis=0)
-    found[known] = np.nanmedian(readings[:, known], axis=0)
-    return found
 
 
 def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check
-from seatrial.judge.trend import mann_kendall, theil_sen
+from seatrial.campaign.trend import mann_kendall, theil_sen
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
