@@ -17,9 +17,9 @@ from prefect.states import Completed, Crashed, Failed
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, try_check
 from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
 from seatrial.checks.metrics import REPEATED_WHOLE, Doubt
+from seatrial.detection.noise import AGREEING
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
-from seatrial.judge.noise import AGREEING
 from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seatrial.campaign.trend import mann_kendall, theil_sen
+from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
-from seatrial.judge.noise import median_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Expected, Judgement, Suspect

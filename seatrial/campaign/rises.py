@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from seatrial.campaign.drift import PhaseNumbers
+from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.history.minutes import MetricMinutes
-from seatrial.judge.noise import median_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement, Suspect

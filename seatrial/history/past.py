@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from seatrial.detection.noise import Bools, Floats, Ints, hodges_lehmann
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import NodeHardware
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Hardware = Mapping[str, NodeHardware]  # by node
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _REFERENCE_RUNS = 30  # a month of nightly runs
 RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
@@ -256,18 +253,6 @@ def _locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
         cells = np.flatnonzero(count == readings)
         located[cells] = hodges_lehmann(in_turn[start[cells] + np.arange(readings)[:, None]])
     return located
-
-
-def hodges_lehmann(readings: Floats) -> Floats:
-    """Return the location of each column: the median of the means of all pairs of its values, each with itself too.
-
-    Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer tails (Hodges and
-    Lehmann, "Estimates of location based on rank tests", 1963).
-    """
-    if len(readings) == 3:  # one stray of three is more than the means of pairs bear
-        return np.asarray(np.median(readings, axis=0))
-    one, other = np.triu_indices(len(readings))
-    return np.asarray(np.median((readings[one] + readings[other]) / 2, axis=0))
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -1,1 +1,1 @@
-"""From measurements to verdicts: baselines, fleet statistics, repeats."""
+"""From measurements to verdicts: what is known, numbers in words, votes, findings."""

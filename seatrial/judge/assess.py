@@ -9,11 +9,11 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.metrics import Doubt, is_repeated_only_low
+from seatrial.detection.outliers import MOST_READINGS
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
-from seatrial.judge.outliers import MOST_READINGS
 from seatrial.judge.series import SeriesJudge, SeriesTable
 from seatrial.judge.votes import counting, is_noisy, is_sanity_pass, summary
 from seatrial.model.measurement import Measurement, by_series, once

@@ -11,8 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from seatrial.judge.noise import AGREEING, ENOUGH, Bools
-from seatrial.judge.outliers import MINORITY, Outcome, Shift
+from seatrial.detection.noise import AGREEING, ENOUGH, Bools
+from seatrial.detection.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject

@@ -11,14 +11,14 @@ from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import wire, with_shares
 from seatrial.catalog.published import nearest_figures
+from seatrial.detection.noise import AGREEING
+from seatrial.detection.references import Past
+from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.earlier_peers import earlier_peers
 from seatrial.judge.node_groups import NodeGroups, group_nodes
-from seatrial.judge.noise import AGREEING
-from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesTable
-from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import join
 from seatrial.model.result import Check, now

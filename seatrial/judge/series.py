@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 
 from seatrial.checks.metrics import tolerance_of
+from seatrial.detection.noise import Bools, Floats, Ints
+from seatrial.detection.outliers import Outcome, judge
+from seatrial.detection.references import Past, Reference, ThisRun, learn
 from seatrial.judge.node_groups import NodeGroups
-from seatrial.judge.noise import Bools, Floats, Ints
-from seatrial.judge.outliers import Outcome, judge
-from seatrial.judge.references import Past, Reference, ThisRun, learn
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import is_busbw
 

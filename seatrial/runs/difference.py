@@ -18,8 +18,7 @@ from seatrial.text.words import measurement_name
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Of an interval by earlier runs, in standard deviations: the limit of a run of 300 series (seatrial/judge/outliers.py).
-INTERVAL_WIDTH = 4.4
+INTERVAL_WIDTH = 4.4  # standard deviations by earlier runs: the limit of 300 series (seatrial/detection/outliers.py)
 _LEAST_SIGMA = 0.005  # rates repeat no better than half a percent
 
 _COLUMNS = ("what", "check", "metric", "subject_kind", "subject", "conditions", "unit", "before", "after")

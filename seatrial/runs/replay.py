@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from seatrial.config.run import whole_name
+from seatrial.detection.noise import AGREEING, Floats, Ints
+from seatrial.detection.references import Past
+from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
-from seatrial.judge.noise import AGREEING, Floats, Ints
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
-from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
 from seatrial.model.reason import Reason, join

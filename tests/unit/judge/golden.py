@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.history.past import hodges_lehmann
-from seatrial.judge.noise import Floats
-from seatrial.judge.outliers import judge
-from seatrial.judge.references import Past, ThisRun, learn
-from seatrial.judge.together import UNKNOWN_DAY
+from seatrial.detection.noise import Floats, hodges_lehmann
+from seatrial.detection.outliers import judge
+from seatrial.detection.references import Past, ThisRun, learn
+from seatrial.detection.together import UNKNOWN_DAY
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "judge.json"
 _REFERENCE = ("expected", "doubts", "peers", "spread", "noise", "unsure", "together", "factor", "strays")

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from seatrial.judge.outliers import judge
-from seatrial.judge.references import Past, ThisRun, learn
-from seatrial.judge.together import UNKNOWN_DAY
+from seatrial.detection.outliers import judge
+from seatrial.detection.references import Past, ThisRun, learn
+from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.model.verdict import Verdict
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 

@@ -16,11 +16,11 @@ from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.contract import CheckContext, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
+from seatrial.detection.noise import AGREEING
+from seatrial.detection.outliers import MOST_READINGS
 from seatrial.history.store import Store
 from seatrial.judge.assess import Assessment, assess
 from seatrial.judge.knowledge import Knowledge, RunContext
-from seatrial.judge.noise import AGREEING
-from seatrial.judge.outliers import MOST_READINGS
 from seatrial.model.measurement import Measurement, Subject, SubjectKind, once
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult, Suspect, now

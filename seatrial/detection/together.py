@@ -6,7 +6,7 @@ Values are natural logs with more = better; T runs, M series, G groups.
 
 import numpy as np
 
-from seatrial.judge.noise import (
+from seatrial.detection.noise import (
     AGREEING,
     ENOUGH,
     LEAST_NOISE,

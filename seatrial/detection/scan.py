@@ -13,19 +13,19 @@ from statistics import NormalDist
 
 import numpy as np
 
-from seatrial.history.past import hodges_lehmann
-from seatrial.judge.noise import (
+from seatrial.detection.noise import (
     AGREEING,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
     Bools,
     Floats,
     Ints,
+    hodges_lehmann,
     median_of,
     moderated,
     share_of_strays,
 )
-from seatrial.judge.references import STARTS, Reference
+from seatrial.detection.references import STARTS, Reference
 
 FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from seatrial.judge.noise import (
+from seatrial.detection.noise import (
     AGREEING,
     ENOUGH,
     LEAST_PEERS,
@@ -28,7 +28,7 @@ from seatrial.judge.noise import (
     typical,
     widening,
 )
-from seatrial.judge.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
+from seatrial.detection.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
 
 MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial
 STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks

@@ -1,7 +1,7 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
 What moved together with all peers is taken off first; what is left of each series is scanned for a change
-(seatrial/judge/scan.py). What reads low is read again. docs/verdicts.md follows an example by hand.
+(seatrial/detection/scan.py). What reads low is read again. docs/verdicts.md follows an example by hand.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.judge.noise import (
+from seatrial.detection.noise import (
     AGREEING,
     ENOUGH,
     LEAST_PEERS,
@@ -21,9 +21,9 @@ from seatrial.judge.noise import (
     median_of,
     typical,
 )
-from seatrial.judge.references import MUST_FIND, Reference
-from seatrial.judge.scan import FALSE_ALARMS, WATCHED, RunScan
-from seatrial.judge.together import beyond_chance
+from seatrial.detection.references import MUST_FIND, Reference
+from seatrial.detection.scan import FALSE_ALARMS, WATCHED, RunScan
+from seatrial.detection.together import beyond_chance
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 YOUNG_READINGS = 6  # of a series in one run while few are known: they are what its level is learned from

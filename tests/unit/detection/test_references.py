@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from seatrial.judge.noise import Floats, median_of, members
-from seatrial.judge.references import Past, Reference, ThisRun, learn
-from seatrial.judge.together import UNKNOWN_DAY
+from seatrial.detection.noise import Floats, median_of, members
+from seatrial.detection.references import Past, Reference, ThisRun, learn
+from seatrial.detection.together import UNKNOWN_DAY
 
 NODES = 32
 

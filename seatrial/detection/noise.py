@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from seatrial.judge.references import Past
+    from seatrial.detection.references import Past
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,6 +60,18 @@ def median_of(rows: Floats) -> Floats:
     below = np.take_along_axis(ordered, low[None], axis=0)[0]
     above = np.take_along_axis(ordered, high[None], axis=0)[0]
     return np.asarray((below + above) / 2)
+
+
+def hodges_lehmann(readings: Floats) -> Floats:
+    """Return the location of each column: the median of the means of all pairs of its values, each with itself too.
+
+    Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer tails (Hodges and
+    Lehmann, "Estimates of location based on rank tests", 1963).
+    """
+    if len(readings) == 3:  # one stray of three is more than the means of pairs bear
+        return np.asarray(np.median(readings, axis=0))
+    one, other = np.triu_indices(len(readings))
+    return np.asarray(np.median((readings[one] + readings[other]) / 2, axis=0))
 
 
 def finite(values: Floats) -> Floats:
