@@ -74,6 +74,15 @@ def hodges_lehmann(readings: Floats) -> Floats:
     return np.asarray(np.median((readings[one] + readings[other]) / 2, axis=0))
 
 
+def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
+    """Return the location of the values of each series, so many from `start` of `in_turn` on; NaN of none."""
+    located = np.full(count.shape, np.nan)
+    for readings in np.unique(count[count > 0]).tolist():
+        at = np.flatnonzero(count == readings)
+        located[at] = hodges_lehmann(in_turn[start[at] + np.arange(readings)[:, None]])
+    return located
+
+
 def finite(values: Floats) -> Floats:
     return np.asarray(values[np.isfinite(values)])
 

@@ -20,7 +20,7 @@ from seatrial.detection.noise import (
     Bools,
     Floats,
     Ints,
-    hodges_lehmann,
+    locations,
     median_of,
     moderated,
     share_of_strays,
@@ -68,7 +68,8 @@ class RunScan:
         self.unsure = unsure
         self.count = np.isfinite(readings).sum(axis=0)
         self.value = median_of(self.distance)
-        self.location = _locations(self.distance, self.count)
+        starts = np.arange(self.count.size) * len(self.distance)
+        self.location = locations(self.distance.T.ravel(), starts, self.count)
         self.noise = _with_scatter(reference, self.distance, self.value, self.count)
         self.quantile = NormalDist().inv_cdf(1 - FALSE_ALARMS / (_CHANCES * max(self.count.size, 1)))
 
@@ -209,15 +210,6 @@ def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
 def _needed(confidence: float, quantile: float) -> float:
     """Return the square of the distance, in standard errors, that a change of that confidence needs at least."""
     return float(max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0))
-
-
-def _locations(readings: Floats, count: Ints) -> Floats:
-    """Return the location of the readings of each column, of which the first `count` were taken."""
-    located = np.full(count.shape, np.nan)
-    for taken in np.unique(count[count > 0]).tolist():
-        at = np.flatnonzero(count == taken)
-        located[at] = hodges_lehmann(readings[:taken, at])
-    return located
 
 
 def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.detection.noise import Bools, Floats, Ints, hodges_lehmann
+from seatrial.detection.noise import Bools, Floats, Ints, locations
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import NodeHardware
@@ -223,7 +223,7 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     sums = np.bincount(cell, value, minlength=count.size)
     rest = np.full(count.size, np.nan)
     np.divide(sums - first, count - 1, out=rest, where=count > 1)
-    location = _locations(in_turn, start, count)
+    location = locations(in_turn, start, count)
     within = _squares(cell, value, sums / np.maximum(count, 1))
     bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
     whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
@@ -244,15 +244,6 @@ def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
     taken = np.full(places.shape, np.nan)
     taken[exists] = values[places[exists]]
     return taken
-
-
-def _locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
-    """Return the location of each cell's values, which begin at `start` of `in_turn`."""
-    located = np.full(count.shape, np.nan)
-    for readings in np.unique(count[count > 0]).tolist():
-        cells = np.flatnonzero(count == readings)
-        located[cells] = hodges_lehmann(in_turn[start[cells] + np.arange(readings)[:, None]])
-    return located
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
