@@ -31,6 +31,17 @@ def test_a_rank_reports_itself_and_is_its_program_then(name: str, tmp_path: Path
     assert rank.returncode == -9, "mpirun sees what ended it"
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_rank_reports_itself_in_one_write(shell: str, tmp_path: Path) -> None:
+    """So that no half line of another rank gets between the line end before it and the report."""
+    reads, writes = os.pipe2(os.O_DIRECT)  # a read returns what one write wrote
+    command = [shell, str(SHELL / "rank.sh"), str(tmp_path / "pipe"), "true"]
+    subprocess.run(command, env={**os.environ, "OMPI_COMM_WORLD_RANK": "3"}, stdout=writes, check=True)
+    assert os.read(reads, 4096).decode() == f"\nseatrial-rank: 3 on {HOST}\n"
+    os.close(reads)
+    os.close(writes)
+
+
 def test_a_program_that_is_missing_is_named_with_its_rank(tmp_path: Path) -> None:
     done = subprocess.run(start(tmp_path, "2", "no-such-program"), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (127, f"{HOST} rank 2: cannot start: no-such-program is not installed\n")
