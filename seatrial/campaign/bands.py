@@ -1,6 +1,6 @@
 """What the report draws of a campaign: each number over its hours."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,14 +54,7 @@ def _title(metric: str) -> str:
 
 
 def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:
-    rows = list(_summaries(moments))
-    hours, low, middle, high = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Band(title, hours, low, middle, high)
-
-
-def _summaries(moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Iterator[tuple[float, ...]]:
-    """Yield hour, lowest, median and highest reading of each moment that has readings."""
-    for at_s, readings in moments:
-        known = readings[np.isfinite(readings)]
-        if known.size:
-            yield at_s / 3600, float(known.min()), float(np.median(known)), float(known.max())
+    """Summarize each moment that has readings: its hour, and their lowest, median and highest."""
+    known = ((at_s / 3600, readings[np.isfinite(readings)]) for at_s, readings in moments)
+    rows = [(hour, each.min(), np.median(each), each.max()) for hour, each in known if each.size]
+    return Band(title, *map(tuple, np.array(rows, dtype=float).reshape(-1, 4).T.tolist()))
