@@ -86,17 +86,12 @@ def risen(series: MetricMinutes) -> "NDArray[np.float64]":
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
         return np.asarray(np.nansum(readings, axis=0))
-    known = _filled(readings)
+    import pandas as pd
+
+    known = pd.DataFrame(readings).ffill().to_numpy()  # of a gap, the last reading before it
     steps = np.diff(known, axis=0)
     steps = np.where(steps < 0, known[1:], steps)
     return np.asarray(np.nansum(steps, axis=0))
-
-
-def _filled(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the readings with the last known one in each gap."""
-    rows = np.where(np.isfinite(readings), np.arange(len(readings))[:, None], 0)
-    np.maximum.accumulate(rows, axis=0, out=rows)
-    return readings[rows, np.arange(readings.shape[1])]
 
 
 def _notes(series: MetricMinutes) -> Iterator[Reason]:
