@@ -57,4 +57,4 @@ def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -
     """Summarize each moment that has readings: its hour, and their lowest, median and highest."""
     known = ((at_s / 3600, readings[np.isfinite(readings)]) for at_s, readings in moments)
     rows = [(hour, each.min(), np.median(each), each.max()) for hour, each in known if each.size]
-    return Band(title, *map(tuple, np.array(rows, dtype=float).reshape(-1, 4).T.tolist()))
+    return Band(title, *map(tuple, np.array(rows).reshape(-1, 4).T.tolist()))

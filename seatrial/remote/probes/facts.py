@@ -90,7 +90,7 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
 def nvlink_domain() -> str:
     """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there is none."""
     domains = set(nvidia_smi("gpu=fabric.clusterUuid,fabric.cliqueId", NVIDIA_SMI_TIMEOUT_S) or [])
-    domain = domains.pop().strip() if len(domains) == 1 else ""
+    domain = domains.pop() if len(domains) == 1 else ""
     cluster, _, clique = (part.strip() for part in domain.partition(","))
     is_joined = re.fullmatch(r"[0-9a-fA-F-]{32,36}", cluster) and cluster.strip("0-") and clique.isdigit()
     return cluster + "." + clique if is_joined else ""
