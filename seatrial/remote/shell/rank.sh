@@ -6,11 +6,8 @@ shift
 if [ "$rank" = 0 ] && [ -p "$pipe" ]; then
     exec >"$pipe" 2>&1
 fi
-# In one write, which a shell's own printf may not be. The empty line ends what Open MPI 4 may have put in front of it.
-cat <<END
-
-seatrial-rank: $rank on $host
-END
+# In one write, unlike the printf of some shells. The empty line ends what Open MPI 4 may have put in front of it.
+env printf '\nseatrial-rank: %s on %s\n' "$rank" "$host"
 command -v "$1" >/dev/null || {
     echo "$host rank $rank: cannot start: $1 is not installed" >&2
     exit 127
