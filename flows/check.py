@@ -169,6 +169,7 @@ def check(
             forward_logs(secrets_of(run.cluster)),
             reserved(run.out, run.cluster.nodes),
             at_work(run),
+            recorded_if_cut(run),
         ):
             introduce(run)
             result = _run_suite(run, notify, rebuild, wait_s)
@@ -400,6 +401,18 @@ def record_cut(run_state: RunState, cut: BaseException) -> None:
     except SeatrialError as error:  # must not stand in the place of what cut the run off
         log.error("%s", error)
     upload(run_state.run, CUT_UPLOAD_S)
+
+
+@contextmanager
+def recorded_if_cut(run: Run) -> Iterator[None]:
+    """Write the run.json of a run that is cut off without one: before its first step, or as a campaign of others."""
+    try:
+        yield
+    except BaseException as cut:
+        if not isinstance(cut, Exception) and not (run.out / RESULT[0]).exists():
+            with uninterrupted():
+                record_cut(RunState(run), cut)
+        raise
 
 
 @contextmanager

@@ -112,8 +112,8 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
         return Reason.of("minutes-hottest", **values, hour=_hour(series, int(row)))
     if series.metric == "power_w":
         watts = np.nansum(series.readings, axis=1, dtype=float)
-        at, parts = int(np.argmax(watts)), count(len(series.parts), "part")
-        return Reason.of("minutes-most-power", kilowatts=number(watts[at] / 1000), parts=parts, hour=_hour(series, at))
+        at = int(np.argmax(watts))
+        return Reason.of("minutes-most-power", kilowatts=number(watts[at] / 1000), hour=_hour(series, at))
     return None
 
 

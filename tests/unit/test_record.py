@@ -128,6 +128,15 @@ def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: RunState, monke
     assert uploaded == [full.run]
 
 
+@pytest.mark.parametrize(("cut", "code"), [(KeyboardInterrupt(), "cut-off"), (SeatrialError(uncoded("broken")), None)])
+def test_a_run_that_is_cut_off_without_a_result_gets_one(run: Run, cut: BaseException, code: str | None) -> None:
+    """As a campaign between two phases; what failed is no run that was cut off."""
+    with pytest.raises(type(cut)), check.recorded_if_cut(run):
+        raise cut
+    file = run.out / "run.json"
+    assert (load_result(file).reason.code if file.exists() else None) == code
+
+
 def test_a_failing_report_loses_nothing_else(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

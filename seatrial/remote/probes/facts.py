@@ -23,6 +23,7 @@ MAX_LINE = 300  # characters: a search for a version takes the square of it
 AMD_VENDOR = "0x1002"
 OPENSSH = r"OpenSSH_(\S+?),?\s"
 GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,64}")
+NVLINK_DOMAIN = re.compile(r"\s*(?![0-]+,)([0-9a-fA-F-]{32,36}), *(\d{1,9})\s*")
 DMI = "/sys/class/dmi/id/"
 FEWEST_CHARACTERS = 6  # of a serial; boards without one say "None", "0" or "To Be Filled"
 MAX_IDS = 64
@@ -90,10 +91,8 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
 def nvlink_domain() -> str:
     """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there is none."""
     domains = set(nvidia_smi("gpu=fabric.clusterUuid,fabric.cliqueId", NVIDIA_SMI_TIMEOUT_S) or [])
-    domain = domains.pop() if len(domains) == 1 else ""
-    cluster, _, clique = (part.strip() for part in domain.partition(","))
-    is_joined = re.fullmatch(r"[0-9a-fA-F-]{32,36}", cluster) and cluster.strip("0-") and clique.isdigit()
-    return cluster + "." + clique if is_joined else ""
+    match = NVLINK_DOMAIN.fullmatch("|".join(domains))  # none of several
+    return ".".join(match.groups()) if match else ""
 
 
 def gpu_problem() -> str:

@@ -64,7 +64,7 @@ def test_the_minute_of_most_power_is_that_of_all_parts_together() -> None:
     power = _series("power_w", [700, 650, 100], [100, 640, np.nan])
     _, notes = minutes_check([power])
     assert [note.code for note in notes] == ["minutes-most-power"]
-    assert "1.29 kW in 2 parts at hour 0.02" in notes[0].sentence
+    assert "1.29 kW at hour 0.02" in notes[0].sentence
 
 
 def test_without_readings_nothing_passes() -> None:
