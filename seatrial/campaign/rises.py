@@ -111,7 +111,7 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
         values = {"reading": f"{series.readings[row, column]:g}", "part": series.parts[int(column)]}
         return Reason.of("minutes-hottest", **values, hour=_hour(series, int(row)))
     if series.metric == "power_w":
-        watts = np.nansum(series.readings, axis=1, dtype=float)
+        watts = np.nansum(series.readings, axis=1)
         at = int(np.argmax(watts))
         return Reason.of("minutes-most-power", kilowatts=number(watts[at] / 1000), hour=_hour(series, at))
     return None
