@@ -18,6 +18,7 @@ from seatrial.causes.table import (
     UNKNOWN,
     Cause,
     Finding,
+    Severity,
     evidence_of,
     finding_of_class,
     other,
@@ -38,6 +39,8 @@ _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have l
 _HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"  # a short number before a colon is of a time
 _NCCL = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
+    r"|\A(?!.{0,200}:\d{1,9}:\d{1,9} \[-?\d).{0,120}?"
+    r"(?=(?<!\S)[\w./]{1,200}\.(?:cc|cu|h):\d{1,6} (?:\(\w{1,60}\) )?NCCL WARN )"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
 _WRITER = lazy(
@@ -104,7 +107,7 @@ class Classifier:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[str, str | None, int | None], Finding] = {}
+        self._by_key: dict[tuple[str, str | None, int | None, Severity], Finding] = {}
         self._box: list[str] | None = None
         self._before = ""
         self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
@@ -217,7 +220,7 @@ class Classifier:
         """Return a finding for an unknown line that calls itself an error, or is a warning of NCCL."""
         if " NCCL INFO " in text:
             return None
-        if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
+        if prefix := _prefix_of(text):
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
             return finding_of_warning(text, message, prefix[1], rank)
@@ -238,7 +241,7 @@ class Classifier:
         elif self._ended and _STACK.match(finding.evidence):
             finding = replace(finding, host=finding.host or self._ended.host, rank=self._ended.rank)
         if len(self._by_key) < _MAX_FINDINGS:
-            self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
+            self._by_key.setdefault((finding.cause, finding.host, finding.rank, finding.severity), finding)
 
     def _name_host_of_heap(self, crashed: Finding) -> None:
         """Give a corrupted heap, which glibc reports without a host, the one of the crash that follows it."""
@@ -274,7 +277,7 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None = 
     lower = text.lower()
     if not _NEEDLES.is_any_in(lower):
         return None
-    prefix = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
+    prefix = _prefix_of(text)
     for cause in _LINES:
         if cause.needle not in lower or (programs and cause.program not in programs):
             continue
@@ -284,6 +287,11 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None = 
         if match:
             return _finding(cause, match, text, rank, prefix)
     return None
+
+
+def _prefix_of(text: str) -> re.Match[str] | None:
+    """Return what stands before a message of NCCL: its host, unless the log has lost it."""
+    return _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
 
 
 def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:

@@ -3,13 +3,13 @@
 import re
 
 _MAX_RANKS = 65_536
-_STAGES = ("Init START", "Connected all rings", "Connected all trees", "Init COMPLETE")  # in their order
-_NAMES = {
+_NAMES = {  # in the order of the stages
     "Init START": "began to initialise",
     "Connected all rings": "connected their rings",
     "Connected all trees": "connected their trees",
     "Init COMPLETE": "are initialised",
 }
+_STAGES = tuple(_NAMES)
 _RANK = re.compile(r"([\w.-]{1,253}+:\d{1,9}):\d{1,9} \[\d{1,4}\] NCCL INFO ")
 
 
@@ -33,16 +33,16 @@ class Stages:
 
         None if no rank is behind.
         """
-        reached = [(stage, ranks) for stage, ranks in self._reached.items() if ranks]
-        if not reached or self._reached["Init COMPLETE"] >= set().union(*self._reached.values()):
-            return None
-        last, ranks = reached[-1]
         everyone = set().union(*self._reached.values())
+        if self._reached["Init COMPLETE"] >= everyone:
+            return None
+        last = max((stage for stage, ranks in self._reached.items() if ranks), key=_STAGES.index)
+        ranks = self._reached[last]
         missing = sorted(everyone - ranks)
         if missing:
             few = ", ".join(missing[:4]) + (" and more" if len(missing) > 4 else "")
             return f"{len(ranks)} of {len(everyone)} ranks {_NAMES[last]}, not {few}"
-        following = _STAGES[_STAGES.index(last) + 1] if last != _STAGES[-1] else None
-        if following is None or (following == "Init COMPLETE" and last == "Connected all trees"):
+        if last == "Connected all trees":
             return None  # the last lines of a run that goes on
+        following = _STAGES[_STAGES.index(last) + 1]
         return f"all {len(ranks)} ranks {_NAMES[last]}, and none {_NAMES[following]}"

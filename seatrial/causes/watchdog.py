@@ -41,17 +41,12 @@ class Watchdog:
         who = _RANK.search(text)
         work = _WORK.search(text)
         last = _LAST.search(text)
-        if who is None or (work is None and last is None) or len(self._lines) >= _MAX_RANKS:
-            return
-        key, rank = _group_of(who["group"] or ""), int(who["rank"])
         is_idle = last is not None and last[1] == last[2]
-        number = 0
-        if last and (is_idle or work is None):
-            number = int(last[1])
-        elif work:
-            number = int(work[1])
-        operation = _OPERATION.search(text)
-        if operation:
+        counted = last if is_idle or work is None else work
+        if who is None or counted is None or len(self._lines) >= _MAX_RANKS:
+            return
+        key, rank, number = _group_of(who["group"] or ""), int(who["rank"]), int(counted[1])
+        if operation := _OPERATION.search(text):
             self._operations.setdefault(number, operation[1])
         self._at.setdefault(key, {})[rank] = number
         self._lines[key, rank] = text
@@ -69,7 +64,8 @@ class Watchdog:
         what = f"{self._operations.get(latest, 'work')} {latest}"
         ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
         if not ranks:
-            return self._all_alike(key, sorted(at), what)
+            unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
+            return self._all_alike(key, sorted(unnamed | set(at)), what)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
         words = f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
         return Behind(words, ranks, self._lines[key, ranks[0]])

@@ -13,6 +13,7 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
+_NO_SWITCH = "tool-no-nvswitch"
 LOG_BEGINS = lazy(
     r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
     r"|.{0,80}\b(?:nv-fabricmanager|nvidia-imex)\[\d{1,9}\]: "
@@ -57,7 +58,8 @@ def read_log(lines: Sequence[str]) -> Report:
             else:
                 notes.append(words)
         elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (match["level"] is None and _BAD.search(text)):
-            results.append(Result(Verdict.FAIL, _IMEX if is_of_imex else _FABRIC, text))
+            code = _NO_SWITCH if "NV_WARN_NOTHING_TO_DO" in text else _IMEX if is_of_imex else _FABRIC
+            results.append(Result(Verdict.FAIL, code, text))
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "log"))

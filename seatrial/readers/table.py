@@ -38,8 +38,11 @@ _OWN = (
     Reader(
         "`dcgmi diag`, text or `--json`",
         "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no broken GPU",
-        ("| Diagnostic", "Successfully ran diagnostic for group"),
-        lazy(r"\s{0,40}\| Diagnostic +\| Result|\s{0,40}Successfully ran diagnostic for group"),
+        ("| Diagnostic", "Successfully ran diagnostic for group", "-----  "),
+        lazy(
+            r"\s{0,40}(?:\| Diagnostic +\| Result|Successfully ran diagnostic for group"
+            r"|[|+]-{3,9} {1,4}(?:Deployment|Integration|Hardware|Stress) )"
+        ),
         dcgm.read_diag,
         belongs=_ROWS,
     ),
@@ -95,8 +98,8 @@ _OWN = (
     Reader(
         "`nvbandwidth`, text or `--json`",
         "`corrupt` if data was wrong after a copy, `fail` for an error of CUDA",
-        ("nvbandwidth Version",),
-        lazy(r"nvbandwidth Version"),
+        ("nvbandwidth Version", "Running "),
+        lazy(r"nvbandwidth Version|Running \w{1,60}_(?:ce|sm|copy)\.\s*$"),
         nvbandwidth.read_nvbandwidth,
         belongs=nvbandwidth.NVBANDWIDTH_LINE,
     ),

@@ -316,3 +316,14 @@ def test_a_log_in_json_is_unwrapped() -> None:
         '  "output": "a\\nUSAGE: x_perf",',
     ]
     assert [finding.code for finding in classify(lines)] == ["log-ssh-refused", "log-usage"]
+
+
+def test_ranks_whose_line_names_no_group_are_among_those_that_wait() -> None:
+    """After LlamaFactory #7396: torch 2.4 names the group in some lines only."""
+    lines = [
+        "[rank4]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation timeout:"
+        " WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600067 milliseconds before timing out.",
+        "[rank3]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 3] Exception (either an error or timeout)"
+        " detected by watchdog at work: 1580, last enqueued NCCL work: 1582, last completed NCCL work: 1579.",
+    ]
+    assert "ranks 3, 4 waited for ranks that do not report" in classify(lines)[0].cause

@@ -189,6 +189,59 @@ KINDS = [
         "terminate called without an active exception",
         ("log-terminated", "the program ended with an exception", None, None),
     ),
+    ("Couldn't allocate MR with error=93\nFailed to create MR", ("log-rdma-memory", "(error=93)", None, None)),
+    ("Unable to create QP.\n Couldn't create IB resources", ("log-rdma-queues", "set up its queues", None, None)),
+    (
+        "slurmstepd: error: common_file_write_uints: write value '9' to '/sys/fs/cgroup/cpuset/slurm/cgroup.procs'"
+        " failed: No space left on device\n"
+        "slurmstepd: error: unable to add pids to '/sys/fs/cgroup/cpuset/slurm/step_batch'",
+        ("log-slurm-cgroup", "(/sys/fs/cgroup/cpuset/slurm/step_batch)", None, None),
+    ),
+    ("srun: error: c002: task 0: Killed", ("log-slurm-killed", "a task was killed (SIGKILL)", "c002", None)),
+    (
+        "[ 900.1] mlx5_core 0000:5e:00.0 ens1f0: TX timeout detected\n"
+        "[ 906.0] watchdog: BUG: soft lockup - CPU#14 stuck for 26s! [ksoftirqd/14:97]",
+        ("log-nic-stuck", "(0000:5e:00.0)", None, None),
+    ),
+    (
+        "Jun 12 04:00:00 node-3 kernel: NETDEV WATCHDOG: ens1f0 (mlx5_core): transmit queue 3 timed out",
+        ("log-nic-stuck", "(ens1f0 (mlx5_core))", "node-3", None),
+    ),
+    (
+        "[ 5.6] mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22",
+        ("log-hca-health", "(0000:01:00.0)", None, None),
+    ),
+    (
+        "Warning  UnexpectedAdmissionError  12s  kubelet  Allocate failed due to device plugin GetPreferredAllocation"
+        " rpc failed with err: rpc error: code = Unknown desc = error creating nvml.Device 5: nvml: GPU is lost, which"
+        " is unexpected",
+        ("log-gpu-lost", "(nvml.Device 5)", None, None),
+    ),
+    (
+        "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"
+        " nvidia.com/gpu, which is unexpected",
+        ("log-device-unhealthy", "(nvidia.com/gpu)", None, None),
+    ),
+    (  # by its class alone it was hidden behind the note before it
+        "a:1:2 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address"
+        " 10.1.2.3<9>\n"
+        "a:1:2 [0] bootstrap.cc:39 NCCL WARN NET/Socket : No usable listening interface found",
+        ("log-interface-missing", "no network interface found (10.1.2.3<9>)", "a", None),
+    ),
+    (
+        "a:1:2 [0] proxy.cc:1190 NCCL WARN Socket recv failed while polling for opId=0x7d\n"
+        "a:1:3 [1] p2p.cc:262 NCCL WARN HIP failure: 'invalid device pointer'",
+        ("log-hip", "HIP failure (invalid device pointer)", "a", None),
+    ),
+    (  # a paste that lost the hosts
+        "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'",
+        ("log-nvls", "NVLink SHARP (NVLS) does not work", None, None),
+    ),
+    (
+        "[2026-08-24 01:02:12] node [0] .../src/transport/p2p.cc:256 NCCL WARN hipIpcGetMemHandle failed : invalid"
+        " argument",
+        ("log-peer-memory", "(hipIpcGetMemHandle)", None, None),
+    ),
 ]
 
 
@@ -200,6 +253,28 @@ def test_the_first_finding_names_cause_host_and_rank(
     first = classify(text.splitlines())[0]
     assert (first.code, first.host, first.rank) == (code, host, rank), first
     assert words in first.cause and first.next_step
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if you see NCCL WARN Cuda failure 'invalid argument', restart fabric manager",
+        "the docs of transport.cc say: NCCL WARN Cuda failure",
+        "slurmstepd: error: unable to write 1 bytes to cgroup memory.force_empty: Device or resource busy",
+        "[ 900.1] mlx5_core 0000:5e:00.0 ens1f0: TX timeout is 15000 ms",
+        "kubelet: no healthy devices present in the demo, which is unexpected",
+        "Couldn't allocate MRAM for the display",
+    ],
+)
+def test_words_out_of_place_name_no_cause(line: str) -> None:
+    assert all(not finding.fatal or finding.unknown for finding in classify([line]))
+
+
+def test_a_fatal_warning_is_not_hidden_by_a_note_of_its_class() -> None:
+    of_class = "a:1:2 [0] net_ib.cc:1 NCCL WARN {}"
+    lines = map(of_class.format, ("NET/IB : mlx5_0:1 unknown event type (9)", "NET/Socket : socket progress error"))
+    fatal, note = classify(lines)
+    assert (fatal.code, fatal.severity, note.code, note.severity) == ("log-nccl-link", "fatal", "log-nccl-link", "note")
 
 
 def test_an_exception_that_ends_a_program_follows_its_cause() -> None:

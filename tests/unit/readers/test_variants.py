@@ -133,6 +133,12 @@ Tested 3 GPUs:
 \tGPU 1: OK
 \tGPU 2: OK
 """
+DIAG_PART = """\
++-----  Integration  -------+------------------------------------------------+
+| PCIe                      | Fail - All                                     |
+| Warning                   | GPU 0's NvLink link 0 is currently down        |
+|                           | Run a field diagnostic on the GPU.             |
+"""  # the head of the table is cut off (DCGM #49)
 FOUND = [
     (DCGM_LINKS, "fail", "tool-gpu-nvlink", "GPU 1: links 2, 9 are down; GPU 2: all 12 links are down"),
     (PORT_INFO, "degraded", "tool-port-slow", "lid 38 port 1 runs with 1X of 4X lanes"),
@@ -181,6 +187,11 @@ FOUND = [
     ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: Connected to 1 node.\n", "pass", None, "fabric manager: 1 of 1"),
     (IMEX_LOG, "fail", "tool-imex", "node 3 at 10.0.0.98"),
     (NON_FATAL, "pass", None, "non-fatal error 12028"),
+    ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: request to query NVSwitch device information from NVSwitch driver"
+     " failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n", "fail", "tool-no-nvswitch", "Nothing to do"),
+    (DIAG_PART, "fail", "tool-gpu-nvlink", "PCIe fail on All: GPU 0's NvLink link 0 is currently down Run a field"),
+    ("Running host_to_device_memcpy_sm.\nmemcpy SM CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n"
+     " 0     35.19\n\nSUM host_to_device_memcpy_sm 35.19\n", "pass", None, "nvbandwidth: 1 measurements"),
 ]  # fmt: skip
 
 
