@@ -36,32 +36,26 @@ class _Burn:
     lost: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
-        state = _STATE.match(line)
-        model = _MODEL.match(line)
-        lost = _LOST.search(line)
-        if state:
+        if state := _STATE.match(line):
             self.states[int(state[1])] = state[2]
-        elif model:
+        elif model := _MODEL.match(line):
             self.models[int(model[1])] = model[2]
-        elif lost:
+        elif lost := _LOST.search(line):
             self.lost.append(lost[0])
         elif "proc'd" in line:
             self._take_progress(line)
 
     def _take_progress(self, line: str) -> None:
-        _, _, rest = line.partition("errors:")
-        counts, _, _ = rest.partition("temps:")
+        counts = line.partition("errors:")[2].partition("temps:")[0]
         for gpu, (count, died) in enumerate(_ERRORS.findall(counts)):
             if count != "0":
                 self.errors[gpu] = "DIED" if died else count
-        rates = _RATE.findall(line)
-        if rates:
+        if rates := _RATE.findall(line):
             self.rates = dict(enumerate(map(float, rates)))
 
     def faulty(self) -> list[int]:
         """Return the GPUs with errors, and those that the end of the test calls faulty."""
-        called = [gpu for gpu, state in self.states.items() if state == "FAULTY"]
-        return sorted({*self.errors, *called})
+        return sorted({*self.errors, *(gpu for gpu, state in self.states.items() if state == "FAULTY")})
 
 
 def read_gpu_burn(lines: Sequence[str]) -> Report:
@@ -78,8 +72,7 @@ def read_gpu_burn(lines: Sequence[str]) -> Report:
         results.append(_of_faulty(gpu, burn.errors.get(gpu, "some")))
     results += _slow(burn)
     for gpu in burn.states:
-        has_computed = burn.rates.get(gpu, 0.0) > 0
-        if has_computed and gpu not in faulty:
+        if burn.rates.get(gpu, 0.0) > 0 and gpu not in faulty:  # it has computed
             results.append(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}"))
     return Report("gpu-burn", tuple(results))
 

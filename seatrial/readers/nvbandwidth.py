@@ -12,6 +12,7 @@ from seatrial.text.lazy_pattern import lazy
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
 _WRONG_DATA = lazy(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
 _NV_ERROR = lazy(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
+_OF_IMEX = lazy(r"CUDA_ERROR_NOT_PERMITTED.{0,80}cuMemCreate|cuMem(?:Ex|Im)port\w{2,6}ShareableHandle")
 NVBANDWIDTH_LINE = lazy(
     r"\A(?:Running \w|SUM \w|Waived|memcpy |\s*+\d++(?:\s++(?:\d++\.\d++|N/A))++\s*+\Z|\s++\d++(?:\s++\d++)*+\s*+\Z"
     r"|Built from|CUDA (?:Runtime|Driver) Version|Driver Version|MPI version|NOTE: |Process \d|Device \d|Number of"
@@ -30,7 +31,8 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
         elif _WRONG_DATA.search(line):
             results.append(Result(Verdict.CORRUPT, WRONG_DATA, f"{test}: data was wrong after a copy"))
         elif match := _NV_ERROR.search(line):
-            results.append(Result(Verdict.FAIL, SAYS_BAD, f"{test}: {match[0]}"))
+            code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
+            results.append(Result(Verdict.FAIL, code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

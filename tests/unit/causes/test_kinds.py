@@ -233,6 +233,45 @@ KINDS = [
         "a:1:3 [1] p2p.cc:262 NCCL WARN HIP failure: 'invalid device pointer'",
         ("log-hip", "HIP failure (invalid device pointer)", "a", None),
     ),
+    (
+        "a:1:2 [6] proxy.cc:1097 NCCL WARN [Proxy Service 14] Failed to execute operation Connect from rank 4,"
+        " retcode 2\n"
+        "a:1:3 [6] proxy.cc:862 NCCL WARN Proxy Call to rank 14 failed (Connect)",
+        ("log-nccl-proxy", "the thread of NCCL that serves connections gave up", "a", None),
+    ),
+    (
+        "[node-6][[11356,1],45][btl_tcp.c:559:mca_btl_tcp_recv_blocking] recv(36) failed: Connection reset by peer"
+        " (104)",
+        ("log-mpi-tcp", "(recv(36) failed: Connection reset by peer)", "node-6", None),
+    ),
+    (
+        "(RayWorkerWrapper pid=67451, ip=10.1.0.7) ERROR 06-25 15:28:30 worker_base.py:148] RuntimeError: NCCL Error 2:"
+        " unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        ("log-nccl-system-error", "unhandled system error", "10.1.0.7", None),
+    ),
+    (
+        "(VllmWorkerProcess pid=5) ERROR 11-25 08:17:34 x.py:229] RuntimeError: NCCL error: invalid usage (run with"
+        " NCCL_DEBUG=WARN for details)",
+        ("log-nccl-usage", "invalid usage", None, None),
+    ),
+    (
+        "[rank3]: torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving ncclUniqueId"
+        " from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout",
+        ("log-unique-id", "(Socket Timeout)", None, 0),
+    ),
+    (
+        "slurmstepd: error: pyxis:     [ERROR] Command not found: nvidia-container-cli, see https://github.com/NVIDIA/x",
+        ("log-no-runtime", "the node has no NVIDIA container runtime (nvidia-container-cli)", None, None),
+    ),
+    (
+        "E1228 10:11:12.131415 4242 nvlink_transport.cpp:614] NvlinkTransport: cuMemCreate failed: 800",
+        ("log-imex", "no IMEX channel", None, None),
+    ),
+    (
+        "node-2 kernel: [ 2484.3] {359}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 512\n"
+        "node-2 kernel: [ 2484.3] {359}[Hardware Error]: event severity: corrected",
+        ("log-machine-check-corrected", "machine check events were logged", "node-2", None),
+    ),
     (  # a paste that lost the hosts
         "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'",
         ("log-nvls", "NVLink SHARP (NVLS) does not work", None, None),
@@ -264,6 +303,10 @@ def test_the_first_finding_names_cause_host_and_rank(
         "[ 900.1] mlx5_core 0000:5e:00.0 ens1f0: TX timeout is 15000 ms",
         "kubelet: no healthy devices present in the demo, which is unexpected",
         "Couldn't allocate MRAM for the display",
+        '    raise RuntimeError(f"NCCL error: {error_str}")',
+        "the docs say that an NCCL error may be an unhandled cuda error",
+        "btl_tcp.c is where Open MPI prints Connection reset by peer",
+        "node-2 kernel: [ 2484.3] {359}[Hardware Error]: event severity: corrected",
     ],
 )
 def test_words_out_of_place_name_no_cause(line: str) -> None:
