@@ -190,8 +190,9 @@ FOUND = [
     ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: request to query NVSwitch device information from NVSwitch driver"
      " failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n", "fail", "tool-no-nvswitch", "Nothing to do"),
     (DIAG_PART, "fail", "tool-gpu-nvlink", "PCIe fail on All: GPU 0's NvLink link 0 is currently down Run a field"),
-    ("Running multinode_device_to_device_memcpy_read_ce.\n[CUDA_ERROR_NOT_PERMITTED] operation not permitted in"
-     " expression cuMemCreate(&handle, size, &prop, 0 ) on worker-0, rank = 0\n", "fail", "tool-imex", "cuMemCreate(&handle"),
+    ("Running multinode_device_to_device_memcpy_read_ce.\n[CUDA_ERROR_NOT_PERMITTED] operation not permitted"
+     " in expression cuMemCreate(&handle, size, &prop, 0 ) on worker-0, rank = 0\n",
+     "fail", "tool-imex", "cuMemCreate(&handle"),
     ("Running host_to_device_memcpy_sm.\nmemcpy SM CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n"
      " 0     35.19\n\nSUM host_to_device_memcpy_sm 35.19\n", "pass", None, "nvbandwidth: 1 measurements"),
 ]  # fmt: skip
