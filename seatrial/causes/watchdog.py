@@ -81,9 +81,7 @@ class Watchdog:
 def _group_of(text: str) -> str:
     """Return the number of a process group, empty where the line names none."""
     match = _GROUP.search(text)
-    if match is None:
-        return ""
-    return match[1] or match[2]
+    return (match[1] or match[2]) if match else ""
 
 
 def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:

@@ -10,7 +10,8 @@ from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(
-    r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|\s{0,40}\d{1,3}\.\d%\s{1,4}proc'd: )"
+    r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|Couldn't init a GPU test"
+    r"|\s{0,40}\d{1,3}\.\d%\s{1,4}proc'd: )"
 )
 LINE = lazy(
     r"\A(?:\s*\d{1,3}\.\d%\s+proc'd: |\s+Summary at: |Killing processes|Freed memory for dev|Uninitted cublas|done\s*\Z"

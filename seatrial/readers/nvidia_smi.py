@@ -56,6 +56,7 @@ _XML_NAMES = {  # the names that the XML has in place of those of the text
 }
 _HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
 _SMI_GPU = lazy(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
+TABLE_BEGINS = lazy(rf"\s{{0,40}}\| NVIDIA-SMI \d|{_SMI_GPU.pattern}")  # a paste may have lost the head
 _SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
 _ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
 GPU_NAME = lazy(r"GPU (\d{1,3}): ")
@@ -170,17 +171,17 @@ def read_table(lines: Sequence[str]) -> Report:
     results: list[Result] = []
     lost: dict[str, int] = {}
     seen: list[str] = []
+    gpu = ""
     for line in lines:
-        match = _SMI_GPU.match(line)
-        if match:
+        if match := _SMI_GPU.match(line):
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
                 results.append(Result(Verdict.DEGRADED, MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"))
         if "Processes:" in line:
             break
-        if seen and (state := _SMI_STATE.findall(line)):
-            lost[seen[-1]] = lost.get(seen[-1], 0) + len(state)
+        if gpu and (state := _SMI_STATE.findall(line)):
+            lost[gpu] = lost.get(gpu, 0) + len(state)
     results += [Result(Verdict.FAIL, LOST, f"{gpu}: {n} fields cannot be read (ERR!)") for gpu, n in lost.items()]
     bad = {result.words.partition(": ")[0] for result in results}
     results += [Result(Verdict.PASS, SAYS_BAD, gpu) for gpu in seen if gpu not in bad]

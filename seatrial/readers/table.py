@@ -65,8 +65,8 @@ _OWN = (
     Reader(
         "`nvidia-smi`",
         "`fail` for fields that cannot be read (`ERR!`), `degraded` for uncorrectable errors",
-        ("| NVIDIA-SMI",),
-        lazy(r"\s{0,40}\| NVIDIA-SMI \d"),
+        ("| NVIDIA-SMI", ".0 O"),
+        nvidia_smi.TABLE_BEGINS,
         nvidia_smi.read_table,
         belongs=_ROWS,
     ),
@@ -114,7 +114,7 @@ _OWN = (
     Reader(
         "`gpu_burn`",
         "`corrupt` for a GPU with wrong results, `fail` for one that died, `degraded` for one slower than the others",
-        ("compare file: ", "Burning for ", "Initialized device ", "proc'd: "),
+        ("compare file: ", "Burning for ", "Initialized device ", "proc'd: ", "Couldn't init a GPU test"),
         gpu_burn.BEGINS,
         gpu_burn.read_gpu_burn,
         belongs=gpu_burn.LINE,

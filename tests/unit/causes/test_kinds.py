@@ -272,6 +272,20 @@ KINDS = [
         "node-2 kernel: [ 2484.3] {359}[Hardware Error]: event severity: corrected",
         ("log-machine-check-corrected", "machine check events were logged", "node-2", None),
     ),
+    (
+        "[rank7]:[E909 08:45:30.167701534 ProcessGroupNCCL.cpp:2252] [PG ID 2 PG GUID 3 Rank 7]  failure detected by"
+        " watchdog at work sequence id: 40231 PG status: last enqueued work: 40267, last completed work: 40230",
+        ("log-watchdog-failed", "a collective failed or timed out (work sequence id: 40231)", None, 7),
+    ),
+    (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker IP address:"
+        " 10.0.1.75 Worker port: 10230 Worker PID: 207258",
+        ("log-ray-worker", "Ray: a worker died", "10.0.1.75", None),
+    ),
+    (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        ("log-oom", "out of memory", None, None),
+    ),
     (  # a paste that lost the hosts
         "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'",
         ("log-nvls", "NVLink SHARP (NVLS) does not work", None, None),

@@ -133,6 +133,11 @@ Tested 3 GPUs:
 \tGPU 1: OK
 \tGPU 2: OK
 """
+SMI_PART = """\
++-------------------------------+----------------------+----------------------+
+|   1  Tesla V100-PCIE...  On   | 00008ED0:00:00.0 Off |                    0 |
+| N/A   29C    P0   ERR! / 250W |    593MiB / 16160MiB |      0%      Default |
+"""  # likewise (azhpc-diagnostics #77)
 DIAG_PART = """\
 +-----  Integration  -------+------------------------------------------------+
 | PCIe                      | Fail - All                                     |
@@ -189,6 +194,10 @@ FOUND = [
     (NON_FATAL, "pass", None, "non-fatal error 12028"),
     ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: request to query NVSwitch device information from NVSwitch driver"
      " failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n", "fail", "tool-no-nvswitch", "Nothing to do"),
+    (SMI_PART, "fail", "tool-gpu-unreadable", "GPU 1 (00008ED0:00:00.0): 1 fields cannot be read (ERR!)"),
+    (SMI_PART.replace("ERR!", "29W"), "pass", None, "nvidia-smi: 1 of 1 without a fault"),
+    ("Couldn't init a GPU test: Error: CUDA_ERROR_UNKNOWN\n100.0%  proc'd: 0 (0 Gflop/s)   errors: 0   temps: 41 C\n"
+     "Tested 1 GPUs:\n        GPU 0: OK\n", "fail", "tool-gpu-unreadable", "Couldn't init a GPU test"),
     (DIAG_PART, "fail", "tool-gpu-nvlink", "PCIe fail on All: GPU 0's NvLink link 0 is currently down Run a field"),
     ("Running multinode_device_to_device_memcpy_read_ce.\n[CUDA_ERROR_NOT_PERMITTED] operation not permitted"
      " in expression cuMemCreate(&handle, size, &prop, 0 ) on worker-0, rank = 0\n",
