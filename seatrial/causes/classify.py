@@ -40,7 +40,7 @@ _HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"  # a short number 
 _NCCL = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\A(?!.{0,200}:\d{1,9}:\d{1,9} \[-?\d).{0,120}?"
-    r"(?=(?<!\S)[\w./]{1,200}\.(?:cc|cu|h):\d{1,6} (?:\(\w{1,60}\) )?NCCL WARN )"
+    r"(?=(?<!\S)[\w./*()]{1,200}:\d{1,6} (?:\(\w{1,60}\) )?NCCL WARN )"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
 _WRITER = lazy(
@@ -60,7 +60,7 @@ _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
     "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-[\w.-]{{1,100}})?: (?:error|fatal): +",
-    "pyxis": rf"{_START}pyxis: +",
+    "pyxis": rf"(?:{_START}|\A.{{0,120}}?\berror: )pyxis: +",
     "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
     "c10d": r"\A.{0,200}?\[?[EWFI]?[ \d:.]{0,40}ProcessGroupNCCL\.cpp:\d{1,6}\] ",
     "ucx": (
@@ -320,7 +320,7 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     return Finding(
-        cause.cause + (f" ({detail[:120]})" if detail else ""),
+        cause.cause + (f" ({detail[:220]})" if detail else ""),
         evidence_of(text),
         named or writer,
         int(named_rank[:9]) if named_rank else rank,

@@ -286,6 +286,48 @@ KINDS = [
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         ("log-oom", "out of memory", None, None),
     ),
+    (
+        "/opt/nvshmem/src/modules/transport/ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar\n"
+        "/opt/nvshmem/src/host/init/init.cu:1047: non-zero status: 7 nvshmem setup connections failed",
+        ("log-nvshmem-transport", "NVSHMEM cannot set up its transport (ibgda)", None, None),
+    ),
+    (
+        "/repo/src/host/transport/transport.cpp:nvshmemi_transport_init:275: init failed for transport: IBGDA",
+        ("log-nvshmem-transport", "(IBGDA)", None, None),
+    ),
+    (
+        "/opt/nvshmem/src/host/init/init.cu:1047: non-zero status: 7 nvshmem setup heap failed",
+        ("log-nvshmem", "(7 nvshmem setup heap failed)", None, None),
+    ),
+    (
+        "compute001      1     main*       down*   12   12:1:1  64267        0      1   (null) Not responding",
+        ("log-slurm-node-down", "Slurm takes a node as down", "compute001", None),
+    ),
+    (
+        "Not responding       slurm     2024-01-25T15:12:23 node-[4-5]",
+        ("log-slurm-node-down", "Slurm takes a node as down", "node-[4-5]", None),
+    ),
+    (
+        "Feb 22 17:46:38 node-8 slurmd[13562]: spank-epilog: error: pyxis: mkdir: cannot create directory"
+        " '/nvme/enroot/data': Permission denied",
+        ("log-enroot-directory", "(/nvme/enroot/data)", "node-8", None),
+    ),
+    (
+        "2024:08:21-10:24:26:( 4456) |CCL_ERROR| atl_ofi_helper.cpp:867 atl_ofi_get_prov_list: fi_getinfo error: ret"
+        " -61, providers 0",
+        ("log-oneccl-provider", "oneCCL finds no network provider (libfabric) (-61)", None, None),
+    ),
+    (
+        "2024:05:29-19:16:18:(202165) |CCL_ERROR| worker.cpp:338 ccl_worker_func: oneCCL: EXCEPTION: ze error at"
+        " zeCommandQueueExecuteCommandLists, code: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+        ("log-gpu-memory", "GPU out of memory (ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", None, None),
+    ),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 79.10"
+        " GiB of which 15.19 MiB is free. Process 16746 has 20.84 GiB memory in use. Process 16747 has 20.33 GiB memory"
+        " in use.",
+        ("log-gpu-memory", "Process 16747 has 20.33 GiB memory in use.)", None, None),
+    ),
     (  # a paste that lost the hosts
         "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'",
         ("log-nvls", "NVLink SHARP (NVLS) does not work", None, None),
@@ -317,6 +359,9 @@ def test_the_first_finding_names_cause_host_and_rank(
         "[ 900.1] mlx5_core 0000:5e:00.0 ens1f0: TX timeout is 15000 ms",
         "kubelet: no healthy devices present in the demo, which is unexpected",
         "Couldn't allocate MRAM for the display",
+        "node-3 went down yesterday, and its switch is Not responding",
+        "the step /src/host/init returned a non-zero status: 7",
+        "bad: line 12 NCCL WARN Cuda failure 'invalid argument' is what you may see",
         '    raise RuntimeError(f"NCCL error: {error_str}")',
         "the docs say that an NCCL error may be an unhandled cuda error",
         "btl_tcp.c is where Open MPI prints Connection reset by peer",
