@@ -27,7 +27,7 @@ _ERROR = lazy(
     r"(?:.{0,60}?port (?P<port>\d{1,3}))?"
 )
 _BAD = lazy(r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE)
-_OF_IMEX = lazy(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc", re.IGNORECASE)
+_OF_IMEX = lazy(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc|\bnode config|network interface", re.IGNORECASE)
 CTL_BEGINS = lazy(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
 CTL_LINE = lazy(
     r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"

@@ -328,6 +328,14 @@ KINDS = [
         " in use.",
         ("log-gpu-memory", "Process 16747 has 20.33 GiB memory in use.)", None, None),
     ),
+    (
+        "ai:480850:480850 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]",
+        ("log-no-verbs", "NCCL has no libibverbs, so it uses sockets", "ai", None),
+    ),
+    (
+        "slurmd: error: Node configuration differs from hardware: Procs=2:4(hw) Boards=1:1(hw) SocketsPerBoard=2:1(hw)",
+        ("log-slurm-hardware", "(Procs=2:4(hw) Boards=1:1(hw) SocketsPerBoard=2:1(hw))", None, None),
+    ),
     (  # a paste that lost the hosts
         "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'",
         ("log-nvls", "NVLink SHARP (NVLS) does not work", None, None),

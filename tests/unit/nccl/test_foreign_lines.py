@@ -74,6 +74,9 @@ node-3:4242:4250 [5] NCCL INFO comm 0x55d0 rank 5 nranks 8 cudaDev 5 busId 9c000
 node-3:4242:4250 [5] NCCL WARN NET/IB : mlx5_2:1 Got non-fatal async event: GID table change(18)
 W0612 04:10:11.000000 139871 torch/distributed/run.py:766] Setting OMP_NUM_THREADS environment variable for each process
 /usr/lib/python3/dist-packages/x.py:3: UserWarning: Failed to initialize NumPy: CUDA error handling is not tested
+node-3:4242:4250 [5] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]
+slurmd: error: Node configuration differs from hardware: Procs=2:4(hw) Boards=1:1(hw)
+{359}[Hardware Error]: event severity: corrected
 Error: no such option: --colour
 DeprecationWarning: the imp module is deprecated; see "Name or service not known" in the FAQ
 """.strip().splitlines()

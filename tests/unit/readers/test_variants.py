@@ -190,6 +190,8 @@ FOUND = [
     (MLXLINK + "Link Down Counter                  : 1\n", "pass", None, "without a fault"),
     ("Jan 05 14:44:41 tray-7 nvidia-imex[1049]: Failed to bind to port 50000\n", "fail", "tool-imex", "Failed to"),
     ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: Connected to 1 node.\n", "pass", None, "fabric manager: 1 of 1"),
+    ("[Mar 21 2025 20:45:38] [ERROR] [tid 39] No matching network interface found for any IP addresses in the node"
+     " configuration file\n", "fail", "tool-imex", "No matching network interface"),
     (IMEX_LOG, "fail", "tool-imex", "node 3 at 10.0.0.98"),
     (NON_FATAL, "pass", None, "non-fatal error 12028"),
     ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: request to query NVSwitch device information from NVSwitch driver"
