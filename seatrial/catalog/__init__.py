@@ -12,7 +12,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
 from seatrial.nccl.transport import Nic
 from seatrial.text.printable import printable
-from seatrial.text.words import nearest_of
+from seatrial.text.words import nearest_of, number
 
 _FOLDER = Path(__file__).parent
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
@@ -85,7 +85,30 @@ class TrainingFigure:
         return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
 
 
-_Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure)
+@dataclass(frozen=True, slots=True)
+class LlamaFigure:
+    """Tokens/s of each of `gpus` GPUs that a source measured; `parallel` are degrees besides fsdp."""
+
+    hardware: str
+    gpus: int
+    model: str
+    precision: str
+    compile: bool
+    sequence: int
+    batch_per_rank: int
+    parallel: str
+    tokens_s_gpu: float
+    source: str
+
+    @property
+    def words(self) -> str:
+        """The figure and its configuration in words."""
+        how = ", compiled" if self.compile else ""
+        of = f"{self.gpus} {self.hardware} with {self.model} in {self.precision}{how}, sequence {self.sequence}"
+        return f"{number(self.tokens_s_gpu)} tokens/s of each GPU measured on {of} ({self.source})"
+
+
+_Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure, LlamaFigure)
 
 
 def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
@@ -102,7 +125,7 @@ def _value(cell: str, kind: Any) -> Any:
     """Convert a cell; an empty number is None."""
     if kind == float | None:
         return float(cell) if cell else None
-    return kind(cell)
+    return cell == "True" if kind is bool else kind(cell)
 
 
 @cache
@@ -115,6 +138,12 @@ def references() -> tuple[Reference, ...]:
 def trainings() -> tuple[TrainingFigure, ...]:
     """Read the shipped training figures."""
     return _read("training.csv", TrainingFigure)
+
+
+@cache
+def llamas() -> tuple[LlamaFigure, ...]:
+    """Read the shipped figures of `model: llama`."""
+    return _read("llama.csv", LlamaFigure)
 
 
 @cache

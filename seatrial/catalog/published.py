@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.catalog import Reference, TrainingFigure, devices, one_nic, references, trainings
-from seatrial.catalog.llama import from_llama, nearest_llama
+from seatrial.catalog import Reference, devices, one_nic, references
 from seatrial.catalog.physics import from_links, from_physics, from_port, wire
 from seatrial.catalog.reach import from_reach
+from seatrial.catalog.trained import from_llama, from_training, nearest_llama, nearest_training
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, uncoded
@@ -28,12 +28,6 @@ SMALL_TOLERANCE = 0.4
 TREE_TOLERANCE = 0.3
 _FAIL_BELOW = 0.5
 _OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that differ between the rows of a sweep
-_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
-_TRAINED: dict[str, object] = {
-    "image_size": 224,
-    "data": "synthetic",
-    "compile": False,
-}  # as every figure has it
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
 
 
@@ -210,7 +204,7 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
         from_physics(measurement, setup),
         from_port(measurement, setup),
         from_training(measurement, setup)
-        or from_llama(measurement, setup.hardware, ranks_of(measurement, setup))
+        or from_llama(measurement, setup)
         or _from_catalog(measurement, setup, sizes)
         or from_reach(measurement, setup, sizes),
         from_links(measurement, setup, max(sizes, default=None)),
@@ -256,71 +250,11 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     return from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
 
 
-def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
-    if not _is_throughput(measurement):
-        return None
-    row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)
-    if row is None or row.low_samples_s is None:
-        return None
-    words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
-    return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
-
-
-def nearest_figure(measurement: Measurement, setup: Setup) -> str | None:
-    """Return the nearest published throughput and how it differs, for one that no figure judges; None without one."""
-    if not _is_throughput(measurement) or from_training(measurement, setup):
-        return None
-    model = _kind(_trained(measurement))
-    of_model = [row for row in trainings() if row.hardware == setup.hardware and _kind(row.model) == model]
-    if not of_model:
-        return None
-    row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
-    differences = " and ".join(_differences(row, measurement, setup))
-    cause = f"differs in {differences}" if differences else "it has no range to judge by"
-    words = "expected of" if row.kind == "expected" else "measured on"
-    return f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
-
-
-def _is_throughput(measurement: Measurement) -> bool:
-    return measurement.metric == "throughput" and measurement.unit == "samples/s"
-
-
-def _kind(model: str) -> str:
-    """Return the name that a model begins with: of a transformer its size follows."""
-    return model.partition(" ")[0]
-
-
-def _trained(measurement: Measurement) -> str:
-    """Return the model as a row names it, with all that is not usual of its size: "transformer 12x1024, heads 16"."""
-    conditions = measurement.conditions
-    others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
-    return ", ".join((str(conditions.get("model", "tiny")), *others))
-
-
-def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) -> Iterator[str]:
-    """Yield the differences between the training and the row; defaults are no conditions."""
-    conditions = measurement.conditions
-    if row.hardware != setup.hardware:
-        yield "hardware"
-    if row.gpus != ranks_of(measurement, setup):
-        yield "number of GPUs"
-    if row.model != _trained(measurement):
-        yield "model"
-    if row.precision != conditions.get("precision", "fp32"):
-        yield "precision"
-    if row.batch_per_rank != conditions.get("batch_per_rank"):
-        yield "batch"
-    for name, value in _TRAINED.items():
-        if conditions.get(name, value) != value:
-            yield name.replace("_", " ")
-
-
 def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     """Return the published figures that do not judge a number of the check, each once, in words."""
     notes: list[Reason] = []
     for m in check.measurements:
-        note = nearest_figure(m, setup) or nearest_llama(m, setup.hardware, ranks_of(m, setup))
+        note = nearest_training(m, setup) or nearest_llama(m, setup)
         if note:
             notes.append(uncoded(note))
         if m.subject.kind == "gpu":

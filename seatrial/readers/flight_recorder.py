@@ -162,7 +162,6 @@ def _call(entry: object) -> Call | None:
 
 def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, GroupTrace]]:
     """Yield each group of a dump with its id; entries of another shape are left out."""
-    last: dict[str, int] = {}
     names: dict[str, str] = {}
     operations: dict[str, dict[int, str]] = {}
     for entry in entries:
@@ -171,10 +170,9 @@ def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -
             continue
         group, name, number, operation = read
         names[group] = name
-        last[group] = max(number, last.get(group, 0))
         operations.setdefault(group, {})[number] = operation
-    for group, number in last.items():
-        yield group, GroupTrace(names[group], members.get(group, ()), number, operations[group])
+    for group, of_group in operations.items():
+        yield group, GroupTrace(names[group], members.get(group, ()), max(of_group), of_group)
 
 
 def _entry(entry: object) -> tuple[str, str, int, str] | None:
@@ -290,23 +288,10 @@ def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapp
                 waiting.setdefault(other.rank, transfer)
     group_id = max(ahead, key=lambda name: (ahead[name], name))
     if len(waiting) >= max(1, ahead[group_id]):
-        first = min(waiting)
-        return _transfer_missing(trace, (first, waiting[first]), known)
+        peer = min(waiting)
+        operation, group = waiting[peer].from_side_of(trace.rank), _group_name(known[peer], waiting[peer])
+        return _standing("transfer-not-entered", trace, operation=operation, group=group, peer=peer)
     return _collective_missing(trace, group_id, known, members)
-
-
-def _transfer_missing(trace: RankTrace, waiting: tuple[int, Transfer], known: Mapping[int, RankTrace]) -> Reason:
-    peer, transfer = waiting
-    return Reason.of(
-        "transfer-not-entered",
-        rank=trace.rank,
-        place=_place(trace),
-        operation=transfer.from_side_of(trace.rank),
-        group=_group_name(known[peer], transfer),
-        peer=peer,
-        stands=_position_in_words(trace),
-        gpu=trace.gpu,
-    )
 
 
 def _collective_missing(
@@ -316,16 +301,9 @@ def _collective_missing(
     others = [known[rank].groups.get(group_id) for rank in sorted(members[group_id] & set(known) - {trace.rank})]
     entered = [group for group in others if group]
     operation = next((group.operations[number] for group in entered if number in group.operations), "collective")
-    return Reason.of(
-        "collective-not-entered",
-        rank=trace.rank,
-        place=_place(trace),
-        operation=operation.rpartition(":")[2],
-        number=number,
-        group=entered[0].name or group_id,
-        stands=_position_in_words(trace),
-        gpu=trace.gpu,
-    )
+    name = operation.rpartition(":")[2]
+    group = entered[0].name or group_id
+    return _standing("collective-not-entered", trace, operation=name, number=number, group=group)
 
 
 def _not_communicating(known: Mapping[int, RankTrace]) -> list[Late]:
@@ -334,33 +312,19 @@ def _not_communicating(known: Mapping[int, RankTrace]) -> list[Late]:
     waiting = sum(trace.waits is True for trace in known.values())
     if not waiting or len(away) >= waiting:
         return []
-    return [
-        Late(
-            trace.rank,
-            trace.host,
-            Reason.of(
-                "rank-stands-elsewhere",
-                rank=trace.rank,
-                place=_place(trace),
-                stands=_position_in_words(trace),
-                gpu=trace.gpu,
-            ),
-        )
-        for trace in away
-    ]
+    return [Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away]
+
+
+def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
+    """Return the reason of a rank that is late, with where it stands."""
+    place = f" on {trace.host}" if trace.host else ""
+    stands = f"; it stands in {trace.stands}" if trace.stands else ""
+    return Reason.of(code, rank=trace.rank, place=place, stands=stands, gpu=trace.gpu, **values)
 
 
 def _group_name(trace: RankTrace, transfer: Transfer) -> str:
     group = trace.groups.get(transfer.group)
     return group.name if group and group.name else transfer.group
-
-
-def _place(trace: RankTrace) -> str:
-    return f" on {trace.host}" if trace.host else ""
-
-
-def _position_in_words(trace: RankTrace) -> str:
-    return f"; it stands in {trace.stands}" if trace.stands else ""
 
 
 def circular_wait(traces: Sequence[RankTrace]) -> Reason | None:

@@ -7,8 +7,6 @@ from pydantic import AfterValidator, Field, model_validator
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
 
-SIZE_NAMES = ("debug", "150m", "1b", "3b", "8b", "70b", "405b")
-
 
 class DecoderShape(Strict):
     """A decoder of Llama's shape."""
@@ -45,11 +43,6 @@ class Parallel(Strict):
     pp: int = Field(1, ge=1, description="stages of a pipeline")
     ep: int = Field(1, ge=1, description="ranks that share the experts, and split the batch")
     cp: int = Field(1, ge=1, description="ranks that share each sequence")
-
-    def words(self) -> list[str]:
-        """Return the probe's options."""
-        given = self.model_dump(exclude_defaults=True)
-        return [word for name, degree in given.items() for word in (f"--{name}", str(degree))]
 
     def __str__(self) -> str:
         """Format the degrees that are set: "tp 2, pp 2"."""
@@ -101,26 +94,10 @@ class DecoderOptions(Strict):
     interrupt: tuple[Interrupt, ...] = Field((), description="ranks to kill, to measure the goodput")
     hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
-    def shape_words(self) -> list[str]:
-        """Return the probe's options for size and sequence."""
-        words = ["--sequence", str(self.sequence)]
-        if isinstance(self.size, str):
-            return [*words, "--size", self.size]
-        for name, value in self.size.model_dump().items():
-            words += [f"--{name.replace('_', '-')}", str(value)]
-        return words
-
-    def decoder_words(self) -> list[str]:
-        """Return the probe's options that only the decoder has."""
-        words = [*self.shape_words(), *self.parallel.words(), "--hang-s", f"{self.hang_s:g}"]
-        words += ["--activation-checkpointing"] if self.activation_checkpointing else []
-        words += ["--tokens", self.tokens] if self.tokens else []
-        words += ["--replays", str(self.replays)] if self.replays else []
-        words += ["--digest-every", str(self.digest_every)] if self.digest_every else []
-        if self.checkpoint_dir:
-            words += ["--checkpoint-dir", self.checkpoint_dir, "--checkpoint-every", str(self.checkpoint_every)]
-            words += ["--checkpoint-async"] if self.checkpoint_async else []
-        return words
+    def decoder_options(self) -> dict[str, object]:
+        """Return the probe's options for size and degrees."""
+        size = {"size": self.size} if isinstance(self.size, str) else self.size.model_dump()
+        return size | self.parallel.model_dump(exclude_defaults=True)
 
     def decoder_conditions(self) -> dict[str, ConditionValue]:
         """Return what the speed depends on, besides batch and precision."""

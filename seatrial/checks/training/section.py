@@ -11,25 +11,18 @@ from seatrial.model.measurement import ConditionValue
 
 _SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
 _LARGE_IMAGES = 224
-# The probe's options, by field; those of _ALWAYS have other defaults there.
-_OPTIONS = {
-    "steps": "steps",
-    "batch_per_rank": "batch",
-    "warmup_steps": "warmup",
-    "model": "model",
-    "image_size": "image-size",
-    "data": "data",
-    "data_dir": "data-dir",
-    "download": "download",
-    "precision": "precision",
-    "compile": "compile",
-    "workers": "workers",
-    "learning_rate": "lr",
-    "inference_steps": "inference-steps",
-}
-_LLAMAS_OWN = ("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate")
-_LLAMA_OPTIONS = {name: _OPTIONS[name] for name in _LLAMAS_OWN}
-_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
+# Fields that are options of the probe, most under their own names; those of _ALWAYS have other defaults there.
+_OPTIONS = (
+    *("steps", "batch_per_rank", "warmup_steps", "model", "image_size", "data", "data_dir", "download", "precision"),
+    *("compile", "workers", "learning_rate", "inference_steps"),
+)
+_LLAMA_OPTIONS = (
+    *("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate", "sequence"),
+    *("hang_s", "activation_checkpointing", "tokens", "replays", "digest_every"),
+    *("checkpoint_dir", "checkpoint_every", "checkpoint_async"),
+)
+_RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
+_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence")
 _LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
 _FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
@@ -177,21 +170,19 @@ class Workload(DecoderOptions):
 
     def arguments(self) -> list[str]:
         """Return the probe's arguments that say what is trained, and how long."""
-        if self.model == "llama":
-            return [*self._shared_arguments(_LLAMA_OPTIONS), *self.decoder_words()]
-        words = self._shared_arguments(_OPTIONS)
-        size = self.transformer.model_dump() if self.model == "transformer" else {}
-        for name, value in size.items():
-            words += [f"--{name.replace('_', '-')}", str(value)]
-        return words
-
-    def _shared_arguments(self, options: dict[str, str]) -> list[str]:
-        """Return the arguments for fields that have an option of that name."""
-        words = []
-        for name, option in options.items():
+        options: dict[str, object] = {}
+        for name in _LLAMA_OPTIONS if self.model == "llama" else _OPTIONS:
             value = getattr(self, name)
             if name in _ALWAYS or value != type(self).model_fields[name].default:
-                words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+                options[_RENAMED.get(name, name)] = value
+        if self.model == "llama":
+            options |= self.decoder_options()
+        if self.model == "transformer":
+            options |= self.transformer.model_dump()
+        words = []
+        for name, value in options.items():
+            option = f"--{name.replace('_', '-')}"
+            words += [option] if value is True else [option, str(value)]
         return words
 
 

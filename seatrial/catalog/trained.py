@@ -1,0 +1,100 @@
+"""Published rates of trainings, each with its source: samples/s of small models, tokens/s of `model: llama`. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from seatrial.catalog import LlamaFigure, TrainingFigure, llamas, trainings
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import Setup, ranks_of
+from seatrial.text.words import number
+
+_FAIL_BELOW = 0.5  # of a published rate
+_LOW = 0.85  # of a published rate of tokens, which is of tuned machines
+_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
+_Row = TypeVar("_Row", TrainingFigure, LlamaFigure)
+
+
+def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
+    row, differences = _nearest(_trainings(measurement, setup))
+    if row is None or row.low_samples_s is None or differences:
+        return None
+    words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
+    return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
+
+
+def nearest_training(measurement: Measurement, setup: Setup) -> str | None:
+    """Return the nearest published throughput and how it differs, for one that no figure judges; None without one."""
+    row, differences = _nearest(_trainings(measurement, setup))
+    if row is None or (row.low_samples_s is not None and not differences):
+        return None
+    cause = f"differs in {' and '.join(differences)}" if differences else "it has no range to judge by"
+    words = "expected of" if row.kind == "expected" else "measured on"
+    return f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
+
+
+def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """Return the baseline of a rate whose model, hardware, count and options a source has measured; None without."""
+    row, differences = _nearest(_llamas(measurement, setup))
+    if row is None or differences:
+        return None
+    expected = row.tokens_s_gpu
+    return Baseline("catalog", expected, expected * _LOW, None, expected * _FAIL_BELOW, 0, f"the {row.words}")
+
+
+def nearest_llama(measurement: Measurement, setup: Setup) -> str | None:
+    """Return the nearest published rate of tokens and how it differs, for one that no figure judges; None without."""
+    row, differences = _nearest(_llamas(measurement, setup))
+    return f"not judged by the {row.words}: differs in {' and '.join(differences)}" if row and differences else None
+
+
+def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, list[str]]]:
+    """Yield the figures of such a model on that hardware, with how the training differs; defaults are no conditions."""
+    conditions = m.conditions
+    others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
+    model = ", ".join((str(conditions.get("model", "tiny")), *others))  # with all that is not usual of its size
+    for row in trainings() if (m.metric, m.unit) == ("throughput", "samples/s") else ():
+        if row.hardware == setup.hardware and row.model.partition(" ")[0] == model.partition(" ")[0]:
+            yield (
+                row,
+                _differences(
+                    ("number of GPUs", row.gpus, ranks_of(m, setup)),
+                    ("model", row.model, model),
+                    ("precision", row.precision, conditions.get("precision", "fp32")),
+                    ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
+                    ("image size", 224, conditions.get("image_size", 224)),
+                    ("data", "synthetic", conditions.get("data", "synthetic")),
+                    ("compile", False, conditions.get("compile", False)),
+                ),
+            )
+
+
+def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[str]]]:
+    """Yield the figures on that hardware, with how the training differs; defaults are no conditions."""
+    conditions = m.conditions
+    for row in llamas() if (m.metric, m.unit) == ("tokens_per_gpu", "tokens/s") else ():
+        if row.hardware == setup.hardware:
+            yield (
+                row,
+                _differences(
+                    ("number of GPUs", row.gpus, ranks_of(m, setup)),
+                    ("model", row.model, conditions.get("model")),
+                    ("precision", row.precision, conditions.get("precision", "fp32")),
+                    ("compile", row.compile, conditions.get("compile", False)),
+                    ("sequence", row.sequence, conditions.get("sequence")),
+                    ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
+                    ("parallel", row.parallel, conditions.get("parallel", "")),
+                    ("activation checkpointing", "selective", conditions.get("recompute", "selective")),
+                ),
+            )
+
+
+def _differences(*compared: tuple[str, object, object]) -> list[str]:
+    """Return the names of what a source trained in another way, from (name, published, measured)."""
+    return [name for name, published, measured in compared if published != measured]
+
+
+def _nearest(rows: Iterable[tuple[_Row, list[str]]]) -> tuple[_Row | None, list[str]]:
+    """Return the row that differs in the fewest ways, and in which."""
+    return min(rows, key=lambda each: len(each[1]), default=(None, []))
