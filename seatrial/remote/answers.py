@@ -135,3 +135,12 @@ def read_answer(model: type[Answer], line: str) -> Answer:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ValueError(printable(f"{where}: {first['msg']}" if where else first["msg"])) from None
+
+
+def event_in(line: str, model: type[Answer], name: str = "") -> Answer | None:
+    """Return a probe's event in a line, whatever stands before it; None if the line has no whole one of that name."""
+    start = line.find(f'{{"event": "{name}')
+    try:
+        return read_answer(model, line[start:]) if start >= 0 else None
+    except ValueError:
+        return None

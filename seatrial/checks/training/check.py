@@ -9,7 +9,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import (
     TORCH,
@@ -22,12 +21,12 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, missing_reports, node_of
+from seatrial.checks.failures import classify_failure, node_of
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
-from seatrial.checks.training.parts import RankFigures, disputed
+from seatrial.checks.training.parts import RankFigures, incomplete
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -36,13 +35,13 @@ from seatrial.checks.training.result import (
     suspects,
 )
 from seatrial.checks.training.section import Training, plan_training
-from seatrial.checks.training.stuck import conclude_hang
+from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.answers import NodeAnswer, Text, event_in
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import fraction, quantity
@@ -51,7 +50,6 @@ log = logging.getLogger("seatrial.training")
 
 _SUMS = "torch-all_reduce"  # the log's name
 _LOGGED_STEPS = 10  # how many of a run's steps are logged
-_EVENT = '{"event": "all_reduce"'
 
 
 class RankSums(RankFigures):
@@ -75,27 +73,17 @@ class Sums(NodeAnswer):
 
 def read_sums(line: str) -> Sums | None:
     """Return the event in a line of output, whatever stands before it; None if it has no whole one."""
-    start = line.find(_EVENT)
-    if start < 0:
-        return None
-    try:
-        return read_answer(Sums, line[start:])
-    except ValueError:
-        return None
+    return event_in(line, Sums, "all_reduce")
 
 
 def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     """Return the check after one mpirun of the probe; it passes if every element of every rank was right."""
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
-        verdict, reason = classify_failure(result, began=False)
-        return Check(NAME, verdict, reason, result.seconds)
-    if witness := missing_reports(result) or disputed(result, sums.ranks):
-        return Check(NAME, *witness, result.seconds)
+        return Check(NAME, *classify_failure(result, began=False), result.seconds)
+    if found := incomplete(result, sums.ranks, testbed.world_size):
+        return Check(NAME, *found, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
-    if ranks != testbed.world_size:
-        reason = Reason.of("training-ranks-missing", ranks=ranks, world_size=testbed.world_size)
-        return Check(NAME, Verdict.FAIL, reason, result.seconds)
     if not bad:
         right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
         return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
@@ -122,15 +110,13 @@ def training(context: CheckContext) -> StepResult:
 
 def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
     """Sum over all ranks, and check each element."""
-    probe = [testbed.python, f"{testbed.workdir}/all_reduce.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    rounds = ("--rounds", str(settings.all_reduce_rounds))
-    argv = [*probe, *rounds, *rendezvous_argv(run, testbed, _SUMS, settings.timeout_s)]
     check = on_ranks(
         run,
         testbed,
         settings.timeout_s,
         _SUMS,
-        argv,
+        "all_reduce",
+        ("--rounds", str(settings.all_reduce_rounds)),
         is_done=lambda line: read_sums(line) is not None,
         conclude=lambda result: conclude_sums(testbed, result),
     )
@@ -145,13 +131,13 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
         return train_own(run, testbed, workload, settings.timeout_s, label)
     if workload.model == "llama":
         return train_llama(run, testbed, workload, settings.timeout_s, label)
-    probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     return on_ranks(
         run,
         testbed,
         settings.timeout_s,
         label,
-        [*probe, *workload.arguments(), *rendezvous_argv(run, testbed, label, settings.timeout_s)],
+        "training",
+        workload.arguments(),
         on_line=lambda line: _log_step(line, workload.steps),
         is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
         conclude=lambda result: conclude(run, testbed, settings, result),
@@ -165,13 +151,9 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     """
     trained = read_training_result(from_rank_0(result.lines), testbed)
     if trained is None:
-        if hanging := conclude_hang(testbed, result):
-            return hanging
         began = any(read_event(line) for line in from_rank_0(result.lines))
-        verdict, reason = classify_failure(result, began=began)
-        return Check(NAME, verdict, reason, result.seconds)
-    witness = missing_reports(result) or disputed(result, trained.ranks)
-    problem_found = witness or problem(trained, testbed.world_size, settings.min_loss_drop)
+        return conclude_without_end(testbed, result, began=began)
+    problem_found = incomplete(result, trained.ranks, testbed.world_size) or problem(trained, settings.min_loss_drop)
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0

@@ -9,29 +9,36 @@ node.
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import dropwhile
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.catalog import peak_tflops
-from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.failures import classify_failure, missing_reports, node_of
+from seatrial.checks.failures import classify_failure, node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
-from seatrial.checks.training.parts import RankFigures, disputed
-from seatrial.checks.training.result import Finite
+from seatrial.checks.training.parts import RankFigures, incomplete
+from seatrial.checks.training.result import (
+    Figures,
+    Finite,
+    Learning,
+    flops,
+    learned_too_little,
+    of_computing,
+    of_slowest,
+)
 from seatrial.checks.training.section import Workload
-from seatrial.checks.training.stuck import conclude_hang
+from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.answers import NodeAnswer, Text, event_in
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import fraction, quantity
@@ -59,6 +66,14 @@ class Rank(RankFigures):
     compute_ms: Finite
     step_ms: Finite
     memory_gb: Finite = None
+
+    @property
+    def waiting_ms(self) -> float | None:
+        """The part of a step that is neither data, computing of its blocks, nor optimizer."""
+        if self.compute_ms is None:
+            return None
+        own = (self.data_ms or 0.0) + self.compute_ms + (self.optimizer_ms or 0.0)
+        return max(0.0, (self.step_ms or 0.0) - own)
 
 
 class Odd(NodeAnswer):
@@ -98,7 +113,7 @@ class CheckpointFigures(NodeAnswer):
     read_back: bool = True
 
 
-class Llama(NodeAnswer):
+class Llama(Learning):
     """The last event of seatrial/remote/probes/pretraining.py."""
 
     event: Literal["llama"]
@@ -107,8 +122,6 @@ class Llama(NodeAnswer):
     world_size: int = Field(ge=1)
     steps: int = Field(ge=0)
     finite: bool
-    first_loss: Finite
-    last_loss: Finite
     tokens_s_per_gpu: Finite
     model_tflops: Finite
     step_ms_p50: Finite
@@ -118,13 +131,6 @@ class Llama(NodeAnswer):
     replays: Replays | None = None
     copies: Copies | None = None
     ranks: list[Rank] = Field(max_length=_MOST_RANKS)
-
-    @property
-    def loss_drop(self) -> float | None:
-        """The fraction of the first loss that training took off."""
-        if not self.first_loss or self.last_loss is None:
-            return None
-        return 1 - self.last_loss / self.first_loss
 
     @property
     def odd(self) -> list[Odd]:
@@ -149,30 +155,14 @@ class _Event(NodeAnswer):
 
 def read_last(lines: Sequence[str]) -> Llama | None:
     """Return the last event in rank 0's output; None without a whole one."""
-    for line in reversed(lines):
-        start = line.find('{"event": "llama"')
-        if start >= 0:
-            try:
-                return read_answer(Llama, line[start:])
-            except ValueError:
-                return None
-    return None
+    whole = (event_in(line, Llama, "llama") for line in reversed(lines))
+    return next(filter(None, whole), None)
 
 
-def read_events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
+def read_events(lines: Iterable[str]) -> list[Mapping[str, Any]]:
     """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on."""
-    events: list[Mapping[str, Any]] = []
-    for line in lines:
-        start = line.find('{"event": "')
-        if start < 0:
-            continue
-        try:
-            event = read_answer(_Event, line[start:]).model_dump()
-        except ValueError:
-            continue
-        if events or event["event"] == "start":
-            events.append(event)
-    return events
+    events = [event.model_dump() for line in lines if (event := event_in(line, _Event))]
+    return list(dropwhile(lambda event: event["event"] != "start", events))
 
 
 @dataclass
@@ -200,18 +190,18 @@ class _Course:
 def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
     """Train over every rank; after each interruption once more, from the last checkpoint."""
     course = _Course()
+    shared = ["--shared-processors"] if testbed.shared_cores is not None else []
     check = Check(NAME, Verdict.INCONCLUSIVE, Reason())
     for number, interrupt in enumerate((*workload.interrupt, None)):
         victim = _victim(run, testbed, interrupt.node, number) if interrupt else None
         kill = ["--die", f"{victim}:{interrupt.seconds:g}"] if interrupt else []
-        own_label = f"{label}-{number}" if interrupt else label
-        argv = [*_probe(run, testbed, workload, timeout_s, own_label), *kill]
         check = on_ranks(
             run,
             testbed,
             timeout_s,
-            own_label,
-            argv,
+            f"{label}-{number}" if interrupt else label,
+            "training",
+            [*workload.arguments(), *shared, *kill],
             on_line=course.see,
             is_done=lambda line: '{"event": "llama"' in line,
             conclude=partial(_ended, run, testbed, workload, course, killed=interrupt is not None),
@@ -219,13 +209,6 @@ def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float
         if check.verdict is not Verdict.PASS:
             return check
     return _with_goodput(check, course, run)
-
-
-def _probe(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> list[str]:
-    device = "cuda" if testbed.has_gpus else "cpu"
-    probe = [testbed.python, f"{testbed.workdir}/training.py", *workload.arguments(), "--device", device]
-    shared = ["--shared-processors"] if testbed.shared_cores is not None else []
-    return [*probe, *shared, *rendezvous_argv(run, testbed, label, timeout_s)]
 
 
 def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
@@ -251,8 +234,9 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     """Return the check after one mpirun of the probe. Pure."""
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
-        return _without_end(testbed, result)
-    found = missing_reports(result) or disputed(result, last.ranks) or _problem(last, testbed)
+        began = bool(read_events(from_rank_0(result.lines)))
+        return conclude_without_end(testbed, result, began=began)
+    found = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
     if found is None and not result.ok:
         found = classify_failure(result, began=True)
     verdict, reason = found or (Verdict.PASS, _summary(last))
@@ -261,32 +245,15 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     return Check(NAME, verdict, reason, result.seconds, measurements, suspects=suspects)
 
 
-def _without_end(testbed: Testbed, result: MpiResult) -> Check:
-    """Return the check of a training that did not end: who is late, if the ranks reported where they hang."""
-    if hanging := conclude_hang(testbed, result):
-        return hanging
-    began = bool(read_events(list(from_rank_0(result.lines))))
-    verdict, reason = classify_failure(result, began=began)
-    return Check(NAME, verdict, reason, result.seconds)
-
-
 def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
     """Return the first problem of a training that ended, if any."""
-    if len(last.ranks) != testbed.world_size:
-        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(last.ranks), world_size=testbed.world_size)
     if last.odd:
         return _differing(last, testbed)
     if not last.finite or last.first_loss is None or last.last_loss is None:
         return Verdict.CORRUPT, Reason.of("training-not-finite", value="in the loss", first="")
     if last.checkpoint and not last.checkpoint.read_back:
         return Verdict.CORRUPT, Reason.of("checkpoint-differs")
-    drop = last.loss_drop or 0.0
-    if drop < _MIN_DROP:
-        fell = f"the loss went from {quantity(last.first_loss, '')} to {quantity(last.last_loss, '')}"
-        return Verdict.FAIL, Reason.of(
-            "learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(_MIN_DROP)
-        )
-    return None
+    return learned_too_little(last, _MIN_DROP, "")
 
 
 def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
@@ -347,64 +314,38 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
         yield Measurement("loss_drop", last.loss_drop, "", subject, learning, better=None)
     if last.step_ms_p50:
         yield Measurement("step_time", last.step_ms_p50, "ms", subject, where, better="lower")
-    for metric, value, unit, more in _recorded(last, testbed, run.cluster.hardware.name, workload):
-        yield Measurement(metric, value, unit, subject, {**where, **more}, better=None)
+    for metric, value, unit in flops(last.model_tflops, testbed, run.cluster, workload):
+        yield Measurement(metric, value, unit, subject, where, better=None)
+    for metric, found, unit, more in _recorded(last, workload):
+        if found is not None:
+            yield Measurement(metric, found, unit, subject, {**where, **more}, better=None)
     for node in testbed.nodes:
         ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
-        yield from _of_node(last, ranks, Subject("node", node.name), where, on_gpus=testbed.has_gpus)
+        yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))
 
 
-def _recorded(
-    last: Llama, testbed: Testbed, hardware: str, workload: Workload
-) -> Iterator[tuple[str, float, str, dict[str, ConditionValue]]]:
+def _recorded(last: Llama, workload: Workload) -> Iterator[tuple[str, float | None, str, dict[str, ConditionValue]]]:
     """Yield metric, value, unit and further conditions of figures that are recorded only."""
-    if last.step_ms_p99:
-        yield "step_time_p99", last.step_ms_p99, "ms", {}
+    yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
-    if last.model_tflops:
-        yield "model_flops", last.model_tflops, "TFLOP/s", {}
-        has_peak = testbed.has_gpus and workload.precision != "fp8"  # only a part of a model is in float8
-        peak = peak_tflops(hardware, workload.precision) if has_peak else None
-        if peak:
-            yield "mfu", last.model_tflops / peak, "", {}
     if last.checkpoint:
         mode: dict[str, ConditionValue] = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
-        if last.checkpoint.read_gb_s is not None:
-            yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
+        yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
 
 
-def _of_node(
-    last: Llama, ranks: Sequence[Rank], subject: Subject, where: Mapping[str, ConditionValue], *, on_gpus: bool
-) -> Iterator[Measurement]:
-    """Yield the measurements of a node, each of its slowest rank."""
-    conditions = dict(where)
-    steps = [rank.step_ms for rank in ranks if rank.step_ms is not None]
-    if steps:
-        yield Measurement("step_time", max(steps), "ms", subject, conditions, tuple(steps), "lower")
-    computes = [rank.compute_ms for rank in ranks if rank.compute_ms is not None]
-    if computes and not last.is_divided:
-        yield Measurement(
-            "compute_time", max(computes), "ms", subject, conditions, tuple(computes), "lower" if on_gpus else None
-        )
-        waits = [_waiting_time(rank) for rank in ranks]
-        yield Measurement("waiting_time", max(waits), "ms", subject, conditions, tuple(waits), None)
+def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
+    """Yield the figures of a node's ranks."""
+    yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
+    if not last.is_divided:
+        yield Figures("compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks])
+        yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
     for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
-        yield Measurement("alone_time", max(alone), "ms", subject, conditions, alone, "lower")
+        yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
-        own = [value for rank in ranks if (value := getattr(rank, f"{phase}_ms")) is not None]
-        if own:
-            yield Measurement(f"{phase}_time", max(own), "ms", subject, conditions, tuple(own), None)
-    peaks = [rank.memory_gb for rank in ranks if rank.memory_gb is not None]
-    if peaks:
-        yield Measurement("memory_peak", max(peaks), "GB", subject, conditions, tuple(peaks), None)
-
-
-def _waiting_time(rank: Rank) -> float:
-    """Return the part of a rank's step that is neither data, computing of its blocks, nor optimizer."""
-    own = (rank.data_ms or 0.0) + (rank.compute_ms or 0.0) + (rank.optimizer_ms or 0.0)
-    return max(0.0, (rank.step_ms or 0.0) - own)
+        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
+    yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])

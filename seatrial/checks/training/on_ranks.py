@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from seatrial.checks.collectives.sweep import naming_flooders
+from seatrial.checks.collectives.sweep import naming_flooders, rendezvous_argv
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.failures import gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
@@ -24,13 +24,19 @@ def on_ranks(
     testbed: Testbed,
     timeout_s: float,
     label: str,
-    argv: Sequence[str],
+    probe: str,
+    arguments: Sequence[str],
     *,
     is_done: Callable[[str], bool],
     conclude: Callable[[MpiResult], Check],
     on_line: Callable[[str], None] | None = None,
+    command: Sequence[str] = (),
 ) -> Check:
     """Run a probe on every rank; where it does not get through, name the nodes that are gone."""
+    device = "cuda" if testbed.has_gpus else "cpu"
+    meeting = rendezvous_argv(run, testbed, label, timeout_s)
+    program = (testbed.python, f"{testbed.workdir}/{probe}.py", "--device", device)
+    argv = [*program, *arguments, *meeting, *command]
     started = time.monotonic()
     try:
         result = mpirun(

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.failures import classify_failure, lost_ranks, missing_reports
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
@@ -24,15 +23,16 @@ from seatrial.remote.mpi_result import MpiResult
 
 def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
     """Run the command on every rank that is left."""
-    probe = [testbed.python, f"{testbed.workdir}/torchrun_env.py", *rendezvous_argv(run, testbed, label, timeout_s)]
     return on_ranks(
         run,
         testbed,
         timeout_s,
         label,
-        [*probe, "--", *workload.command],
+        "torchrun_env",
+        (),
         is_done=lambda _: False,
         conclude=lambda result: conclude_own(run, testbed, workload, result),
+        command=("--", *workload.command),
     )
 
 

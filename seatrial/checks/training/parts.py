@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from seatrial.checks.failures import missing_reports
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, read_answer
@@ -31,6 +32,15 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
         return None
     named = sorted({*others, *missing})
     return Verdict.INCONCLUSIVE, Reason.of("rank-part-differs", ranks=some_of(map(str, named)))
+
+
+def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> tuple[Verdict, Reason] | None:
+    """Return verdict and reason of a summary that is not of all ranks, or not what they report; None if it is."""
+    if found := missing_reports(result) or disputed(result, ranks):
+        return found
+    if len(ranks) != world_size:
+        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(ranks), world_size=world_size)
+    return None
 
 
 def _own_parts(result: MpiResult, kind: type[RankFigures]) -> dict[int | None, dict[str, object]]:

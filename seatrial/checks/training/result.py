@@ -9,9 +9,9 @@ which ends before they do, shows a slow node. On CPUs that compete it is recorde
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, FiniteFloat
 
@@ -25,7 +25,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.answers import NodeAnswer, Text, event_in
 from seatrial.text.words import fraction, number, quantity
 
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
@@ -49,21 +49,11 @@ class Rank(RankFigures):
     compute_ms_median: Finite
 
 
-class TrainingResult(NodeAnswer):
-    """The summary of the training probe, and the loss of each step. Numbers that are not finite are None."""
+class Learning(NodeAnswer):
+    """What the last event of a training says of its loss."""
 
-    event: Literal["summary"]
-    steps: int = Field(ge=0)
-    world_size: int = Field(ge=1)
     first_loss: Finite
     last_loss: Finite
-    throughput_samples_s: Finite
-    flops_per_sample: Finite = None
-    communication_share: Finite = None
-    inference_samples_s: Finite = None
-    step_time_ms: list[FiniteFloat]
-    ranks: list[Rank] = Field(max_length=100_000)
-    losses: tuple[float | None, ...] = Field((), exclude=True)
 
     @property
     def loss_drop(self) -> float | None:
@@ -73,19 +63,28 @@ class TrainingResult(NodeAnswer):
         return 1 - self.last_loss / self.first_loss
 
 
+class TrainingResult(Learning):
+    """The summary of the training probe, and the loss of each step. Numbers that are not finite are None."""
+
+    event: Literal["summary"]
+    steps: int = Field(ge=0)
+    world_size: int = Field(ge=1)
+    throughput_samples_s: Finite
+    flops_per_sample: Finite = None
+    communication_share: Finite = None
+    inference_samples_s: Finite = None
+    step_time_ms: list[FiniteFloat]
+    ranks: list[Rank] = Field(max_length=100_000)
+    losses: tuple[float | None, ...] = Field((), exclude=True)
+
+
 def read_event(line: str) -> dict[str, Any] | None:
     """Return the event in a line of output, whatever stands before it.
 
     None for other lines, and for what is no whole event. Numbers that are not finite are None.
     """
-    start = line.find('{"event"')
-    if start < 0:
-        return None
-    model = TrainingResult if line.startswith('{"event": "summary"', start) else _StepEvent
-    try:
-        return read_answer(model, line[start:]).model_dump()
-    except ValueError:
-        return None
+    event = event_in(line, TrainingResult, "summary") or event_in(line, _StepEvent, "step")
+    return event.model_dump() if event else None
 
 
 def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
@@ -100,12 +99,10 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
     return result.model_copy(update={"ranks": ranks})
 
 
-def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
+def problem(result: TrainingResult, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
     """Return the first problem of a complete result, if any."""
     if len(result.losses) < max(1, result.steps):
         return Verdict.INCONCLUSIVE, Reason.of("training-steps-missing", steps=result.steps, seen=len(result.losses))
-    if len(result.ranks) != world_size:
-        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(result.ranks), world_size=world_size)
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad or result.last_loss is None or result.first_loss is None:
         step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
@@ -115,13 +112,16 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
     if len({rank.checksum for rank in result.ranks}) > 1:
         odd = ", ".join(f"rank {rank.rank} on {rank.host}" for rank in _odd(result.ranks)) or "no majority agrees"
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
+    return learned_too_little(result, min_loss_drop, "nats")
+
+
+def learned_too_little(result: Learning, least: float, unit: str) -> tuple[Verdict, Reason] | None:
+    """Return the problem of a loss that fell by less than that fraction; None if it fell enough."""
     drop = result.loss_drop or 0.0
-    if drop < min_loss_drop:
-        fell = f"the loss went from {number(result.first_loss)} to {quantity(result.last_loss, 'nats')}"
-        return Verdict.FAIL, Reason.of(
-            "learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(min_loss_drop)
-        )
-    return None
+    if drop >= least:
+        return None
+    fell = f"the loss went from {number(result.first_loss)} to {quantity(result.last_loss, unit)}"
+    return Verdict.FAIL, Reason.of("learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(least))
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:
@@ -160,24 +160,53 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
     if result.step_time_ms:
         middle = median(result.step_time_ms)
         yield Measurement("step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower")
-    for metric, value, unit in _recorded(result, testbed, cluster.hardware.name, workload):
+    for metric, value, unit in _recorded(result, testbed, cluster, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
-    judged = testbed.has_gpus  # processors that compete say nothing of a node
     for node in testbed.nodes:
         own = [rank for rank in result.ranks if rank.host == node.name]
-        steps = tuple(rank.step_time_ms_median for rank in own if rank.step_time_ms_median is not None)
-        computes = tuple(rank.compute_ms_median for rank in own if rank.compute_ms_median is not None)
-        subject = Subject("node", node.name)
-        if steps:
-            yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
-        if computes:
-            yield Measurement(
-                "compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None
-            )
+        steps = Figures("step_time", "ms", "lower", [rank.step_time_ms_median for rank in own])
+        computes = Figures("compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own])
+        yield from of_slowest(Subject("node", node.name), where, (steps, computes))
+
+
+class Figures(NamedTuple):
+    """A figure of each rank of a node; None where it is unknown."""
+
+    metric: str
+    unit: str
+    better: Literal["lower"] | None
+    values: Sequence[float | None]
+
+
+def of_slowest(
+    subject: Subject, where: Mapping[str, ConditionValue], figures: Iterable[Figures]
+) -> Iterator[Measurement]:
+    """Yield a measurement of each figure that a rank of the node has: the highest, which is the slowest rank's."""
+    for metric, unit, better, values in figures:
+        known = tuple(value for value in values if value is not None)
+        if known:
+            yield Measurement(metric, max(known), unit, subject, where, known, better)
+
+
+def of_computing(testbed: Testbed) -> Literal["lower"] | None:
+    """Return how compute times are judged: processors that compete say nothing of a node."""
+    return "lower" if testbed.has_gpus else None
+
+
+def flops(
+    tflops: float | None, testbed: Testbed, cluster: Cluster, workload: Workload
+) -> Iterator[tuple[str, float, str]]:
+    """Yield metric, value and unit of what each rank computes, TFLOP/s, and of its share of the data sheet's peak."""
+    if not tflops:
+        return
+    yield "model_flops", tflops, "TFLOP/s"
+    peak = peak_tflops(cluster.hardware.name, workload.precision) if testbed.has_gpus else None
+    if peak:
+        yield "mfu", tflops / peak, ""
 
 
 def _recorded(
-    result: TrainingResult, testbed: Testbed, hardware: str, workload: Workload
+    result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
     """Yield metric, value and unit of figures that follow from judged ones, or say where the time goes."""
     if result.step_time_ms:
@@ -185,9 +214,6 @@ def _recorded(
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"
     if result.communication_share is not None:
         yield "communication_share", result.communication_share, ""
-    if result.throughput_samples_s and result.flops_per_sample:
-        tflops = result.throughput_samples_s / testbed.world_size * result.flops_per_sample / 1e12
-        yield "model_flops", tflops, "TFLOP/s"
-        peak = peak_tflops(hardware, workload.precision) if testbed.has_gpus else None
-        if peak:
-            yield "mfu", tflops / peak, ""
+    rate, per_sample = result.throughput_samples_s, result.flops_per_sample
+    tflops = rate / testbed.world_size * per_sample / 1e12 if rate and per_sample else None
+    yield from flops(tflops, testbed, cluster, workload)

@@ -1,13 +1,12 @@
 """What ranks say when their step does not end, read from the output of seatrial's own probes."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import node_of
+from seatrial.checks.failures import classify_failure, node_of
 from seatrial.checks.training.on_ranks import NAME
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
@@ -16,8 +15,9 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late_ranks
 from seatrial.readers.nccl_ras import read_ras
 from seatrial.readers.transfers import Call, in_flight
-from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.answers import NodeAnswer, Text, event_in
 from seatrial.remote.mpi_result import MpiResult
+from seatrial.remote.ranks import rank_of
 
 _EVENT = '{"event": "stuck"'
 _MOST_LINES = 200_000
@@ -70,10 +70,9 @@ def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
 def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
     """Yield the events that ranks printed of themselves; a rank's report on another rank does not count."""
     for line in islice((line for line in lines if _EVENT in line), _MOST_LINES):
-        with suppress(ValueError):
-            stuck = read_answer(_Stuck, line[line.find(_EVENT) :])
-            if getattr(line, "rank", None) == stuck.rank:
-                yield stuck
+        stuck = event_in(line, _Stuck, "stuck")
+        if stuck and rank_of(line) == stuck.rank:
+            yield stuck
 
 
 def _trace(stuck: _Stuck) -> RankTrace:
@@ -131,3 +130,9 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
     reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
     return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
+
+
+def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
+    """Return the check of a probe without its last event: who is late, if ranks reported where they hang."""
+    hanging = conclude_hang(testbed, result)
+    return hanging or Check(NAME, *classify_failure(result, began=began), result.seconds)

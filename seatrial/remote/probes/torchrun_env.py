@@ -53,8 +53,8 @@ def parse():
     parser = argparse.ArgumentParser(prog="torchrun_env.py", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--master-addr", required=True, help="address of rank 0's node")
     parser.add_argument("--master-port", type=int, required=True, help="a free port there")
-    parser.add_argument("--network", help="not used")
-    parser.add_argument("--timeout-s", type=float, help="not used")
+    for name in ("--device", "--network", "--timeout-s"):
+        parser.add_argument(name, help="not used")
     parser.add_argument("command", nargs="+", help="what each rank runs")
     return parser.parse_args()
 
