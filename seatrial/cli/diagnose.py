@@ -32,7 +32,7 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     """
     from seatrial.readers.flight_recorder import late_ranks
 
-    traces = list(_merged(files))
+    traces = _merged(files)
     if not traces:
         raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
     found = late_ranks(traces, ranks)
@@ -43,13 +43,10 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     sys.exit(1 if found else 3)
 
 
-def _merged(files: tuple[Path, ...]) -> "Iterator[RankTrace]":
-    """Yield one trace for each rank; a later file's replaces an earlier one's."""
-    by_rank = {}
-    for path in _plain_files(files):
-        for trace in _read(path):
-            by_rank[trace.rank] = trace
-    yield from (by_rank[rank] for rank in sorted(by_rank))
+def _merged(files: tuple[Path, ...]) -> "list[RankTrace]":
+    """Return one trace for each rank; a later file's replaces an earlier one's."""
+    by_rank = {trace.rank: trace for path in _plain_files(files) for trace in _read(path)}
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:
@@ -62,6 +59,7 @@ def _read(path: Path) -> "list[RankTrace]":
     """Return the traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
     from seatrial.checks.training.stuck import read_stuck
     from seatrial.readers.flight_recorder import NoDump, read_dump, read_watchdog
+    from seatrial.remote.ranks import rank_line
 
     try:
         with path.open("rb") as file:
@@ -73,7 +71,7 @@ def _read(path: Path) -> "list[RankTrace]":
     is_dump = content[:1] == b"\x80" or (content[:1] == b"{" and b'"entries"' in content)
     if not is_dump:
         lines = content.decode(errors="replace").splitlines()
-        return read_stuck(lines) or read_watchdog(lines)
+        return read_stuck(map(rank_line, lines)) or read_watchdog(lines)
     number = re.search(r"(\d{1,7})(?:\.\w{1,8})?$", path.name)
     if not number:
         raise InputError(f"{path}: the name of a dump ends in its rank, such as trace_3")

@@ -113,8 +113,9 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
-    calls = [call for entry in values["entries"] if (call := _call(entry))]
-    return RankTrace(rank, dict(_groups(values["entries"], members)), in_flight(calls, members))
+    entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
+    calls = [call for entry in entries if (call := _call(entry))]
+    return RankTrace(rank, dict(_groups(entries, members)), in_flight(calls, members))
 
 
 def _json(content: bytes) -> object:
@@ -149,18 +150,24 @@ class _Unpickler(pickle._Unpickler):
         raise NoDump("asks for an object outside of it")
 
 
-def _call(entry: object) -> Call | None:
+def _call(entry: Mapping[str, Any]) -> Call | None:
     """Return an entry as a point-to-point call, or what ends a batch of them; None for one of another shape."""
-    if not isinstance(entry, dict):
-        return None
-    number, group = entry.get("p2p_seq_id"), entry.get("process_group")
-    if type(number) is not int or not isinstance(group, tuple | list) or not group:
+    number, group = entry.get("p2p_seq_id"), _group_of(entry)
+    if type(number) is not int or not group:
         return None
     is_done = entry.get("state") == "completed" or entry.get("retired") is True
-    return Call(_text(group[0]), _text(entry.get("profiling_name")), number, is_done)
+    return Call(group[0], _text(entry.get("profiling_name")), number, is_done)
 
 
-def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, GroupTrace]]:
+def _group_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return id and description of an entry's group; empty for one of another shape."""
+    group = entry.get("process_group")
+    return [_text(part) for part in group[:3]] if isinstance(group, tuple | list) else []
+
+
+def _groups(
+    entries: Iterable[Mapping[str, Any]], members: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, GroupTrace]]:
     """Yield each group of a dump with its id; entries of another shape are left out."""
     names: dict[str, str] = {}
     operations: dict[str, dict[int, str]] = {}
@@ -175,15 +182,12 @@ def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -
         yield group, GroupTrace(names[group], members.get(group, ()), max(of_group), of_group)
 
 
-def _entry(entry: object) -> tuple[str, str, int, str] | None:
+def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
     """Return group, its name, number and operation of a collective; None for anything else."""
-    if not isinstance(entry, dict) or entry.get("is_p2p") is True:
+    number, group = entry.get("collective_seq_id"), _group_of(entry)
+    if entry.get("is_p2p") is True or type(number) is not int or len(group) != 2 or not 0 < number < 1 << 62:
         return None
-    number, group, operation = entry.get("collective_seq_id"), entry.get("process_group"), entry.get("profiling_name")
-    if type(number) is not int or not isinstance(group, tuple | list) or len(group) != 2 or not 0 < number < 1 << 62:
-        return None
-    name, description = (_text(part) for part in group)
-    return name, description or name, number, _text(operation)
+    return group[0], group[1] or group[0], number, _text(entry.get("profiling_name"))
 
 
 def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -71,6 +71,13 @@ class MpiResult:
     def ok(self) -> bool:
         return self.exit_status == 0 or self.reaped
 
+    def by_rank(self) -> dict[int | None, list[str]]:
+        """Return the lines of each rank, in order; those of the launcher under None."""
+        lines: dict[int | None, list[str]] = {}
+        for line in self.lines:
+            lines.setdefault(rank_of(line), []).append(line)
+        return lines
+
     @property
     def findings(self) -> "tuple[Finding, ...]":
         """The causes that the output names, the earliest primary one first, with the names of their nodes.
@@ -79,9 +86,7 @@ class MpiResult:
         """
         from seatrial.causes.classify import classify, weight
 
-        by_rank: dict[int | None, list[str]] = {}
-        for line in self.lines:
-            by_rank.setdefault(rank_of(line), []).append(line)
+        by_rank = self.by_rank()
         found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
         if len(by_rank) > 1:  # else they are in order
             quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line

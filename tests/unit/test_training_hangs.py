@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.own import conclude_own
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_hang
+from seatrial.cli.diagnose import diagnose
 from seatrial.config.run import Run
 from seatrial.model.verdict import Verdict
 from seatrial.remote.ranks import RankLine
@@ -40,6 +42,14 @@ def test_the_node_of_the_late_rank_is_named() -> None:
         suspect.evidence.sentence
         == "rank 2 on node-2 did not enter all_gather 5 of group default_pg; it stands in a.py:2 wait"
     )
+
+
+def test_the_log_of_a_run_names_the_late_rank(tmp_path: Path) -> None:
+    log = tmp_path / "training.log"
+    log.write_text("".join(f"[1,{rank}]<stdout>:{stuck(rank, 5 - (rank == 2))}\n" for rank in range(4)))
+    done = CliRunner().invoke(diagnose, [str(log)])
+    assert done.exit_code == 1
+    assert done.output.startswith("rank 2 on node-2 did not enter all_gather 5 of group default_pg")
 
 
 def test_a_rank_that_says_nothing_is_named() -> None:

@@ -26,7 +26,7 @@ from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
-from seatrial.checks.training.parts import RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -55,8 +55,6 @@ _LOGGED_STEPS = 10  # how many of a run's steps are logged
 class RankSums(RankFigures):
     """Sums of one rank: `wrong` elements over all rounds, the first in round `first_wrong`."""
 
-    rank: int = Field(ge=0)
-    host: Text
     wrong: int = Field(ge=0)
     first_wrong: int | None = Field(ge=0)
 
@@ -68,7 +66,7 @@ class Sums(NodeAnswer):
     rounds: int = Field(ge=1)
     elements: int = Field(ge=1)
     backend: Text
-    ranks: list[RankSums] = Field(max_length=100_000)
+    ranks: list[RankSums] = Field(max_length=MOST_RANKS)
 
 
 def read_sums(line: str) -> Sums | None:

@@ -20,7 +20,7 @@ from pydantic import Field, FiniteFloat
 from seatrial.checks.failures import classify_failure, node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
-from seatrial.checks.training.parts import RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
 from seatrial.checks.training.result import (
     Figures,
     Finite,
@@ -45,19 +45,14 @@ from seatrial.text.words import fraction, quantity
 
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
 _PHASES = ("data", "forward", "backward", "optimizer")
-_MOST_RANKS = 100_000
 _MOST_REPLAYS = 16
 _CONFIDENT = 0.9
 _EVIDENCE = {"compute": "rank-replays-differ", "transport": "rank-sums-differ", "copy": "rank-copy-differs"}
-
-Ranks = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
 
 
 class Rank(RankFigures):
     """One rank's times in ms, its peak of memory, and the digest of its parameters."""
 
-    rank: Ranks
-    host: Text
     parameters: Text
     data_ms: Finite
     forward_ms: Finite
@@ -76,11 +71,9 @@ class Rank(RankFigures):
         return max(0.0, (self.step_ms or 0.0) - own)
 
 
-class Odd(NodeAnswer):
+class Odd(RankFigures):
     """A rank whose bits differ from the others': in `replays` of three, of what it computed, received or shares."""
 
-    rank: Ranks
-    host: Text
     by: Literal["compute", "transport", "copy"]
     replays: int = Field(ge=0)
     is_certain: bool
@@ -90,9 +83,9 @@ class Replays(NodeAnswer):
     """What came of the steps that each rank trained alone; `step_ms` by rank and replay."""
 
     steps: int = Field(ge=1)
-    odd: list[Odd] = Field(max_length=_MOST_RANKS)
+    odd: list[Odd] = Field(max_length=MOST_RANKS)
     step_ms: list[Annotated[list[FiniteFloat], Field(min_length=1, max_length=_MOST_REPLAYS)]] = Field(
-        max_length=_MOST_RANKS
+        max_length=MOST_RANKS
     )
 
 
@@ -100,7 +93,7 @@ class Copies(NodeAnswer):
     """What came of the last comparison of the parameters that ranks share, after so many steps."""
 
     step: int = Field(ge=1)
-    odd: list[Odd] = Field(max_length=_MOST_RANKS)
+    odd: list[Odd] = Field(max_length=MOST_RANKS)
 
 
 class CheckpointFigures(NodeAnswer):
@@ -130,7 +123,7 @@ class Llama(Learning):
     checkpoint: CheckpointFigures | None = None
     replays: Replays | None = None
     copies: Copies | None = None
-    ranks: list[Rank] = Field(max_length=_MOST_RANKS)
+    ranks: list[Rank] = Field(max_length=MOST_RANKS)
 
     @property
     def odd(self) -> list[Odd]:

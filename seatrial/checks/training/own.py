@@ -66,10 +66,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
 
 def _lines_of_logging_rank(result: MpiResult) -> Sequence[str]:
     """Return the lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
-    by_rank: dict[int | None, list[str]] = {}
-    for line in result.lines:
-        by_rank.setdefault(getattr(line, "rank", None), []).append(line)
-    return max(by_rank.values(), key=lambda lines: len(read_steps(lines)), default=[])
+    return max(result.by_rank().values(), key=lambda lines: len(read_steps(lines)), default=[])
 
 
 def digest_of(command: Sequence[str]) -> str:

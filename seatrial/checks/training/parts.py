@@ -3,22 +3,25 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from pydantic import Field
+
 from seatrial.checks.failures import missing_reports
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
-from seatrial.remote.answers import NodeAnswer, read_answer
+from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of
 from seatrial.text.words import some_of
 
+MOST_RANKS = 100_000
 _EVENT = '{"event": "part"'
 
 
 class RankFigures(NodeAnswer):
     """The figures of one rank; its host is as the rank reports it."""
 
-    rank: int
-    host: str
+    rank: int = Field(ge=0, lt=MOST_RANKS)
+    host: Text
 
 
 def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
@@ -26,12 +29,11 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
     if not ranks:
         return None
     own = _own_parts(result, type(ranks[0]))
-    others = [rank.rank for rank in ranks if _figures(rank) != own.get(rank.rank)]
-    missing = [rank for rank in range(len(ranks)) if rank not in own]
-    if not others and not missing:
+    named = {rank.rank for rank in ranks if _figures(rank) != own.get(rank.rank)}
+    named.update(rank for rank in range(len(ranks)) if rank not in own)
+    if not named:
         return None
-    named = sorted({*others, *missing})
-    return Verdict.INCONCLUSIVE, Reason.of("rank-part-differs", ranks=some_of(map(str, named)))
+    return Verdict.INCONCLUSIVE, Reason.of("rank-part-differs", ranks=some_of(map(str, sorted(named))))
 
 
 def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> tuple[Verdict, Reason] | None:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
 from seatrial.checks.failures import node_of
-from seatrial.checks.training.parts import RankFigures
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
@@ -41,8 +41,6 @@ class _StepEvent(NodeAnswer):
 class Rank(RankFigures):
     """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed finite."""
 
-    rank: int = Field(ge=0)
-    host: Text
     checksum: Text
     finite: bool
     step_time_ms_median: Finite
@@ -74,7 +72,7 @@ class TrainingResult(Learning):
     communication_share: Finite = None
     inference_samples_s: Finite = None
     step_time_ms: list[FiniteFloat]
-    ranks: list[Rank] = Field(max_length=100_000)
+    ranks: list[Rank] = Field(max_length=MOST_RANKS)
     losses: tuple[float | None, ...] = Field((), exclude=True)
 
 

@@ -55,9 +55,7 @@ class TransformerSize(Strict):
 
     def others(self) -> dict[str, ConditionValue]:
         """Return the other sizes that are not the default."""
-        fields = type(self).model_fields
-        names = ("heads", "sequence_length", "vocabulary")
-        return {name: getattr(self, name) for name in names if getattr(self, name) != fields[name].default}
+        return self.model_dump(include={"heads", "sequence_length", "vocabulary"}, exclude_defaults=True)
 
     def flops(self) -> float:
         """Return the operations of one sample, both ways: three times twice weights and attention per token."""
@@ -115,10 +113,9 @@ class Workload(DecoderOptions):
             raise ValueError("precision fp16 is not for llama; legal: fp32, bf16, fp8")
         if self.model != "llama" and self.precision == "fp8":
             raise ValueError(f"precision fp8 is for llama; model is {self.model}")
-        options = DecoderOptions.model_fields
-        only_llamas = [name for name in options if getattr(self, name) != options[name].default]
+        only_llamas = self.model_dump(include=set(DecoderOptions.model_fields), exclude_defaults=True)
         if self.model != "llama" and only_llamas:
-            raise ValueError(f"{only_llamas[0]} is for model: llama; model is {self.model}")
+            raise ValueError(f"{next(iter(only_llamas))} is for model: llama; model is {self.model}")
         if problem := self.decoder_problem():
             raise ValueError(problem)
         if self.warmup_steps >= self.steps:

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(1)
     here = rendezvous.place(options)
     device = rendezvous.choose_device(options.device, here)
-    rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
+    rendezvous.join(here, options, device)
     wrong = wrong_by_round(options, here, device)
     first = next((number for number, count in enumerate(wrong) if count), None)
     mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}

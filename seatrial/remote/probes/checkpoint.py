@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from rendezvous import CannotStart
-from replays import digest_of
+from replays import digest_of, local
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
@@ -59,22 +59,19 @@ class Checkpoints:
     def _look(self) -> None:
         """Say before the first step that the directory is missing or too full. Raises CannotStart."""
         folder = self.folder
-        problem = ""
-        needed = _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
+        problem, free = "", 0
         if not folder or not folder.is_dir():
             problem = "there is no such directory"
         elif not os.access(folder, os.W_OK | os.X_OK):
             problem = "this user cannot write there"
         else:
-            total = torch.tensor(float(needed), device=self.device)
             free = shutil.disk_usage(folder).free
-        here = torch.tensor(float(bool(problem)), device=self.device)
-        dist.all_reduce(here)
-        if problem or float(here):
+        if self._over_ranks(float(bool(problem)), dist.ReduceOp.SUM):
             raise CannotStart(f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}")
-        dist.all_reduce(total)
-        if float(total) > free:
-            have, want = free / 1e9, float(total) / 1e9
+        needed = _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
+        total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
+        if total > free:
+            have, want = free / 1e9, total / 1e9
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {have:.3g} GB are free, {_KEPT} checkpoints need {want:.3g} GB"
             )
@@ -83,10 +80,6 @@ class Checkpoints:
         """Return whether a checkpoint is saved after this step."""
         every = self.options.checkpoint_every
         return self.folder is not None and (is_last or (every > 0 and (step + 1) % every == 0))
-
-    def facts(self) -> dict[str, Any]:
-        """Return what the restore took, for the event `start`."""
-        return {"restore_s": self.restore_s}
 
     def save(self, step: int) -> dict[str, Any]:
         """Save, and drop older ones; returns seconds that the training was blocked for, and bytes of all ranks."""
@@ -98,12 +91,8 @@ class Checkpoints:
         size = self._over_ranks(float(sum(bytes_of(state))), dist.ReduceOp.SUM)
         target = self._path(step)
         if self.options.checkpoint_async:
-            self.pending = (
-                dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group),
-                began,
-                size,
-                step,
-            )
+            future = dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group)
+            self.pending = (future, began, size, step)
         else:
             dcp.save(state, checkpoint_id=target)
             self._written(began, size, step)
@@ -151,13 +140,12 @@ class Checkpoints:
         """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without one."""
         if not self.folder:
             return 0
-        texts = rendezvous.share(",".join(map(str, self._steps()[-_KEPT:])), str(self.device))
-        shared = set.intersection(*(set(filter(None, text.split(","))) for text in texts))
+        ranks = rendezvous.exchange({"steps": self._steps()[-_KEPT:]}, str(self.device))
+        shared = set.intersection(*(set(rank["steps"]) for rank in ranks))
         if not shared:
             return 0
-        step = max(map(int, shared))
-        self.restore_s = self._load(step)
-        return step
+        self.restore_s = self._load(max(shared))
+        return max(shared)
 
     def _load(self, step: int) -> float:
         """Load past the page cache; returns the seconds of the slowest rank."""
@@ -224,12 +212,6 @@ class Checkpoints:
 def _flat() -> StateDictOptions:
     """Return options by which ranks of a pipeline have names of their own for what they save."""
     return StateDictOptions(flatten_optimizer_state_dict=True)
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a tensor."""
-    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
 
 
 def bytes_of(state: Any) -> Iterator[int]:

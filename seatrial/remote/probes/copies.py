@@ -9,7 +9,6 @@ training.py.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ import rendezvous
 import torch
 from parallel import Meshes
 from rendezvous import RankPlacement
-from replays import digest_of, flip_bit, odd
+from replays import digest_of, flip_bit, is_wrong, odd
 from torch import nn
 from torch.distributed.tensor import DTensor
 
@@ -33,10 +32,8 @@ def differing(
     mine = {"rank": here.rank, "host": here.host, "kind": group, "digests": digests, "wrong_sums": 0}
     found: list[dict[str, Any]] = []
     for time in range(_TIMES):
-        is_wrong = options.wrong == f"{here.rank}:copy" or (options.wrong == f"{here.rank}:copy-once" and not time)
-        digests.append(digest_of(_whole(model, is_wrong=is_wrong)))
-        ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
-        found = odd(ranks)
+        digests.append(digest_of(_whole(model, is_wrong=is_wrong(options, here, "copy", time))))
+        found = odd(rendezvous.exchange(mine, device))
         if not found:
             break
     return [{**each, "by": "copy"} for each in found]

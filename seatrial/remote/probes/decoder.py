@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, replace
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.nn.functional import scaled_dot_product_attention, silu
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
 _ROPE_THETA = 500_000.0  # Llama 3's
 _INITIAL_STD = 0.02
@@ -245,6 +245,11 @@ class Decoder(nn.Module):
             self.tokens = None
         if not is_last:
             self.norm = self.logits = None
+
+
+def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean loss of all tokens, in float32."""
+    return cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
 def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -86,12 +86,13 @@ class Watchdog:
         if self.dump_prefix and trace is not None:
             with suppress(OSError):
                 Path(f"{self.dump_prefix}{self.place['rank']}").write_bytes(trace)
+        entries = pickle.loads(trace)["entries"] if trace else []  # written by this very process
         return {
             "event": "stuck",
             **self.place,
             "step": self.step,
-            "groups": groups_of(trace),
-            "calls": calls_of(trace),
+            "groups": groups_of(entries) if trace is not None else [],
+            "calls": calls_of(entries),
             "stack": stack_of(self.watched),
             "waits": waits_for_others(self.watched),
             "gpu": gpu_state(),
@@ -118,27 +119,24 @@ def recorded() -> bytes | None:
     return None
 
 
-def groups_of(trace: bytes | None) -> list[dict[str, Any]]:
+def groups_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return for each group of this rank its id, name, ranks, and the number and operation of the last collective."""
-    if trace is None:
-        return []
-    dump = pickle.loads(trace)  # written by this very process
+    members = _members()
     groups: dict[str, dict[str, Any]] = {}
-    for group_id, ranks in _members().items():
-        groups[group_id] = {"id": group_id, "name": "", "ranks": ranks, "collective": 0, "operation": ""}
-    for entry in dump.get("entries", []):
-        group_id, name = entry["process_group"]
-        group = groups.setdefault(group_id, {"id": group_id, "ranks": [], "collective": 0, "operation": ""})
-        group["name"] = name
-        if not entry["is_p2p"] and entry["collective_seq_id"] > group["collective"]:
-            group |= {"collective": entry["collective_seq_id"], "operation": entry["profiling_name"]}
+    for name in (*members, *(entry["process_group"][0] for entry in entries)):
+        groups[name] = {"id": name, "name": "", "ranks": members.get(name, []), "collective": 0, "operation": ""}
+    for entry in entries:
+        name, description = entry["process_group"]
+        groups[name]["name"] = description
+        if not entry["is_p2p"] and entry["collective_seq_id"] > groups[name]["collective"]:
+            groups[name] |= {"collective": entry["collective_seq_id"], "operation": entry["profiling_name"]}
     return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
 
 
-def calls_of(trace: bytes | None) -> list[dict[str, Any]]:
+def calls_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the latest sends and receives of this rank, and the ends of their batches; gloo records none."""
     calls: list[dict[str, Any]] = []
-    for entry in pickle.loads(trace)["entries"] if trace else ():  # written by this very process
+    for entry in entries:
         name = entry["profiling_name"]
         if entry["is_p2p"] or name.endswith(":coalesced"):
             is_done = entry["state"] == "completed" or bool(entry.get("retired"))
@@ -155,18 +153,20 @@ def _members() -> dict[str, list[int]]:
     return {}
 
 
+def innermost(thread: int) -> list[traceback.FrameSummary]:
+    """Return the innermost calls of a thread, the last one last."""
+    frame = sys._current_frames().get(thread)
+    return traceback.extract_stack(frame)[-_FRAMES:] if frame else []
+
+
 def stack_of(thread: int) -> list[str]:
     """Return where a thread is, the innermost call first: "decoder.py:118 forward"."""
-    frame = sys._current_frames().get(thread)
-    calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
-    return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(calls)]
+    return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(innermost(thread))]
 
 
 def waits_for_others(thread: int) -> bool:
     """Return whether a thread waits for other ranks, in PyTorch's communication, or for the end of a GPU's work."""
-    frame = sys._current_frames().get(thread)
-    calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
-    return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in calls)
+    return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in innermost(thread))
 
 
 def ras_status(address: str) -> list[str]:

@@ -15,6 +15,7 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from decoder import Block, Decoder, DecoderSize, Experts, drop_others, initialize
+from rendezvous import CannotStart
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -63,7 +65,7 @@ class Degrees:
 
 
 def choose(given: dict[str, int | None], ranks: int) -> Degrees:
-    """Return the degrees of so many ranks; fsdp takes the rest where it is not given. Raises ValueError."""
+    """Return the degrees of so many ranks; fsdp takes the rest where it is not given. Raises CannotStart."""
     degrees = {name: given.get(name) or 1 for name in DEGREES}
     others = 1
     for name in DEGREES:
@@ -72,7 +74,7 @@ def choose(given: dict[str, int | None], ranks: int) -> Degrees:
     if ranks % others or (given.get("fsdp") and degrees["fsdp"] != rest):
         divisors = ", ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)
         product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if given.get(name))
-        raise ValueError(f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors}")
+        raise CannotStart(f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors}")
     degrees["fsdp"] = rest
     return Degrees(**degrees)
 
@@ -114,12 +116,16 @@ class Meshes:
         d = degrees
         whole = init_device_mesh(device_type, astuple(d), mesh_dim_names=DEGREES)
         dense = init_device_mesh(device_type, (d.pp, d.fsdp * d.cp * d.ep, d.tp), mesh_dim_names=("_pp", "shard", "tp"))
-        if d.ep == 1:
-            return cls(whole, dense, None)
-        names = ("_pp", "expert_shard", "_ep")
-        return cls(
-            whole, dense, init_device_mesh(device_type, (d.pp, d.fsdp * d.cp, d.ep * d.tp), mesh_dim_names=names)
-        )
+        experts = None
+        if d.ep > 1:
+            names = ("_pp", "expert_shard", "_ep")
+            experts = init_device_mesh(device_type, (d.pp, d.fsdp * d.cp, d.ep * d.tp), mesh_dim_names=names)
+        return cls(whole, dense, experts)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether this rank shares parameters with another."""
+        return self.dense["shard"].size() > 1
 
     def group(self, name: str) -> Any:
         """Return the process group of a degree that this rank is in."""
@@ -130,21 +136,10 @@ class Meshes:
         return int(self.whole.get_local_rank(name))
 
 
-@dataclass(frozen=True)
-class Numerics:
-    """What a model computes with, and how it saves time and memory."""
-
-    precision: str = "fp32"
-    compile: bool = False
-    activation_checkpointing: bool = False
-
-
-def build(
-    size: DecoderSize, sequence: int, degrees: Degrees, meshes: Meshes, numerics: Numerics, device: str, seed: int
-) -> Decoder:
+def build(options: argparse.Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str) -> Decoder:
     """Return this rank's part of a decoder, with its values; block by block, so that no rank ever holds the whole."""
     with torch.device("meta"):
-        model = Decoder(size, sequence)
+        model = Decoder(size, options.sequence)
     stage = meshes.rank("pp")
     per_stage = size.layers // degrees.pp
     own_layers = range(stage * per_stage, (stage + 1) * per_stage)
@@ -152,13 +147,13 @@ def build(
     if degrees.tp > 1:
         _divide_tensors(model, meshes.dense["tp"])
     for block in model.blocks.values():
-        _place(block, sequence, degrees, meshes)
-        _prepare(block, numerics)
-    shard = _sharding(meshes, degrees, numerics)
+        _place(block, options.sequence, degrees, meshes)
+        _prepare(block, options)
+    shard = _sharding(meshes, degrees, options.precision)
     for name, block in model.blocks.items():
         block.to_empty(device=device)
-        initialize(block, f"blocks.{name}.", seed)
-        if numerics.precision == "fp8":
+        initialize(block, f"blocks.{name}.", options.seed)
+        if options.precision == "fp8":
             _to_float8(block)
         if meshes.experts is not None:
             for network in block.feed.networks.values():
@@ -168,38 +163,37 @@ def build(
         module = getattr(model, name)
         if module is not None:
             module.to_empty(device=device)
-            initialize(module, f"{name}.", seed)
+            initialize(module, f"{name}.", options.seed)
     shard(model, mesh=meshes.dense["shard"])
     return model
 
 
-def too_old(degrees: Degrees, device: str) -> str | None:
-    """Return what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded tensors fail."""
+def too_old(degrees: Degrees, device: str) -> Iterator[str]:
+    """Yield what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded tensors fail."""
     if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.7
-        return None
+        return
     later = f"torch 2.7 or later, this is {torch.__version__}"
     if degrees.pp > 1 and degrees.tp > 1:
-        return f"pp with tp needs {later}"
+        yield f"pp with tp needs {later}"
     if device == "cpu" and degrees.pp > 1:
-        return f"pp on processors needs {later}"
+        yield f"pp on processors needs {later}"
     if device == "cpu" and degrees.fsdp * degrees.cp * degrees.ep > 1:
-        return f"fsdp, cp and ep on processors need {later}"
-    return None
+        yield f"fsdp, cp and ep on processors need {later}"
 
 
-def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[..., Any]:
+def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[..., Any]:
     """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters with no other."""
-    if meshes.dense["shard"].size() == 1:
+    if not meshes.is_sharded:
         return lambda module, **_: module
     policy = MixedPrecisionPolicy()
-    if numerics.precision != "fp32":
+    if precision != "fp32":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     return partial(fully_shard, mp_policy=policy, reshard_after_forward=degrees.pp == 1)
 
 
-def autocast(meshes: Meshes, numerics: Numerics, device: torch.device) -> AbstractContextManager[Any]:
+def autocast(meshes: Meshes, precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Return the precision of what is not sharded: `fully_shard` casts parameters itself."""
-    is_on = numerics.precision != "fp32" and meshes.dense["shard"].size() == 1
+    is_on = precision != "fp32" and not meshes.is_sharded
     context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=is_on)
     return context
 
@@ -258,12 +252,12 @@ def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tens
     return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
 
 
-def _prepare(block: Block, numerics: Numerics) -> None:
+def _prepare(block: Block, options: argparse.Namespace) -> None:
     """Recompute activations, and compile; hooks of the block stay outside of what is compiled."""
     forward: Callable[..., Any] = block.forward
-    if numerics.activation_checkpointing:
+    if options.activation_checkpointing:
         forward = partial(checkpoint, forward, use_reentrant=False)
-    if numerics.compile:
+    if options.compile:
         forward = torch.compile(forward)
     block.forward = forward
 

@@ -24,8 +24,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,11 @@ import torch
 import torch.distributed as dist
 from checkpoint import Checkpoints
 from communication import shares_of_groups
-from decoder import SIZES, DecoderSize
-from parallel import DEGREES, Degrees, Meshes, Numerics
+from decoder import SIZES, DecoderSize, loss_of
+from parallel import DEGREES, Degrees, Meshes
 from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 from step_clock import PHASES, Step, StepClock
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.nn.functional import cross_entropy
 
 PRECISIONS = ("fp32", "bf16", "fp8")
 _FAULTS = ("sleep", "lose-loader", "die")
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     size, degrees = checked(options, here.world_size, device)
     add_faults(options, here, os.environ.get("SEATRIAL_TRAINING_FAULT", ""))
     hang.record_collectives()
-    rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
+    rendezvous.join(here, options, device)
     if options.deterministic or options.replays:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS is free to sum in another order
     torch.use_deterministic_algorithms(mode=bool(options.replays))
@@ -89,13 +89,13 @@ class Pretraining:
         self.options, self.size, self.degrees, self.here = options, size, degrees, here
         self.device = torch.device(device)
         self.meshes = Meshes.make(degrees, self.device.type)
-        self.numerics = Numerics(options.precision, options.compile, options.activation_checkpointing)
-        self.model = parallel.build(size, options.sequence, degrees, self.meshes, self.numerics, device, options.seed)
+        self.model = parallel.build(options, size, degrees, self.meshes, device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=options.lr, betas=(0.9, 0.95), fused=self.device.type == "cuda"
         )
         self.clock = StepClock(self.device)
-        self.clock.watch([*self.model.blocks.values()])
+        for block in self.model.blocks.values():
+            self.clock.watch(block)
         self.loss_of: Callable[..., torch.Tensor] = torch.compile(loss_of) if options.compile else loss_of
         self.is_last_stage = self.meshes.rank("pp") == degrees.pp - 1
         self.schedule = self._schedule() if degrees.pp > 1 else None
@@ -128,7 +128,7 @@ class Pretraining:
             step=self.first_step,
             steps=options.steps,
             parallel=str(self.degrees),
-            **self.checkpoints.facts(),
+            restore_s=self.checkpoints.restore_s,
         )
         for step in range(self.first_step, options.steps):
             if step > self.first_step or not options.compile:  # which takes minutes in the first step
@@ -160,16 +160,15 @@ class Pretraining:
         self.clock.start()
         inputs, labels = self.batch(step)
         self.clock.end("data")
-        if self.schedule is not None:
-            with parallel.autocast(self.meshes, self.numerics, self.device):
+        with parallel.autocast(self.meshes, self.options.precision, self.device):
+            if self.schedule is not None:  # in a pipeline forward and backward passes take turns
                 loss = self.run_pipeline(inputs, labels)
-            self.clock.end("backward")  # forward and backward passes take turns in a pipeline
-        else:
-            with parallel.autocast(self.meshes, self.numerics, self.device):
+            else:
                 loss = self.loss_of(self.model(inputs), labels)
+        if self.schedule is None:
             self.clock.end("forward")
             loss.backward()
-            self.clock.end("backward")
+        self.clock.end("backward")
         parallel.average_experts(self.model, self.degrees)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -234,7 +233,7 @@ class Pretraining:
             (self.options.seed * 7919 + number * 104_729) % self.size.vocabulary
             for number in range(first, first + count)
         ]
-        factors, terms = self.recurrence()
+        factors, terms = self.recurrence
         return (torch.tensor(starts, device=self.device)[:, None] * factors + terms) % self.size.vocabulary
 
     def _from_file(self, first: int, length: int) -> torch.Tensor:
@@ -242,15 +241,14 @@ class Pretraining:
         places = torch.arange(first, first + length) % len(tokens)
         return tokens[places].long() % self.size.vocabulary
 
+    @cached_property
     def recurrence(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return factors and terms that give token i from the first: 5 x + 7, i times, modulo the vocabulary."""
-        if not hasattr(self, "_recurrence"):
-            factors, terms = [1], [0]
-            for _ in range(self.options.sequence):
-                factors.append(5 * factors[-1] % self.size.vocabulary)
-                terms.append((5 * terms[-1] + 7) % self.size.vocabulary)
-            self._recurrence = torch.tensor(factors, device=self.device), torch.tensor(terms, device=self.device)
-        return self._recurrence
+        """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the vocabulary."""
+        factors, terms = [1], [0]
+        for _ in range(self.options.sequence):
+            factors.append(5 * factors[-1] % self.size.vocabulary)
+            terms.append((5 * terms[-1] + 7) % self.size.vocabulary)
+        return torch.tensor(factors, device=self.device), torch.tensor(terms, device=self.device)
 
     def break_on_purpose(self, step: int) -> None:
         """Do what a fault of the local platform asks for, at its step, in the first attempt alone."""
@@ -270,12 +268,17 @@ class Pretraining:
 
     def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
         """Return the last event, the same on every rank."""
-        options, times, warmup = self.options, self.clock.times, self.options.warmup
+        options, warmup = self.options, self.options.warmup
         finite = all(math.isfinite(loss) for loss in self.losses)
-        mine: dict[str, Any] = {"rank": self.here.rank, "host": self.here.host, "parameters": self.digest()}
+        mine: dict[str, Any] = {
+            "rank": self.here.rank,
+            "host": self.here.host,
+            "parameters": replays.digest_of(self.model.parameters()),
+        }
         for name in (*PHASES, "compute", "step"):
-            mine[f"{name}_ms"] = rounded(times.median(name, warmup))
-        mine["memory_gb"] = self.peak_memory_gb()
+            mine[f"{name}_ms"] = rounded(self.clock.median(name, warmup))
+        on_gpu = self.device.type == "cuda"
+        mine["memory_gb"] = rounded(torch.cuda.max_memory_allocated() / 1e9) if on_gpu else None  # of tensors
         shares = shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
         ranks = rendezvous.report(mine, str(self.device))
         counted = self.step_time_ms[warmup:] or self.step_time_ms
@@ -296,8 +299,8 @@ class Pretraining:
             "world_size": self.here.world_size,
             "steps": len(self.losses),
             "finite": finite,
-            "first_loss": self.losses[0] if self.losses else None,
-            "last_loss": self.losses[-1] if self.losses else None,
+            "first_loss": next(iter(self.losses), None),
+            "last_loss": next(reversed(self.losses), None),
             "losses_digest": hashlib.sha256(repr(self.losses).encode()).hexdigest()[:16],
             "tokens_s_per_gpu": rate,
             "model_tflops": tflops,
@@ -310,19 +313,6 @@ class Pretraining:
             "copies": self.copies,
             "ranks": ranks,
         }
-
-    def digest(self) -> str:
-        """Return a digest of this rank's part of the parameters, exact in every bit."""
-        return str(replays.digest_of(self.model.parameters()))
-
-    def peak_memory_gb(self) -> float | None:
-        """Return the most memory of the GPU that tensors took, GB (1e9 bytes)."""
-        return rounded(torch.cuda.max_memory_allocated() / 1e9) if self.device.type == "cuda" else None
-
-
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of all tokens, in float32."""
-    return cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
 def rounded(value: float | None) -> float | None:
@@ -350,19 +340,20 @@ def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[Decod
     size = replace(SIZES[options.size], **{name: value for name, value in given.items() if value is not None})
     if problem := size.problem():
         raise CannotStart(problem)
-    try:
-        degrees = parallel.choose({name: getattr(options, name) for name in DEGREES}, ranks)
-    except ValueError as error:
-        raise CannotStart(str(error)) from error
-    for problem in parallel.problems(degrees, size, options.sequence, options.batch):
+    degrees = parallel.choose({name: getattr(options, name) for name in DEGREES}, ranks)
+    for problem in problems(options, size, degrees, device):
         raise CannotStart(problem)
-    if problem := parallel.too_old(degrees, device):
-        raise CannotStart(problem)
-    if options.precision == "fp8" and device == "cpu":
-        raise CannotStart("--precision fp8 needs a GPU; processors take fp32 and bf16")
-    if options.precision == "fp8" and importlib.util.find_spec("torchao") is None:
-        raise CannotStart(f"--precision fp8 needs torchao, which {sys.executable} does not have")
     return size, degrees
+
+
+def problems(options: argparse.Namespace, size: DecoderSize, degrees: Degrees, device: str) -> Iterator[str]:
+    """Yield why the options do not fit together, or not this machine."""
+    yield from parallel.problems(degrees, size, options.sequence, options.batch)
+    yield from parallel.too_old(degrees, device)
+    if options.precision == "fp8" and device == "cpu":
+        yield "--precision fp8 needs a GPU; processors take fp32 and bf16"
+    if options.precision == "fp8" and importlib.util.find_spec("torchao") is None:
+        yield f"--precision fp8 needs torchao, which {sys.executable} does not have"
 
 
 def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> None:

@@ -137,8 +137,12 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo") -> None:
-    """Make the process group of all ranks. Raises CannotStart, or RuntimeError naming where the ranks did not meet."""
+def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") -> None:
+    """Make the process group of all ranks: by gloo between processors, by NCCL between GPUs.
+
+    Raises CannotStart, or RuntimeError naming where the ranks did not meet.
+    """
+    backend = "gloo" if device == "cpu" else "nccl"
     if here.world_size == 1:  # nobody to meet, and no port that another such process may have
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         return
@@ -189,6 +193,11 @@ def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]
     Each rank also prints its own part, so that none can report for another.
     """
     print(json.dumps({"event": "part", **mine}), flush=True)
+    return exchange(mine, device)
+
+
+def exchange(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:
+    """Gather the values of every rank, by rank."""
     return [json.loads(text) for text in share(json.dumps(mine), device)]
 
 

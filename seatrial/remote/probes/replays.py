@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import statistics
 import subprocess
 import time
@@ -23,11 +22,10 @@ from typing import Any
 import rendezvous
 import torch
 import torch.distributed as dist
-from decoder import Decoder, DecoderSize, initialize
+from decoder import Decoder, DecoderSize, initialize, loss_of
 from processor_wait import own_clock_s
 from rendezvous import RankPlacement
 from step_clock import Marks
-from torch.nn.functional import cross_entropy
 
 _REPLAYS = 3
 _LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
@@ -44,13 +42,12 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
     step_ms: list[float] = []
     gradients: list[torch.Tensor] = []
     for replay in range(_REPLAYS):
-        wrong = _wrong_replays(options.wrong, here.rank, "compute", replay)
+        wrong = is_wrong(options, here, "compute", replay)
         done, times, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
         digests.append(done)
         counted = times[1:] or times  # the first allocates
         step_ms.append(round(statistics.mean(counted), 4))  # a median would not see a device held back in bursts
-    wrong_sum = _wrong_replays(options.wrong, here.rank, "transport", 0)
-    transport = _wrong_sums(gradients, digests, device, is_wrong=wrong_sum)
+    transport = _wrong_sums(gradients, digests, device, is_wrong=is_wrong(options, here, "transport", 0))
     mine = {
         "rank": here.rank,
         "host": here.host,
@@ -59,7 +56,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
         "wrong_sums": transport,
         "step_ms": step_ms,
     }
-    ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
+    ranks = rendezvous.exchange(mine, device)
     return {"steps": options.replays, "replays": _REPLAYS, "odd": odd(ranks), "step_ms": [r["step_ms"] for r in ranks]}
 
 
@@ -82,7 +79,7 @@ def _replay(
         optimizer.zero_grad()
         with autocast:
             logits = model(tokens[:, :-1])
-        cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
+        loss_of(logits, tokens[:, 1:]).backward()
         optimizer.step()
         steps.append((first, marks.now()))
         if is_wrong and step == options.replays // 2:
@@ -98,11 +95,21 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> str:
     sums = []
     with torch.no_grad():
         for tensor in tensors:
-            part: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-            words = part.detach().contiguous().view(-1).view(_INTEGERS[part.element_size()])
+            words = words_of(local(tensor).detach())
             sums.append(sum(_weighted(words, first) for first in range(0, len(words), _WORDS)))
     values = torch.stack(sums).tolist() if sums else []
     return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of a tensor."""
+    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def words_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bits of every element, as integers of its size; in the same memory where that is contiguous."""
+    return tensor.contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
 
 
 def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
@@ -115,7 +122,7 @@ def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
 def flip_bit(parameter: torch.Tensor) -> None:
     """Flip the lowest bit of one element, as a fault does."""
     with torch.no_grad():
-        words = parameter.detach().view(-1).view(_INTEGERS[parameter.element_size()])
+        words = words_of(parameter.detach())
         words[len(words) // 2] ^= 1
 
 
@@ -126,7 +133,7 @@ def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], devic
         return 0
     wrong = 0
     for bucket, gradient in enumerate(gradients):
-        words = gradient.contiguous().view(-1).view(_INTEGERS[gradient.element_size()]).long()
+        words = words_of(gradient).long()
         total = words.clone()
         dist.all_reduce(total)
         if is_wrong and not bucket:
@@ -171,9 +178,7 @@ def _place(rank: dict[str, Any]) -> dict[str, Any]:
     return {"rank": rank["rank"], "host": rank["host"]}
 
 
-def _wrong_replays(text: str | None, rank: int, kind: str, replay: int) -> bool:
-    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in this replay."""
-    if not text:
-        return False
-    at, _, what = text.partition(":")
-    return int(at) == rank and (what == kind or (what == f"{kind}-once" and replay == 1))
+def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, time: int) -> bool:
+    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work at that time, the first of which is 0."""
+    fault = f"{here.rank}:{kind}"
+    return options.wrong == fault or (options.wrong == f"{fault}-once" and not time)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -47,21 +48,6 @@ class Marks:
 
 
 @dataclass
-class StepTimes:
-    """Milliseconds of each step on this rank, by phase, and of the whole step."""
-
-    step: list[float] = field(default_factory=list)
-    phases: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
-    compute: list[float] = field(default_factory=list)
-
-    def median(self, name: str, warmup: int) -> float | None:
-        """Return the median of a phase, `step` or `compute`, over the steps after the warm-up."""
-        times = self.phases[name] if name in self.phases else getattr(self, name)
-        counted = times[warmup:] or times
-        return statistics.median(counted) if counted else None
-
-
-@dataclass
 class Step:
     """A step whose times are not read yet: the ends of its phases, and the spans in which its blocks computed."""
 
@@ -70,11 +56,14 @@ class Step:
 
 
 class StepClock:
-    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and later `settle`."""
+    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and later `settle`.
+
+    `times` are the milliseconds of each step on this rank, by phase, and as `step` and `compute`.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.marks = Marks(device)
-        self.times = StepTimes()
+        self.times: dict[str, list[float]] = defaultdict(list)
         self.steps: list[Step] = []
 
     def start(self) -> None:
@@ -96,20 +85,21 @@ class StepClock:
         for step in steps:
             whole.append(self.marks.between_ms(step.points[0][1], step.points[-1][1]))
             for (_, first), (phase, last) in pairwise(step.points):
-                self.times.phases[phase].append(self.marks.between_ms(first, last))
-            self.times.compute.append(sum(self.marks.between_ms(*span) for span in step.spans))
-        self.times.step += whole
+                self.times[phase].append(self.marks.between_ms(first, last))
+            self.times["compute"].append(sum(self.marks.between_ms(*span) for span in step.spans))
+        self.times["step"] += whole
         return whole
 
-    def watch(self, modules: Sequence[nn.Module]) -> None:
-        """Time what these modules compute, forward and backward; call it after they are sharded.
+    def median(self, name: str, warmup: int) -> float | None:
+        """Return the median of a phase, `step` or `compute`, over the steps after the warm-up."""
+        counted = self.times[name][warmup:] or self.times[name]
+        return statistics.median(counted) if counted else None
+
+    def watch(self, module: nn.Module) -> None:
+        """Time what a module computes, forward and backward; call it after it is sharded.
 
         Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after the last one.
         """
-        for module in modules:
-            self._watch(module)
-
-    def _watch(self, module: nn.Module) -> None:
         began: list[Any] = []
 
         def opened() -> None:

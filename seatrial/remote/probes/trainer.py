@@ -38,6 +38,10 @@ gc.freeze()
 gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_KEPT = (  # of the summary, under the same names
+    *("model", "data", "precision", "compile", "world_size", "device", "backend", "torch", "parameters"),
+    *("batch_size_per_gpu", "communication_share"),
+)
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -220,11 +224,6 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
     return first, last
 
 
-def model_name(options: argparse.Namespace) -> str:
-    """Return the model, with its size where that can be chosen: "transformer 6x512"."""
-    return f"{options.model} {options.size}" if options.model == "transformer" else str(options.model)
-
-
 def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     """Return the last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
@@ -247,7 +246,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     seconds = sum(step_time_ms) / 1e3
     return {
         "event": "summary",
-        "model": model_name(options),
+        "model": f"transformer {options.size}" if options.model == "transformer" else options.model,
         "precision": options.precision,
         "data": options.data,
         "compile": options.compile,
@@ -270,7 +269,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     }
 
 
-def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -> dict[str, Any]:
+def results(summary: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of --peak-tflops."""
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
@@ -278,16 +277,7 @@ def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -
     tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
     first, last = summary["first_loss"], summary["last_loss"]
     return {
-        "model": model_name(options),
-        "data": options.data,
-        "precision": options.precision,
-        "compile": options.compile,
-        "world_size": summary["world_size"],
-        "device": torch.cuda.get_device_name() if device != "cpu" else "cpu",
-        "backend": summary["backend"],
-        "torch": summary["torch"],
-        "parameters": summary["parameters"],
-        "batch_size_per_gpu": options.batch,
+        **{name: summary[name] for name in _KEPT},
         "global_batch_size": samples,
         "total_samples": samples * len(seconds),
         "total_time_seconds": sum(seconds),
@@ -298,7 +288,6 @@ def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -
         "inference_samples_per_second": summary["inference_samples_s"],
         "tflops_per_gpu": tflops,
         "mfu": tflops / options.peak_tflops if tflops and options.peak_tflops else None,
-        "communication_share": summary["communication_share"],
         "loss_start": first,
         "loss_end": last,
         **({"transformer": asdict(options.size)} if options.model == "transformer" else {}),

@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     here = rendezvous.place(options)
     device = rendezvous.choose_device(options.device, here)
     hang.record_collectives()
-    rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
+    rendezvous.join(here, options, device)
     if options.download and options.data != "synthetic" and here.local_rank == 0:
         download(options.data, options.data_dir)
     over_ranks(0, device)  # nobody reads what is still being written
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     result = summary(trainer, history)
     report(here, **result)
     if options.results and here.rank == 0:
-        Path(options.results).write_text(json.dumps(results(result, options, device), indent=2) + "\n")
+        Path(options.results).write_text(json.dumps(results(result, options), indent=2) + "\n")
     over_ranks(0, device)  # all have what they need before any leaves
     dist.destroy_process_group()
     _KEPT.append(trainer)
