@@ -94,11 +94,6 @@ class DecoderOptions(Strict):
     interrupt: tuple[Interrupt, ...] = Field((), description="ranks to kill, to measure the goodput")
     hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
-    def decoder_options(self) -> dict[str, object]:
-        """Return the probe's options for size and degrees."""
-        size = {"size": self.size} if isinstance(self.size, str) else self.size.model_dump()
-        return size | self.parallel.model_dump(exclude_defaults=True)
-
     def decoder_conditions(self) -> dict[str, ConditionValue]:
         """Return what the speed depends on, besides batch and precision."""
         conditions: dict[str, ConditionValue] = {"sequence": self.sequence}

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
-from seatrial.checks.training.decoder import DecoderOptions
+from seatrial.checks.training.decoder import DecoderOptions, DecoderShape, Parallel
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
 
@@ -18,11 +18,11 @@ _OPTIONS = (
 )
 _LLAMA_OPTIONS = (
     *("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate", "sequence"),
-    *("hang_s", "activation_checkpointing", "tokens", "replays", "digest_every"),
+    *("size", "parallel", "hang_s", "activation_checkpointing", "tokens", "replays", "digest_every"),
     *("checkpoint_dir", "checkpoint_every", "checkpoint_async"),
 )
 _RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
-_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence")
+_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence", "size", "hang_s")
 _LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
 _FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
@@ -170,10 +170,10 @@ class Workload(DecoderOptions):
         options: dict[str, object] = {}
         for name in _LLAMA_OPTIONS if self.model == "llama" else _OPTIONS:
             value = getattr(self, name)
-            if name in _ALWAYS or value != type(self).model_fields[name].default:
+            if isinstance(value, DecoderShape | Parallel):
+                options |= value.model_dump(exclude_defaults=True)
+            elif name in _ALWAYS or value != type(self).model_fields[name].default:
                 options[_RENAMED.get(name, name)] = value
-        if self.model == "llama":
-            options |= self.decoder_options()
         if self.model == "transformer":
             options |= self.transformer.model_dump()
         words = []
