@@ -144,8 +144,9 @@ class Checkpoints:
         shared = set.intersection(*(set(rank["steps"]) for rank in ranks))
         if not shared:
             return 0
-        self.restore_s = self._load(max(shared))
-        return max(shared)
+        step = int(max(shared))
+        self.restore_s = self._load(step)
+        return step
 
     def _load(self, step: int) -> float:
         """Load past the page cache; returns the seconds of the slowest rank."""

@@ -125,7 +125,7 @@ class Meshes:
     @property
     def is_sharded(self) -> bool:
         """Whether this rank shares parameters with another."""
-        return self.dense["shard"].size() > 1
+        return int(self.dense["shard"].size()) > 1
 
     def group(self, name: str) -> Any:
         """Return the process group of a degree that this rank is in."""
