@@ -32,7 +32,7 @@ NCCL_TESTS = "$PATH:/opt/nccl-tests/build:/workspace/nccl-tests/build:/third_par
 
 
 def main():
-    print(json.dumps(facts(*sys.argv[1:3])), flush=True)
+    print(json.dumps(facts(*sys.argv[1:3])) + "\n", end="", flush=True)  # in one write
 
 
 def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):

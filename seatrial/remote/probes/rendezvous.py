@@ -192,7 +192,7 @@ def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]
 
     Each rank also prints its own part, so that none can report for another.
     """
-    print(json.dumps({"event": "part", **mine}), flush=True)
+    print(json.dumps({"event": "part", **mine}) + "\n", end="", flush=True)  # in one write
     return exchange(mine, device)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis  # noqa: F401  a probe freezes the garbage collector, after which this cannot be imported any more
 import pytest
 
 from seatrial.remote.probes import PROBES
