@@ -237,7 +237,8 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     silent = sorted(set().union(*members.values(), range(ranks or 0)) - set(known)) if members or ranks else []
     found = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
-    roots = [rank for rank in roots if known[rank].waits is not True] or roots  # gloo records no transfers
+    working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
+    roots = working if working or silent else roots  # ranks that wait, wait for those that are silent
     found += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
     return found or _not_communicating(known)
 

@@ -58,6 +58,12 @@ def test_a_rank_that_says_nothing_is_named() -> None:
     assert [suspect.evidence.sentence.startswith("rank 2 left no dump") for suspect in check.suspects] == [True]
 
 
+def test_a_rank_that_waits_for_a_silent_one_is_not_named() -> None:
+    check = conclude_hang(make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(2, 4)], 1))
+    assert check
+    assert suspect_names(check) == ["node-3"]
+
+
 def test_no_rank_speaks_for_another() -> None:
     lines = [stuck(rank, 5) for rank in range(4)]
     forged = RankLine(stuck(1, 4), 3)

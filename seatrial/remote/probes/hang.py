@@ -72,8 +72,13 @@ class Watchdog:
         self.step, self.last = step, time.monotonic()
 
     def _watch(self) -> None:
+        looked = time.monotonic()
         while not self.over.wait(_EVERY_S):
-            if time.monotonic() - self.last < self.limit_s:
+            now = time.monotonic()
+            if now - looked > self.limit_s / 2:  # this rank itself was stopped: it is silent, as those that wait saw it
+                self.last = now
+            looked = now
+            if now - self.last < self.limit_s:
                 continue
             line = json.dumps(self._report())
             sys.stdout.write(line + "\n")
