@@ -2,8 +2,7 @@
 
 Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as loud as its own
 past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it all readings
-of a run share is the slope of the regression of further readings on first ones, which stays right although mostly what
-looks low is read twice.
+of a run share is the mean product of two of them.
 """
 
 import math
@@ -205,24 +204,39 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
 
 
-def shared(first: Floats, rest: Floats, count: Ints, readings: Ints, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """Return (G) the share of the noise's variance that all readings of a run have in common, and its standard error.
+def shared(
+    first: Floats, rest: Floats, within: Floats, count: Ints, readings: Ints, groups: list[Ints]
+) -> tuple[Floats, Floats]:
+    """Return (M) the share of the noise's variance that all readings of a run have in common, and its standard error.
 
-    It is that of all groups together, unless a group differs from it by more than chance. `first` (T, M) are readings
-    and `rest` the means of `count` others of the same runs, in standard deviations from the mean of all `readings` (M)
-    of the series, which makes their product less by one over that number.
+    It is the mean product of two readings of a run, of all other series together, unless their group differs from it
+    by more than chance: a series that has lost something is no evidence that healthy ones stay low. Noise alone adds
+    nothing to it, also where reading on depends on what was read (optional stopping: Doob, 1953). `first` (T, M) are
+    readings and `rest` the means of `count` others of the same runs, in standard deviations from the mean of all
+    `readings` (M) of the series, which makes their product less by one over that number; `within` is the sum of squares
+    of all around their mean.
     """
-    both = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
-    x = np.where(both, first, 0.0) * np.sqrt(count)
-    y = np.where(both, np.clip(rest, -STRAYING, STRAYING), 0.0) * np.sqrt(count)
-    product = x * y + both * count / np.maximum(readings, 1)
-    products = np.array([product[:, at].sum() for at in groups])
-    squares = np.maximum(np.array([(x[:, at] ** 2).sum() for at in groups]), 1e-9)
-    own = products / squares
-    usual = products.sum() / squares.sum()
-    differs = own - usual > 3 / np.sqrt(squares)
-    share = np.maximum(np.where(differs, own, usual), 0.0)
-    return share, 1 / np.sqrt(np.where(differs, squares, squares.sum()))
+    usable = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
+    usable &= within < _MOST_WITHIN * count + STRAYING**2
+    x, y = np.where(usable, first, 0.0), np.where(usable, rest, 0.0)
+    count = count * usable
+    pairs = count * (count + 1) / 2
+    mean = (x + count * y) / (count + 1)
+    product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
+    products = product.sum(axis=0)
+    squares = (count * x**2 + pairs - count).sum(axis=0)
+    share, error = np.empty(readings.size), np.empty(readings.size)
+    for at in groups:
+        mine = np.ones(at.size) if at.size >= LEAST_PEERS else np.zeros(at.size)
+        mine_products, mine_squares = mine * products[at], mine * squares[at]
+        own_squares = np.maximum(squares[at].sum() - mine_squares, 1e-9)
+        all_squares = np.maximum(squares.sum() - mine_squares, 1e-9)
+        own = (products[at].sum() - mine_products) / own_squares
+        usual = (products.sum() - mine_products) / all_squares
+        differs = own - usual > 3 / np.sqrt(own_squares)
+        share[at] = np.maximum(np.where(differs, own, usual), 0.0)
+        error[at] = 1 / np.sqrt(np.where(differs, own_squares, all_squares))
+    return share, error
 
 
 def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
@@ -241,7 +255,7 @@ def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Int
         readings = count[:, at][several]
         limit = (STRAYING**2) / readings  # of the square of a location
         seen = np.minimum(squares[:, at][several], limit) * readings
-        factors[number] = np.clip(seen.mean() - (share[number] * readings).mean(), *_FACTORS)
+        factors[number] = np.clip(seen.mean() - np.median(share[at]) * readings.mean(), *_FACTORS)
     return factors
 
 

@@ -145,11 +145,12 @@ def learn(past: Past, current: ThisRun) -> Reference:
     scaled = (np.vstack([firsts, current.first]) - centre - shifts[:, current.group]) / noise
     again = (np.vstack([past.accepted(past.rest), current.second]) - centre - shifts[:, current.group]) / noise
     more = np.maximum(np.vstack([past.count, np.full((1, own.size), 2)]) - 1, 0)
-    share, doubt = shared(scaled, again, more, (past.count * past.good).sum(axis=0), groups)
+    within = np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2]) / noise**2
+    share, doubt = shared(scaled, again, within, more, (past.count * past.good).sum(axis=0), groups)
     around = (accepted - centre - shifts[:-1, current.group]) / noise
     factor = location_factor(around, past.count * past.good, share, groups)
     weights = weights / np.where(past.count >= AGREEING, factor[current.group], 1.0)
-    lasting = _lasting(share, doubt, len(accepted))[:, current.group] * noise**2
+    lasting = _lasting(share, doubt, len(accepted)) * noise**2
     levels, doubts = _levels(accepted - moved[:, current.group], weights, peers, spread, lasting)
     # Where all are new and many, their noise of this run holds already how much they differ.
     if_new = np.where(_has_past(runs, current.group), np.maximum(lasting[0], spread**2), lasting[0])
@@ -171,7 +172,7 @@ def _has_past(runs: Ints, group: Ints) -> Bools:
 
 
 def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
-    """Return (S, G) the variance that lasting noise adds to the mean since each start, over the noise's variance.
+    """Return (S, M) the variance that lasting noise adds to the mean since each start, over the noise's variance.
 
     `share` of that is how far it takes runs from the mean of all of them, which is less, because what lasts moves that
     mean as well. Of a share that its error explains nothing is left (James and Stein, positive part), but half of that.

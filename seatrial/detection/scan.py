@@ -27,7 +27,7 @@ from seatrial.detection.noise import (
 )
 from seatrial.detection.references import STARTS, Reference
 
-FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
+FALSE_ALARMS = 0.001  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
 SURE = 0.9  # the confidence at the limit
 NEAR = 0.3  # of its limit: what lies above it is not read again
@@ -116,7 +116,7 @@ class RunScan:
     def _losses(self) -> tuple[Floats, Floats, Floats]:
         """Return (S, M) by start: the loss, its standard error, and the part of it that no further reading reduces."""
         reference, past = self.reference, self.reference.past
-        weights = _weight(self.count, self.noise, reference)
+        weights = tonight = _weight(self.count, self.noise, reference)
         sums = weights * self.location
         losses, errors, kept = [], [], []
         for nth, start in enumerate(STARTS.tolist()):
@@ -129,7 +129,7 @@ class RunScan:
                 weights = weights + weight
             known = np.where(weights > 0, weights, np.nan)
             loss = reference.levels[nth] - sums / known
-            alone = np.sqrt(reference.doubts[nth] ** 2 + self.unsure**2)
+            alone = np.sqrt(reference.doubts[nth] ** 2 + (self.unsure * tonight / known) ** 2)
             losses.append(loss if start <= len(past.count) else np.full_like(loss, np.nan))
             errors.append(np.sqrt(alone**2 + 1 / known))
             kept.append(alone)

@@ -5,11 +5,10 @@ from math import log
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, at_one_end, log_choose, socket_halves, together
+from seatrial.localize.causes import Cause, CauseKind, Column, at_one_end, log_choose, socket_halves, together
 from seatrial.localize.likelihood import Likelihood
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
-_PENETRANCES = (ALWAYS, 0.5)  # that members are sought with
 _SWEEPS = 6
 Ends = dict[str, dict[str, list[int]]]  # tests, by node and address
 _LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.2, 2  # nodes, a share of those with the address, nodes
@@ -21,7 +20,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     ends = observed.ends
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
-    ratios = [ratio for penetrance in _PENETRANCES for ratio in likelihood.severities(penetrance)]
+    ratios = likelihood.severities()
     found = []
     for addresses in sets:
         tests, nodes, names = _places(ends, addresses)

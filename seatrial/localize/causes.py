@@ -113,7 +113,8 @@ def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, f
     if len(column.cause.sides) > 2 or len(slow) == len(column.tests):  # with the freedom of a share too many groups fit
         return always
     places = slow.tolist() if column.cause.kind == "link" else {frozenset(observed.tests[i].nodes) for i in slow}
-    sometimes = PENETRANCES[1:] if len(places) >= _LEAST_SLOW else ()
+    least = max(_LEAST_SLOW, 2 * len(column.cause.nodes))  # a node that is slow with one partner may be a link's end
+    sometimes = PENETRANCES[1:] if len(places) >= least else ()
     return always + [(penetrance, log(_SOMETIMES)) for penetrance in sometimes]
 
 
@@ -138,6 +139,8 @@ def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
     nodes = len(observed.nodes)
     choices = lgamma(nodes + 1) - sum(lgamma(len(side) + 1) for side in sides) - lgamma(len(sides))
     named = tuple(tuple(sorted(side)) for side in sides)
+    if len({*map(len, named)}) == 1:  # whichever is named first is the same cut
+        named = tuple(sorted(named))
     blamed = named[:1] if len(named) == 2 else named
     members = tuple(node for side in blamed for node in side)
     log_prior = log(_EXPECTED["cut"] / nodes) - choices

@@ -25,7 +25,7 @@ def doubt_confounded(
         nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
         always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
         findings += [finding_of(posterior, cause, 0.5, band) for cause in always.values()]
-        next_tests.append(NextTest(cut.nodes[:2]))
+        next_tests.append(NextTest(tuple(sorted(apart)[:2])))
     if behind := _behind_a_cut(posterior, findings):
         findings = doubted(findings, behind)
         next_tests.append(_pair_across(posterior, behind[0]))
@@ -49,7 +49,7 @@ def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]
     if len(nodes) > 1:
         return nodes
     for cut in (finding.cause for finding in named if finding.kind == "cut"):
-        fine = np.flatnonzero(observed.fine & slowed_operations(observed, posterior.tests_of(cut)))
+        fine = np.flatnonzero(observed.fine & slowed_operations(posterior.left_to(cut), posterior.tests_of(cut)))
         side = min(set(cut.nodes), set(observed.nodes.difference(cut.nodes)), key=len)
         if _without_common_test([observed.tests[i] for i in fine], side) == side:
             return side

@@ -79,19 +79,21 @@ def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
     """Return whether tests contradict what an effect would name."""
-    cause, observed = effect.causes[0], posterior.observed
+    cause = effect.causes[0]
     if effect.parts[cause.key] < NAMED:
         return False
-    tests = posterior.tests_of(cause)
-    within = slowed_operations(observed, tests) & ~observed.alone
-    tests = tests[within[tests]]
-    rest = within.copy()
+    every, observed, tests = posterior.observed, posterior.left_to(cause), posterior.tests_of(cause)
+    within = slowed_operations(observed, tests)
+    tests, rest = tests[within[tests]], within.copy()
     rest[tests] = False
-    if cause.kind == "cut" and _slow_within(observed, cause, posterior.settled(NAMED).unexplained() & rest, rest):
+    if cause.kind in ("rail", "leaf", "socket"):
+        compared = tests[~every.alone[tests]]
+        if not _contrasts(every, cause, compared, np.flatnonzero(rest & ~every.alone)):
+            return True
+    tests, rest = tests[~observed.alone[tests]], rest & ~observed.alone
+    if cause.kind == "cut" and _slow_within(observed, cause, rest):
         return True
     if cause.penetrance == ALWAYS and _is_mostly_fine(observed, tests):
-        return True
-    if cause.kind in ("rail", "leaf", "socket") and not _contrasts(observed, cause, tests, np.flatnonzero(rest)):
         return True
     if cause.penetrance == ALWAYS or cause.kind == "link":
         return False
@@ -144,9 +146,9 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
 
 
-def _slow_within(observed: Observed, cause: Cause, slow: Bools, within: Bools) -> bool:
+def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
     """Return whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
-    groups = side_of(observed.tests, cause.sides)
+    groups, slow = side_of(observed.tests, cause.sides), observed.bad & within
     for group in {*groups.tolist()}:
         inside = within & (groups == group)
         if _beyond_strays(int(slow[inside].sum()), int(inside.sum())):

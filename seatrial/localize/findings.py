@@ -20,6 +20,7 @@ from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
 _MOST_UNSURE = 0.25  # nodes of a cut that is named, to each that is sure
+_LEAST_SURE: Mapping[CauseKind, int] = {"leaf": 3}  # nodes that surely belong to what is named
 SHOWN = 0.05  # the confidence from which a part is a suspect at all
 _ROWS, _NODES_SHOWN = 6, 8
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
@@ -148,7 +149,7 @@ def finding_of(posterior: Posterior, cause: Cause, confidence: float, band: Band
     rows = _rows(observed, hit, tests)
     told_apart = cause.kind != "socket" or dividing(posterior, cause) is None
     divided = cause.kind != "cut" or (len(unsure) <= _MOST_UNSURE * sum(map(len, sides)) and min(map(len, sides)) > 1)
-    if unsure and not (divided and _without(unsure, cause.nodes)):
+    if unsure and (not divided or len(_without(unsure, cause.nodes)) < _LEAST_SURE.get(cause.kind, 1)):
         confidence = min(confidence, 0.5)
     return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown, band, told_apart, unsure)
 

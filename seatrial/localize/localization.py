@@ -11,7 +11,7 @@ import numpy as np
 from seatrial.localize.confounded import doubt_confounded, doubted
 from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_misfits, supported, unsettled
 from seatrial.localize.findings import Finding, findings_of, titled
-from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
+from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
 from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
 from seatrial.localize.posterior import Posterior, infer
 from seatrial.model.reason import Reason, join
@@ -21,7 +21,7 @@ from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
 _LEAST = 4  # comparable tests
-_REASONS = 4
+_REASONS, _EXPLAINS = 4, 0.5  # parts that are listed; the share of an effect that explains its tests
 Doubt = tuple[Reason | None, NextTest | None]  # and the test that would settle it
 _SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
 
@@ -114,7 +114,7 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
     findings = [finding for effect in posterior.effects for finding in findings_of(posterior, effect, band)]
     findings, apart = doubt_confounded(posterior, findings, band)
     best = max(findings, key=lambda finding: finding.confidence, default=None)
-    settled = posterior.settled(NAMED)
+    settled = posterior.settled(_EXPLAINS)
     misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
     findings = sorted(doubted(findings, misfit), key=_rank)
     if best in misfit or (not findings and has_misfits(settled)):
@@ -123,17 +123,24 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
 
 
 def _misfit(settled: Posterior, best: str) -> Doubt:
-    observed, odd = settled.observed, np.flatnonzero(unsettled(settled))
-    next_test, bad = repeated(observed.tests[odd[0]]), int(observed.bad.sum())
-    return Reason.of("localize-misfit", odd=len(odd), slow=bad, best=best, next_test=next_test), next_test
+    observed, odd = settled.observed, unsettled(settled)
+    next_test, slow = repeated(observed.tests[int(np.argmax(odd))]), observed.bad
+    left = int((odd & slow).sum())
+    return Reason.of("localize-misfit", odd=left, slow=int(slow.sum()), best=best, next_test=next_test), next_test
 
 
 def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | None) -> Doubt:
     """Return what is open, and the test that would decide; `apart` is one that tells causes apart."""
     observed = posterior.observed
     undecided = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
-    if next_test := apart or (most_telling(posterior, undecided[0]) if undecided else None):
-        causes = [f"{finding.title} ({finding.confidence:.2f})" for finding in findings if not finding.named]
+    unsure = [finding for finding in findings if not finding.named]
+    next_test = apart
+    if undecided:
+        next_test = apart or most_telling(posterior, undecided[0])
+    elif unsure:
+        next_test = apart or of_member(posterior, unsure[0].cause, unsure[0].unsure)
+    if next_test:
+        causes = [f"{finding.title} ({finding.confidence:.2f})" for finding in unsure]
         code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
         return Reason.of(code, causes=some_of(causes), next_test=next_test), next_test
     odd = np.flatnonzero(unsettled(posterior))

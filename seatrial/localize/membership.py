@@ -27,12 +27,13 @@ def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
 
 def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     """Return the log odds of each test that the cause touches it, by whether it is slow."""
-    observed, tests = posterior.observed, posterior.tests_of(cause)
+    observed, tests = posterior.left_to(cause), posterior.tests_of(cause)
     within = slowed_operations(observed, tests) & ~observed.alone
     tests = tests[within[tests]]
     share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
     odds = np.where(observed.bad, log(share / _STRAYS), log((1 - share) / (1 - _STRAYS)))
-    return np.where(within, odds * observed.weight, 0.0)
+    told = within & ~posterior.observed.levels.flat[observed.like]  # where none is slow, all may be
+    return np.where(told, odds * observed.weight, 0.0)
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:

@@ -63,6 +63,16 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
     return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
 
 
+def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> NextTest:
+    """Return a pair that shows whether the first `unsure` node belongs to a cause; without any, its slowest test."""
+    observed, tests = posterior.observed, posterior.tests_of(cause)
+    slow = observed.tests[tests[np.argmin(observed.value[tests])]]
+    met = {frozenset(test.nodes) for test in observed.tests}
+    others = sorted(observed.nodes.difference(unsure, () if cause.sides else cause.nodes))
+    pair = min(product(unsure[:1], others), key=lambda pair: frozenset(pair) in met, default=None)
+    return NextTest(pair, slow.gpus[:2]) if pair else repeated(slow)
+
+
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
     """Return a pair with half of a cause's GPUs, which always took part together; None if a test separates them."""
     node, where = cause.nodes[0], []

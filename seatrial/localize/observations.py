@@ -17,6 +17,7 @@ Ints = NDArray[np.int64]
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
 _FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
 _SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
+_FAR = 6 * _SIGMA  # below the fastest tests, what lies so low is slow and no noise
 _EFFICIENCY = 0.37  # of MAD, by which so many tests count
 _HALVES, _SHORTH = 20, 1.15  # tests from which their shortest half is wide enough, with its bias
 _LEAST_SCATTER = 4  # tests
@@ -303,8 +304,9 @@ def fast_level(values: Floats) -> float:
     width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
     sigma = _SIGMA
-    if len(values) >= _HALVES:
-        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(values) / 1.349))
+    fast = ordered[ordered >= ordered[width - 1] - _FAR]
+    if len(fast) >= _HALVES:
+        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(fast) / 1.349))
     apart = (ordered[0] - ordered[-1]) / 20  # next to a fault that slows tenfold, a tenth is agreement
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
     level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, sigma)
@@ -325,8 +327,8 @@ def _scale_of(ratios: Floats, least: float) -> float:
     for _ in range(5):
         near = ratios[np.abs(ratios) <= 3 * max(scale, _SIGMA)]
         scale = max(least, 1.4826 * float(np.median(np.abs(near)))) if len(near) else _SIGMA
-    if len(ratios) >= _HALVES:  # half of the tests a little slower is a fault and no noise
-        scale = min(scale, max(least, _SHORTH * _shortest_half(ratios) / 1.349))
+    if len(near) >= _HALVES:  # half of the tests a little slower is a fault and no noise
+        scale = min(scale, max(least, _SHORTH * _shortest_half(near) / 1.349))
     own, usual = len(near) * scale**2, _PRIOR_TESTS * _SIGMA**2
     degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
     return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (1 + 2.5 / degrees)

@@ -14,7 +14,7 @@ A cause slows an operation with probability q, and at least one. Of a kind of te
 e (`Levels`). A test is as slow as the worst of its causes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,6 +87,12 @@ class Posterior:
         """Return the same with those effects alone of which one part has this share or more."""
         return replace(self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence))
 
+    def left_to(self, cause: Cause) -> Observed:
+        """Return the tests for the effect of a cause: those that other effects slow show nothing of it."""
+        own = next((effect for effect in self.effects if cause in effect.causes), None)
+        explained = self.observed.bad & ~self.unexplained(without=own) & (own is not None)
+        return replace(self.observed, alone=self.observed.alone | explained, failed=self.observed.failed & ~explained)
+
     def tests_of(self, cause: Cause) -> Ints:
         """Return the tests that a cause of an effect would slow, or any cut."""
         known = next((column.tests for column in self.columns if column.cause is cause), None)
@@ -141,86 +147,51 @@ class _Design:
         return np.where(nothing_left, 1.0, doubt)
 
 
-_Start = tuple[list[Effect], _Design]  # effects to go on from, and the causes to choose among
-
-
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
     """Return the likeliest effects, with as many cuts as make the whole likelier than without."""
     candidates = columns(observed, groups) if observed.bad.any() else []
     if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
     blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
-    design, cuts = _Design([*candidates, *with_penetrances(blocks, observed)], observed), list[Effect]()
-    best, evidence = None, _evidence_bound(design, observed)
-    for _ in range(_MOST_CUTS):
-        likelihood = _likelihood(observed, cuts)
-        some = _cuts(observed, likelihood) if _unexplained(observed, cuts).sum() >= LEAST_OF_A_CUT else []
-        known = {column.cause.key for column in design.columns}
-        some = [column for column in some if column.cause.key not in known]
-        if not some:
-            break
-        cuts.append(_single(_Design(some, observed), likelihood))
-        if not cuts[-1].causes:
-            break
-        with_cut = _Design([*design.columns, *some], observed)
-        grown = _with_more_effects(cuts, with_cut, observed)
-        more = _evidence(grown, with_cut, observed)
-        if best is None and more <= evidence:
-            best = _with_more_effects([], design, observed)
-            evidence = _evidence(best, design, observed)
-        if more <= evidence:
-            break
-        best, evidence, design = grown, more, with_cut
-    best = _with_more_effects([], design, observed) if best is None else best
+    design = _Design([*candidates, *with_penetrances(blocks, observed)], observed)
+    best = _with_more_effects([], design, observed)
+    evidence = _evidence(best, design, observed)
+    # Before all other causes, then beside those that always slow their tests: the rest may stand in for a cut.
+    for before_others in (True, False):
+        known = [] if before_others else [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
+        for _ in range(_MOST_CUTS):
+            some = _cuts(observed, known, design)
+            cut = _single(_Design(some, observed), _likelihood(observed, known)) if some else None
+            if not cut or not cut.causes:
+                break
+            with_cut, known = _Design([*design.columns, *some], observed), [*known, cut]
+            weighed = _with_more_effects if before_others else _settled
+            grown = weighed(known, with_cut, observed)
+            if (likelier := _evidence(grown, with_cut, observed)) <= evidence:
+                break
+            best, evidence, design = grown, likelier, with_cut
     best, design = _refined(best, design, observed)
     return Posterior(observed, tuple(best), design.columns)
 
 
-def _refined(effects: list[Effect], design: _Design, observed: Observed) -> _Start:
-    """Return the effects, or likelier ones that do without nodes or GPUs that have fine tests too.
+def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tuple[list[Effect], _Design]:
+    """Return the effects, or likelier ones that do without a node or GPU that has fine tests too.
 
-    One cause at a time may take a node for two of its links (`refine` of susieR), or a side of a cut for slow nodes.
+    One cause at a time may take a node for two of its links (`refine` of susieR).
     """
-    named = [effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")]
-    tries = [*_without_doubtful(named, design, observed), *_behind_a_cut(named, design, observed)]
-    best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0
-    for first, tried in tries:
-        other = _with_more_effects(first, tried, observed)
-        if (more := _evidence(other, tried, observed)) > evidence:
-            best, evidence = (other, tried), more
-    return best
-
-
-def _without_doubtful(named: Sequence[Cause], design: _Design, observed: Observed) -> Iterator[_Start]:
-    """Yield for each cause with fine tests the design without causes of its kind and nodes, to begin from nothing."""
-    for cause in named:
+    best, evidence = (effects, design), _evidence(effects, design, observed)
+    for cause in (effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")):
         others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != (cause.kind, cause.nodes)]
         if others and observed.fine[_column(design.columns, cause).tests].any():
-            yield [], _Design(others, observed)
-
-
-def _behind_a_cut(named: Sequence[Cause], design: _Design, observed: Observed) -> Iterator[_Start]:
-    """Yield the cut around the nodes of the causes, if some of these are fine together, and the design with it."""
-    side = frozenset(node for cause in named for node in cause.nodes)
-    together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
-    if side >= observed.nodes or not any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
-        return
-    around = cut_column(observed, (side, observed.nodes - side))
-    if some := with_penetrances(with_reference_tests([around], observed), observed):
-        effect = _single(_Design(some, observed), _likelihood(observed, []))
-        if effect.causes:
-            yield [effect], _Design([*design.columns, *some], observed)
+            tried = _Design(others, observed)
+            other = _with_more_effects([], tried, observed)
+            if (more := _evidence(other, tried, observed)) > evidence:
+                best, evidence = (other, tried), more
+    return best
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:
     return next(column for column in columns if column.cause is cause)
-
-
-def _evidence_bound(design: _Design, observed: Observed) -> float:
-    """Return an upper bound of the evidence of single causes: that of each by itself, all added."""
-    likelihood = _likelihood(observed, [])
-    weight, _, _ = _weights(design, likelihood)
-    return likelihood.log_total + float(np.sort(weight.clip(min=0))[-_MOST_EFFECTS:].sum())
 
 
 def _with_more_effects(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
@@ -256,11 +227,12 @@ def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) ->
     return total
 
 
-def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
+def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
     """Return the effects after each has been weighed anew, given the others; what has become nothing is dropped.
 
     With the effect there are fewer strays than without, so each of the two has its own share of them.
     """
+    effects = list(known)
     for _ in range(_SWEEPS):
         for i in reversed(range(len(effects))):
             fitted = _worst(effects, len(observed.tests))
@@ -291,11 +263,15 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
 
 
-def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
-    """Return the best cut in two, and in more groups, if enough pairs across are slow, and not due to slow nodes."""
+def _cuts(observed: Observed, known: Sequence[Effect], design: _Design) -> list[Column]:
+    """Return the best new cut in two, and in more groups, of enough slow pairs that no known effect explains."""
+    odd = _unexplained(observed, known)
+    if odd.sum() < LEAST_OF_A_CUT:
+        return []
     nodes, pairs = observed.nodes, Pairs.of(observed.tests)
     found = list[Column]()
-    for weight in likelihood.severities(ALWAYS):
+    told = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
+    for weight in (told * ratio for ratio in _likelihood(observed, known).severities()):
         side = best_side(pairs, weight)
         if 2 <= len(side) <= len(nodes) - 2:
             found.append(cut_column(observed, (side, nodes - side)))
@@ -303,18 +279,18 @@ def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
         if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
             found.append(cut_column(observed, groups))
     by_name = {column.cause.key: column for column in found}
-    possible = [column for column in by_name.values() if _is_cut(observed, column)]
+    old = {column.cause.key for column in design.columns}
+    possible = [column for key, column in by_name.items() if key not in old and _is_cut(observed, column, odd)]
     return with_penetrances(with_reference_tests(possible, observed), observed)
 
 
-def _is_cut(observed: Observed, column: Column) -> bool:
-    """Return whether enough pairs across are slow, and within each side no more tests than are fine."""
-    slow = column.tests[observed.slow[column.tests]]
+def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
+    """Return whether enough pairs across are odd, and within each side no more tests than are fine."""
     side = side_of(observed.tests, column.cause.sides)
     side[column.tests] = len(column.cause.sides)
-    slow_in, fine_in = (np.bincount(side, some)[: len(column.cause.sides)] for some in (observed.slow, observed.fine))
-    pairs = {frozenset(observed.tests[i].nodes) for i in slow}
-    return len(pairs) >= LEAST_OF_A_CUT and bool((slow_in <= fine_in).all())
+    odd_in, fine_in = (np.bincount(side, some)[: len(column.cause.sides)] for some in (odd, observed.fine))
+    pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[odd[column.tests]]}
+    return len(pairs) >= LEAST_OF_A_CUT and bool((odd_in <= fine_in).all())
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:

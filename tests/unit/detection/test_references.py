@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import Floats, median_of, members
+from seatrial.detection.noise import Floats, median_of, members, shared
 from seatrial.detection.references import Past, Reference, ThisRun, learn
 from seatrial.detection.together import UNKNOWN_DAY
 
@@ -115,10 +115,10 @@ def test_peers_are_those_of_a_group() -> None:
 def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned() -> None:
     """More readings tell nothing of it, so that it stays in the level."""
     levels = []
-    for shared in (0.0, 0.3, 0.9):
+    for lasts in (0.0, 0.3, 0.9):
         rng = np.random.default_rng(9)
-        of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
-        first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
+        of_run = 0.03 * np.sqrt(lasts) * rng.standard_normal((31, NODES))
+        first, second = (of_run + 0.03 * np.sqrt(1 - lasts) * rng.standard_normal((31, NODES)) for _ in range(2))
         reference = learned(first, second)
         levels.append(float(np.median(reference.doubts[0] / reference.noise)) ** 2)
     none, some, most = levels
@@ -147,3 +147,31 @@ def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
     assert reference.runs.tolist() == [10] * NODES
     assert np.abs(reference.expected).max() < 0.03
+
+
+def test_a_loss_does_not_make_what_lasts_of_its_own_series() -> None:
+    """Both readings of each run since the loss are low; the others' are not."""
+    rng = np.random.default_rng(5)
+    first, second = drawn(rng, 20), drawn(rng, 20)
+    healthy = learned(first, second).doubts[0, 3]
+    for rows in (first, second):
+        rows[12:, 3] -= 0.06
+    lost = learned(first, second)
+    assert lost.doubts[0, 3] < 1.1 * healthy
+    assert lost.doubts[0, 4] > lost.doubts[0, 3]
+
+
+def test_reading_low_readings_again_makes_no_noise_last() -> None:
+    rng = np.random.default_rng(6)
+    first, rest = rng.standard_normal((400, NODES)), rng.standard_normal((400, NODES))
+    count = np.where(first < -0.5, 1, 0)
+    rest = np.where(count, rest, np.nan)
+    within = np.where(count, (first - rest) ** 2 / 2, 0.0)
+    share, error = shared(first, rest, within, count, np.full(NODES, 800), [np.arange(NODES)])
+    assert np.abs(share).max() < 3 * error.max()
+    lasting = np.sqrt(0.2) * rng.standard_normal((400, NODES))
+    first, rest = (lasting + np.sqrt(0.8) * rows for rows in (first, rng.standard_normal((400, NODES))))
+    share, error = shared(
+        first, rest, (first - rest) ** 2 / 2, np.ones_like(count), np.full(NODES, 800), [np.arange(NODES)]
+    )
+    assert np.median(share) == pytest.approx(0.2, abs=3 * error.max())

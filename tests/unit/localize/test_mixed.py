@@ -75,6 +75,78 @@ def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
     assert noisy.verdict == "pass"  # 2 % is nothing that people care about
 
 
+def test_a_cut_of_one_operation_is_named_beside_a_leaf_switch_of_two() -> None:
+    """As among 17 nodes of a real cluster: one address of some nodes at 15 %, and sendrecv 5 % lower across a cut."""
+    leaf = set(nodes(17)[5:13])
+
+    def speed(operation: str, group: Sequence[str], ends: Sequence[Sequence[str]], _: int) -> float:
+        if ADDRESSES[4] in ends[0] and leaf.intersection(group):
+            return 0.15
+        return 0.95 if operation == "sendrecv" and across(group) else 1
+
+    halves = group_tests(
+        PAIRS * 2, speed, ("alltoall", "sendrecv"), lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:])), noise=0.003
+    )
+    single = group_tests(PAIRS[::2], speed, ("alltoall", "sendrecv"), lambda d: (d.choice(ADDRESSES),), noise=0.003)
+    found = {f.cause.kind: f for f in localize([*halves, *single]).findings if f.named}
+    assert set(found) == {"cut", "leaf"}
+    assert set(found["cut"].cause.nodes) == SIDE
+    assert set(found["leaf"].cause.nodes) == leaf
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_that_slows_a_third_of_its_tests_is_named(seed: int) -> None:
+    drawn = random.Random(seed)
+    found = localize(
+        group_tests(PAIRS * 3, lambda _, group, *__: 0.6 if across(group) and drawn.random() < 0.35 else 1, seed=seed)
+    )
+    assert [(finding.kind, finding.named) for finding in found.findings] == [("cut", True)]
+    assert all(SIDE.issuperset(side) or SIDE.isdisjoint(side) for side in found.findings[0].sides)
+
+
+def test_links_of_different_nodes_are_no_cut_that_slows_some_pairs() -> None:
+    links = [("n00", "n01"), ("n02", "n03"), ("n04", "n05"), ("n06", "n07"), ("n08", "n09")]
+    drawn, rest = random.Random(1), nodes(16)
+    ring = [(rest[i], rest[(i + 1) % 16]) for i in range(16)]
+    others = [pair for pair in combinations(rest, 2) if pair not in ring]
+    found = localize(
+        group_tests([*ring, *links * 2, *drawn.sample(others, 20)], lambda _, g, *__: 0.6 if tuple(g) in links else 1)
+    )
+    assert {kind for kind, _ in named(found)} <= {"link"}
+
+
+def pair_again_on_each_gpu(seed: int, noise: float = 0.03) -> Localization:
+    """A cut of 8 nodes, one slow pair of which was tested again on each GPU alone: all of these tests are slow."""
+    side = {"n00", "n01", "n04", "n07"}
+    digits = "01 23 45 67 12 34 56 70 40 17 62 53 40 12 35 14 20 53"
+    pairs = [(f"n0{pair[0]}", f"n0{pair[1]}") for pair in digits.split()]
+
+    def speed(_: str, group: Sequence[str], *__: object) -> float:
+        return 0.79 if len(side.intersection(group)) == 1 else 1
+
+    tests = group_tests(pairs, speed, noise=noise, seed=seed)
+    for place, address in enumerate(ADDRESSES):
+        tests += group_tests([("n06", "n07")], speed, gpus=taking((address,)), noise=noise, seed=100 * seed + place)
+    return localize(tests)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_like_tests_that_are_all_across_a_cut_do_not_hide_it(seed: int) -> None:
+    found = pair_again_on_each_gpu(seed)
+    (finding,) = found.findings
+    assert (finding.kind, finding.named) == ("cut", True)
+    assert set(finding.nodes) == {"n00", "n01", "n04", "n07"}
+
+
+def test_a_cut_of_too_many_unsure_nodes_is_no_pass_and_the_next_test_places_one_of_them() -> None:
+    found = pair_again_on_each_gpu(26, noise=0.045)
+    (finding,) = found.findings
+    assert (finding.kind, finding.named, finding.unsure) == ("cut", False, ("n06", "n07"))
+    assert (found.verdict, found.reason.code) == ("inconclusive", "localize-unsure")
+    assert found.next_test is not None
+    assert found.next_test.nodes == ("n06", "n00")
+
+
 def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
     slow = group_tests(
         list(combinations(nodes(10), 2)),
