@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 
 from seatrial.localize.causes import Cause, CauseKind, Column, at_one_end, log_choose, socket_halves, together
-from seatrial.localize.likelihood import Likelihood
+from seatrial.localize.likelihood import SOUGHT, Likelihood
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _SWEEPS = 6
@@ -20,7 +20,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     ends = observed.ends
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
-    ratios = likelihood.severities()
+    ratios = likelihood.severities(*SOUGHT)
     found = []
     for addresses in sets:
         tests, nodes, names = _places(ends, addresses)

@@ -9,6 +9,7 @@ import numpy as np
 from seatrial.localize.causes import ALWAYS, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of
+from seatrial.localize.membership import joined
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import Band, GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
@@ -65,7 +66,7 @@ def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str
 def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
     """Return the named links whose ends no chain of fine tests joins: a cut between the ends explains them too."""
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
-    sides = _joined(posterior.observed) if links else {}
+    sides = joined(posterior.observed.tests, posterior.observed.fine) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
 
 
@@ -114,25 +115,13 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
     return [NextTest(pair, alike)] if pair else []
 
 
-def _joined(observed: Observed) -> dict[str, str]:
-    """Return for each node the first of the nodes that chains of fine tests join it with."""
-    above = {node: node for test in observed.tests for node in test.nodes}
-
-    def first(node: str) -> str:
-        while above[node] != node:
-            above[node] = node = above[above[node]]
-        return node
-
-    for test, is_fine in zip(observed.tests, observed.fine, strict=True):
-        for node in test.nodes[1:] if is_fine else ():
-            above[first(node)] = first(test.nodes[0])
-    return {node: first(node) for node in above}
-
-
 def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     """Return an untested pair of nodes, each joined by fine tests with one end of the link; without one, the ends."""
-    sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
-    ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]
-    return next(
-        (NextTest(pair) for pair in product(*ends) if frozenset(pair) not in met), NextTest(link.cause.nodes[:2])
-    )
+    observed = posterior.observed
+    sides = joined(observed.tests, observed.fine)
+    met = {frozenset(test.nodes) for test in observed.tests}
+    one, other = ([node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes)
+    for pair in product(one, other):
+        if frozenset(pair) not in met:
+            return NextTest(pair)
+    return NextTest(link.cause.nodes[:2])

@@ -10,7 +10,7 @@ from seatrial.localize.observations import Floats, Ints, Observed
 # Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps of a third.
 SLOWDOWNS = 0.031 * 1.35 ** np.arange(16)
 _SEVERITIES = ((0, 5), (5, 11), (11, 16))  # of them, up to 10 % and up to a half, for which parts are sought
-_SOUGHT = (ALWAYS, 0.5)  # probabilities with which a cause slows its tests, for which parts are sought
+SOUGHT = (ALWAYS, 0.5)  # probabilities with which a cause slows its tests, for which parts are sought
 _LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
 _SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
 _STRAYS, _STRAY_TESTS = 0.02, 50  # the share of tests slow for a reason of their own, known as from that many tests
@@ -83,13 +83,13 @@ class Likelihood:
         tables *= self._observed.weight[tests, None]
         return tables
 
-    def severities(self) -> list[Floats]:
+    def severities(self, *penetrances: float) -> list[Floats]:
         """Return the log likelihood ratios of an operation's tests at its likeliest small, medium and large slowdown.
 
-        Those of other tests are zero, since a cause may slow one operation alone. The cause slows all or half of them.
+        Those of other tests are zero, since a cause may slow one operation alone. Those of each penetrance follow.
         """
         found = []
-        for ratios, operation in product(self.ratios(*_SOUGHT), np.unique(self._observed.collective)):
+        for ratios, operation in product(self.ratios(*penetrances), np.unique(self._observed.collective)):
             of_operation = np.where((self._observed.collective == operation)[:, None], ratios[:, :-1], 0.0)
             gain = of_operation.clip(min=0).sum(axis=0)
             best = [first + int(np.argmax(gain[first:last])) for first, last in _SEVERITIES]

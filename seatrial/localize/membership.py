@@ -4,14 +4,15 @@ A search finds one division of the nodes; the tests may fit others that differ b
 own tests, the others as they were found (naive Bayes).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from math import log
 
 import numpy as np
 
 from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import slowed_operations
-from seatrial.localize.observations import Floats
+from seatrial.localize.observations import Bools, Floats, GroupTest
 from seatrial.localize.posterior import Posterior
 
 _STRAYS = 0.03  # the share of tests that are slow for a reason of their own
@@ -37,7 +38,10 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Return nodes that are about as likely in another group; of more than two groups also in one of their own."""
+    """Return nodes that are about as likely in another group; of more than two groups also in one of their own.
+
+    So are those that no chain of tests joins with most: together they may be on either side.
+    """
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
     group_of = {node: i for i, side in enumerate(cause.sides) for node in side}
     numbers = range(len(cause.sides))
@@ -47,13 +51,30 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
             groups = {group_of.get(other, -1) for other in test.nodes if other != node}
             if len(groups) == 1 and node in group_of and not groups.isdisjoint(numbers):
                 with_group[node][groups.pop()] += each
+    chains = joined(tests, odds != 0)
+    most = Counter(chains[node] for node in with_group).most_common(1)
     unsure = []
     for node, across in with_group.items():
         own = across.pop(group_of[node])
         others = [*across.values(), *([0.0] if len(numbers) > 2 else [])]
-        if min(others) - own < _SURE:
+        if min(others) - own < _SURE or chains[node] != most[0][0]:
             unsure.append(node)
     return tuple(sorted(unsure))
+
+
+def joined(tests: Sequence[GroupTest], some: Bools) -> dict[str, str]:
+    """Return for each node the first of the nodes that chains of some of the tests join it with."""
+    above = {node: node for test in tests for node in test.nodes}
+
+    def first(node: str) -> str:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for test, is_one in zip(tests, some, strict=True):
+        for node in test.nodes[1:] if is_one else ():
+            above[first(node)] = first(test.nodes[0])
+    return {node: first(node) for node in above}
 
 
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:

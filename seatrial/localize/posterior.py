@@ -34,7 +34,7 @@ from seatrial.localize.causes import (
     with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
-from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
+from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, SOUGHT, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
@@ -271,13 +271,16 @@ def _cuts(observed: Observed, known: Sequence[Effect], design: _Design) -> list[
     nodes, pairs = observed.nodes, Pairs.of(observed.tests)
     found = list[Column]()
     told = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
-    for weight in (told * ratio for ratio in _likelihood(observed, known).severities()):
-        side = best_side(pairs, weight)
-        if 2 <= len(side) <= len(nodes) - 2:
-            found.append(cut_column(observed, (side, nodes - side)))
-        groups = sorted((group for group in groups_apart(pairs, weight) if len(group) > 1), key=min)
-        if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
-            found.append(cut_column(observed, groups))
+    likelihood = _likelihood(observed, known)
+    for penetrance in SOUGHT[:1] if known else SOUGHT:
+        for weight in (told * ratio for ratio in likelihood.severities(penetrance)):
+            side = best_side(pairs, weight)
+            if 2 <= len(side) <= len(nodes) - 2:
+                found.append(cut_column(observed, (side, nodes - side)))
+            if penetrance == ALWAYS:  # with the freedom of a share too many groups fit
+                groups = sorted((group for group in groups_apart(pairs, weight) if len(group) > 1), key=min)
+                if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
+                    found.append(cut_column(observed, groups))
     by_name = {column.cause.key: column for column in found}
     old = {column.cause.key for column in design.columns}
     possible = [column for key, column in by_name.items() if key not in old and _is_cut(observed, column, odd)]

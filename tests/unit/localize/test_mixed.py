@@ -147,6 +147,17 @@ def test_a_cut_of_too_many_unsure_nodes_is_no_pass_and_the_next_test_places_one_
     assert found.next_test.nodes == ("n06", "n00")
 
 
+def test_nodes_that_no_test_joins_with_the_others_may_be_on_either_side() -> None:
+    side, apart = set(nodes(8)[:4]), {"n03", "n06", "n07"}
+    pairs = [pair for pair in combinations(nodes(8), 2) if apart.isdisjoint(pair)]
+    groups = [*pairs * 2, ("n03", "n07"), ("n06", "n07")]
+    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if len(side.intersection(group)) == 1 else 1))
+    (finding,) = found.findings
+    assert (finding.kind, finding.named, set(finding.unsure)) == ("cut", False, apart)
+    assert found.next_test is not None
+    assert len(apart.intersection(found.next_test.nodes)) == 1
+
+
 def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
     slow = group_tests(
         list(combinations(nodes(10), 2)),
