@@ -173,9 +173,9 @@ def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floa
     if distances.size < ENOUGH:
         return prior
     more = typical(distances) ** 2 - float(np.mean(np.concatenate(chance)))
-    found = np.clip(2 / max(more, 1e-9), PRIOR_VALUES, _MOST_PRIOR)
+    of_peers = np.clip(2 / max(more, 1e-9), PRIOR_VALUES, _MOST_PRIOR)
     for at in peers:
-        prior[at] = found
+        prior[at] = of_peers
     return prior
 
 

@@ -21,7 +21,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
     ratios = likelihood.severities(*SOUGHT)
-    found = []
+    blocks = []
     for addresses in sets:
         tests, nodes, names = _places(ends, addresses)
         if len(names) < _LEAST_LEAF:
@@ -32,13 +32,13 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         for ratio in ratios:
             members = _members(ratio, tests, nodes, len(names), least)
             chosen = tuple(sorted(names[i] for i in np.flatnonzero(members)))
-            told = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
-            if chosen in tried or not told or not least <= len(chosen) < len(names):  # of all nodes it is the rail
+            is_apart = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
+            if chosen in tried or not is_apart or not least <= len(chosen) < len(names):  # of all nodes it is the rail
                 continue
             tried.add(chosen)
             block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
-            found += [block, *at_one_end(block, observed.tests)]
-    return found
+            blocks += [block, *at_one_end(block, observed.tests)]
+    return blocks
 
 
 def _sets(ends: Ends) -> list[tuple[str, ...]]:

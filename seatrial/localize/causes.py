@@ -184,19 +184,19 @@ def _gpus(observed: Observed) -> list[Column]:
     """
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
     total = sum(map(len, observed.ends.values()))
-    found = []
+    of_gpus = []
     for node, tests in observed.ends.items():
         alike = together(tests)
         if len(alike) < 2 or node not in bad:
             continue
         for addresses, where in alike.items():
             share = _EXPECTED["gpu"] * len(addresses) / total
-            found.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
+            of_gpus.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
         for socket in socket_halves(tests):
             if socket not in alike:
                 where = sorted({i for address in socket for i in tests[address]})
-                found.append(_on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.ends)))
-    return found
+                of_gpus.append(_on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.ends)))
+    return of_gpus
 
 
 def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float) -> Column:
@@ -242,8 +242,8 @@ def _rails(observed: Observed) -> list[Column]:
     rails = {addresses: where for addresses, where in alike.items() if len(where) < len(observed.tests)}
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)))
     causes = (Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior) for addresses in rails)
-    found = [Column.of(cause, rails[cause.gpus]) for cause in causes]
-    return [some for rail in found for some in (rail, *at_one_end(rail, observed.tests))]
+    of_rails = [Column.of(cause, rails[cause.gpus]) for cause in causes]
+    return [some for rail in of_rails for some in (rail, *at_one_end(rail, observed.tests))]
 
 
 def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:

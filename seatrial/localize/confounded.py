@@ -95,12 +95,12 @@ def _clear_nodes(observed: Observed) -> set[str]:
     """
     firsts = [observed.tests[i] for i in np.unique(observed.like, return_index=True)[1]]
     alike = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)[observed.like]
-    told = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
-    clear = observed.nodes_of(np.flatnonzero(told[alike] & observed.fine))
-    fine = np.flatnonzero(observed.fine & ~observed.fast & ~told[alike])
-    told[[alike[i] for i in fine if clear.issuperset(observed.tests[i].nodes)]] = True
-    told[alike[observed.fast]] = False
-    return observed.nodes_of(np.flatnonzero(told[alike] & observed.fine))
+    has_slow = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
+    clear = observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
+    fine = np.flatnonzero(observed.fine & ~observed.fast & ~has_slow[alike])
+    has_slow[[alike[i] for i in fine if clear.issuperset(observed.tests[i].nodes)]] = True
+    has_slow[alike[observed.fast]] = False
+    return observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
 
 
 def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:

@@ -88,13 +88,13 @@ class Likelihood:
 
         Those of other tests are zero, since a cause may slow one operation alone. Those of each penetrance follow.
         """
-        found = []
+        tables = []
         for ratios, operation in product(self.ratios(*penetrances), np.unique(self._observed.collective)):
             of_operation = np.where((self._observed.collective == operation)[:, None], ratios[:, :-1], 0.0)
             gain = of_operation.clip(min=0).sum(axis=0)
             best = [first + int(np.argmax(gain[first:last])) for first, last in _SEVERITIES]
-            found += [of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN]
-        return found
+            tables += [of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN]
+        return tables
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
         """Return the density of those tests, for the slowdown of each or for several of them."""

@@ -79,30 +79,30 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     """
     comparison = Comparison(tests)
     observed = comparison.observed()
-    found = _localized(observed, groups or {}, "large")
+    large = _localized(observed, groups or {}, "large")
     for band in BANDS[1:]:
         of_band = comparison.observed(band)
         if (of_band.slow & ~observed.slow).sum() >= min(LEAST_SLOW.values()):
-            found = _with_band(found, _localized(of_band, groups or {}, band))
-    return found
+            large = _with_band(large, _localized(of_band, groups or {}, band))
+    return large
 
 
-def _with_band(found: Localization, of_band: Localization) -> Localization:
+def _with_band(first: Localization, of_band: Localization) -> Localization:
     """Add what other sizes name; if all was fine so far, what they cannot decide."""
-    if new := _new_in(of_band, found):
-        findings = tuple(sorted((*found.findings, *new), key=_rank))
-        first = found.reason if any(finding.named for finding in found.findings) else None
-        reason = join((first, *map(titled, new[:_REASONS])))
-        verdict = max(_verdict(findings), found.verdict, key=_SEVERITY.index)
-        return replace(found, verdict=verdict, reason=reason, findings=findings)
-    return of_band if found.verdict is Verdict.PASS and of_band.findings else found
+    if new := _new_in(of_band, first):
+        findings = tuple(sorted((*first.findings, *new), key=_rank))
+        earlier = first.reason if any(finding.named for finding in first.findings) else None
+        reason = join((earlier, *map(titled, new[:_REASONS])))
+        verdict = max(_verdict(findings), first.verdict, key=_SEVERITY.index)
+        return replace(first, verdict=verdict, reason=reason, findings=findings)
+    return of_band if first.verdict is Verdict.PASS and of_band.findings else first
 
 
-def _new_in(of_band: Localization, found: Localization) -> list[Finding]:
+def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
     """Return what a band names on other nodes than those found; nothing beside a cut or a cause on all nodes."""
-    if any(not finding.cause.nodes or finding.kind == "cut" for finding in found.findings):
+    if any(not finding.cause.nodes or finding.kind == "cut" for finding in first.findings):
         return []
-    known = {node for finding in found.findings for node in finding.cause.nodes}
+    known = {node for finding in first.findings for node in finding.cause.nodes}
     named = [finding for finding in of_band.findings if finding.named and known.isdisjoint(finding.cause.nodes)]
     return [finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")]
 
@@ -158,8 +158,8 @@ def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) 
     observed, (reason, next_test) = posterior.observed, doubt
     compared = int((~observed.alone & ~observed.failed).sum())
     if named := [finding for finding in findings if finding.named]:
-        found = join((*map(titled, named[:_REASONS]), reason))
-        return Localization(_verdict(named), found, tuple(findings), next_test, posterior)
+        reason = join((*map(titled, named[:_REASONS]), reason))
+        return Localization(_verdict(named), reason, tuple(findings), next_test, posterior)
     if reason:
         return Localization(Verdict.INCONCLUSIVE, reason, tuple(findings), next_test, posterior)
     if compared < _LEAST:

@@ -33,8 +33,8 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     tests = tests[within[tests]]
     share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
     odds = np.where(observed.bad, log(share / _STRAYS), log((1 - share) / (1 - _STRAYS)))
-    told = within & ~posterior.observed.levels.flat[observed.like]  # where none is slow, all may be
-    return np.where(told, odds * observed.weight, 0.0)
+    informative = within & ~posterior.observed.levels.flat[observed.like]  # where none is slow, all may be
+    return np.where(informative, odds * observed.weight, 0.0)
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:

@@ -269,19 +269,20 @@ def _cuts(observed: Observed, known: Sequence[Effect], design: _Design) -> list[
     if odd.sum() < LEAST_OF_A_CUT:
         return []
     nodes, pairs = observed.nodes, Pairs.of(observed.tests)
-    found = list[Column]()
-    told = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
+    cuts = list[Column]()
+    informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
     likelihood = _likelihood(observed, known)
-    for penetrance in SOUGHT[:1] if known else SOUGHT:
-        for weight in (told * ratio for ratio in likelihood.severities(penetrance)):
+    penetrances = (ALWAYS,) if known else SOUGHT  # beside a known cause many an intermittent cut fits
+    for penetrance in penetrances:
+        for weight in (informative * ratio for ratio in likelihood.severities(penetrance)):
             side = best_side(pairs, weight)
             if 2 <= len(side) <= len(nodes) - 2:
-                found.append(cut_column(observed, (side, nodes - side)))
+                cuts.append(cut_column(observed, (side, nodes - side)))
             if penetrance == ALWAYS:  # with the freedom of a share too many groups fit
                 groups = sorted((group for group in groups_apart(pairs, weight) if len(group) > 1), key=min)
                 if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
-                    found.append(cut_column(observed, groups))
-    by_name = {column.cause.key: column for column in found}
+                    cuts.append(cut_column(observed, groups))
+    by_name = {column.cause.key: column for column in cuts}
     old = {column.cause.key for column in design.columns}
     possible = [column for key, column in by_name.items() if key not in old and _is_cut(observed, column, odd)]
     return with_penetrances(with_reference_tests(possible, observed), observed)

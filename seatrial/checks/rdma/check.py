@@ -80,13 +80,13 @@ class Listening(NodeAnswer):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Outcome:
     """Measurements and problems of the pairs."""
 
     measurements: list[Measurement] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def add(self, other: "_Found") -> None:
+    def add(self, other: "_Outcome") -> None:
         self.measurements += other.measurements
         self.problems += other.problems
 
@@ -95,18 +95,18 @@ def rdma(context: CheckContext) -> StepResult:
     """Test the pairs of some rounds. Raises MissingError if a node has no perftest, or no node has an RDMA device."""
     started, section, testbed = time.monotonic(), context.section(Rdma), context.testbed
     trial = _Trial(context, section)
-    found = _Found(problems=list(trial.missing))
+    outcome = _Outcome(problems=list(trial.missing))
     for pairs in _rounds(testbed, section, context.run.day or 0):
-        found.add(trial.run(pairs))
-    problems = found.problems
-    links = {measurement.subject.name for measurement in found.measurements}
+        outcome.add(trial.run(pairs))
+    problems = outcome.problems
+    links = {measurement.subject.name for measurement in outcome.measurements}
     check = Check(
         _NAME,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
         join(problem.reason for problem in problems[:4])
         or uncoded(f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}"),
         time.monotonic() - started,
-        tuple(found.measurements),
+        tuple(outcome.measurements),
         suspects=tuple(problem.suspect for problem in problems if problem.suspect),
     )
     return StepResult(check, testbed)
@@ -126,8 +126,8 @@ class _Trial:
 
     def __init__(self, context: CheckContext, section: Rdma) -> None:
         self.testbed, self.section = context.testbed, section
-        found = context.recall(Findings)
-        self._inventories = dict(found.inventories) if found else {}
+        findings = context.recall(Findings)
+        self._inventories = dict(findings.inventories) if findings else {}
         self._nodes = {node.name: node for node in self.testbed.nodes}
         self.known = self._options()
         devices, self.missing = self._devices()
@@ -185,24 +185,24 @@ class _Trial:
         opened.callback(transport.close)
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
-    def run(self, pairs: Sequence[Pair]) -> _Found:
+    def run(self, pairs: Sequence[Pair]) -> _Outcome:
         """Return all tests of pairs that are disjoint, each test of all pairs at once."""
-        found = _Found()
+        outcome = _Outcome()
         with ExitStack() as opened:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
             probes = {name: probe for name, probe in started.items() if not isinstance(probe, RemoteError)}
-            found.problems += [_silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)]
+            outcome.problems += [_silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)]
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):
                 results = in_parallel(left, partial(self._tested, test, probes), max(1, len(left)))
                 for pair, result in zip(left, results, strict=True):
-                    found.add(result)
+                    outcome.add(result)
                     _log(test, pair, result)
                 left = [pair for pair, result in zip(left, results, strict=True) if not result.problems]
-        return found
+        return outcome
 
-    def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Found:
+    def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
         """Return one test of one pair: the server first, then the client."""
         client, server = (pair[1], pair[0]) if test.way == "in" else pair
         commands = self._commands(test, client, server)
@@ -213,18 +213,18 @@ class _Trial:
             serves = probes[server].send(serving)
             if not probes[server].answer(serves, Listening, limit_s + _SPARE_S).listening:
                 ended = probes[server].answer(serves, AllEnded, _SPARE_S).ended
-                return _Found(problems=[_failed(pair, *self._first_failure(test, ended))])
+                return _Outcome(problems=[_failed(pair, *self._first_failure(test, ended))])
             asks = probes[client].send({"programs": commands[client], "ports": [], "seconds": limit_s})
             ended = probes[client].answer(asks, AllEnded, limit_s + _SPARE_S).ended
             served = probes[server].answer(serves, AllEnded, limit_s + _SPARE_S).ended
         except RemoteError as error:
-            return _Found(problems=[_failed(pair, test.rails[0].device, error.reason)])
+            return _Outcome(problems=[_failed(pair, test.rails[0].device, error.reason)])
         if not len(ended) == len(served) == len(test.rails):
-            return _Found(problems=[_failed(pair, test.rails[0].device, "another number of programs ended")])
-        found = _Found()
+            return _Outcome(problems=[_failed(pair, test.rails[0].device, "another number of programs ended")])
+        outcome = _Outcome()
         for rail, at_client, at_server in zip(test.rails, ended, served, strict=True):
-            found.add(self._read(test, rail, pair, (at_client, at_server)))
-        return found
+            outcome.add(self._read(test, rail, pair, (at_client, at_server)))
+        return outcome
 
     def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
         """Return the rail whose program gave up, and the last line it printed."""
@@ -240,15 +240,15 @@ class _Trial:
             for name, to in ends.items()
         }
 
-    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Found:
+    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Outcome:
         """Return the numbers of one rail, with the rail and the direction as conditions; and what went wrong there."""
         own, of_server = (read_perftest(_lines(each)) for each in ended)
         wrong = [result for result in (*own.results, *of_server.results) if result.verdict is Verdict.CORRUPT]
         if wrong:
-            return _Found(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
+            return _Outcome(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
         measured = [m for m in own.measurements if m.finite and m.value > 0]
         if ended[0].status != 0 or not measured:
-            return _Found(problems=[_failed(pair, rail.device, _message(ended) or "no result")])
+            return _Outcome(problems=[_failed(pair, rail.device, _message(ended) or "no result")])
         m = measured[-1]
         conditions: dict[str, ConditionValue] = {
             "test": test.program,
@@ -258,7 +258,7 @@ class _Trial:
             "memory": memory_of(self.known, rail),
             "message_bytes": m.conditions["message_bytes"],
         }
-        return _Found([replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)])
+        return _Outcome([replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)])
 
 
 def _lines(end: Ended) -> list[str]:
@@ -282,10 +282,10 @@ def _failed(pair: Pair, device: str, what: object, verdict: Verdict = Verdict.FA
     return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
 
 
-def _log(test: PairTest, pair: Pair, found: _Found) -> None:
-    values = [m.value for m in found.measurements]
+def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
+    values = [m.value for m in outcome.measurements]
     if values:
-        unit = found.measurements[0].unit
+        unit = outcome.measurements[0].unit
         log.info(
             "%s %s: %s on %s, %s to %s %s", link_name(*pair), test.way, test.program, count(len(values), "rail"),
             number(min(values)), number(max(values)), unit,
@@ -299,9 +299,9 @@ def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeat
     for pair in dict.fromkeys(doubt.measurement.subject.nodes for doubt in doubts):
         if left.over:
             return
-        found = trial.run([(pair[0], pair[1])])
-        repeated.measurements += found.measurements
-        for problem in found.problems:
+        outcome = trial.run([(pair[0], pair[1])])
+        repeated.measurements += outcome.measurements
+        for problem in outcome.problems:
             repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
 
 

@@ -178,7 +178,7 @@ def _place(rank: dict[str, Any]) -> dict[str, Any]:
     return {"rank": rank["rank"], "host": rank["host"]}
 
 
-def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, time: int) -> bool:
-    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work at that time, the first of which is 0."""
+def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
+    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of which is 0."""
     fault = f"{here.rank}:{kind}"
-    return options.wrong == fault or (options.wrong == f"{fault}-once" and not time)
+    return options.wrong == fault or (options.wrong == f"{fault}-once" and not turn)

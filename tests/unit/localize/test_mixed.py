@@ -41,8 +41,8 @@ def taking(gpus: Sequence[str]) -> Callable[[random.Random], Sequence[str]]:
     return lambda _: gpus
 
 
-def named(found: Localization) -> list[tuple[str, str]]:
-    return sorted((finding.cause.kind, finding.cause.name) for finding in found.findings if finding.named)
+def named(localization: Localization) -> list[tuple[str, str]]:
+    return sorted((finding.cause.kind, finding.cause.name) for finding in localization.findings if finding.named)
 
 
 SIDE = set(nodes(17)[:8])
@@ -56,21 +56,21 @@ def across(group: Sequence[str]) -> bool:
 
 @pytest.mark.parametrize("operations", [("alltoall",), ("alltoall", "sendrecv"), FIVE])
 def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tuple[str, ...]) -> None:
-    found = localize(
+    localization = localize(
         group_tests(
             PAIRS, lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1, operations, noise=0.003
         )
     )
-    assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings] == [("cut", SIDE)]
-    assert found.verdict == "fail"
-    assert ("sendrecv not slow" in found.reason.sentence) == ("sendrecv" in operations)
+    assert [(f.cause.kind, set(f.cause.nodes)) for f in localization.findings] == [("cut", SIDE)]
+    assert localization.verdict == "fail"
+    assert ("sendrecv not slow" in localization.reason.sentence) == ("sendrecv" in operations)
 
 
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
-    found = localize(
+    localization = localize(
         group_tests(PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003)
     )
-    assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings if f.named] == [("cut", SIDE)]
+    assert [(f.cause.kind, set(f.cause.nodes)) for f in localization.findings if f.named] == [("cut", SIDE)]
     noisy = localize(group_tests(PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003))
     assert noisy.verdict == "pass"  # 2 % is nothing that people care about
 
@@ -88,20 +88,20 @@ def test_a_cut_of_one_operation_is_named_beside_a_leaf_switch_of_two() -> None:
         PAIRS * 2, speed, ("alltoall", "sendrecv"), lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:])), noise=0.003
     )
     single = group_tests(PAIRS[::2], speed, ("alltoall", "sendrecv"), lambda d: (d.choice(ADDRESSES),), noise=0.003)
-    found = {f.cause.kind: f for f in localize([*halves, *single]).findings if f.named}
-    assert set(found) == {"cut", "leaf"}
-    assert set(found["cut"].cause.nodes) == SIDE
-    assert set(found["leaf"].cause.nodes) == leaf
+    localization = {f.cause.kind: f for f in localize([*halves, *single]).findings if f.named}
+    assert set(localization) == {"cut", "leaf"}
+    assert set(localization["cut"].cause.nodes) == SIDE
+    assert set(localization["leaf"].cause.nodes) == leaf
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_that_slows_a_third_of_its_tests_is_named(seed: int) -> None:
     drawn = random.Random(seed)
-    found = localize(
+    localization = localize(
         group_tests(PAIRS * 3, lambda _, group, *__: 0.6 if across(group) and drawn.random() < 0.35 else 1, seed=seed)
     )
-    assert [(finding.kind, finding.named) for finding in found.findings] == [("cut", True)]
-    assert all(SIDE.issuperset(side) or SIDE.isdisjoint(side) for side in found.findings[0].sides)
+    assert [(finding.kind, finding.named) for finding in localization.findings] == [("cut", True)]
+    assert all(SIDE.issuperset(side) or SIDE.isdisjoint(side) for side in localization.findings[0].sides)
 
 
 def test_links_of_different_nodes_are_no_cut_that_slows_some_pairs() -> None:
@@ -109,10 +109,10 @@ def test_links_of_different_nodes_are_no_cut_that_slows_some_pairs() -> None:
     drawn, rest = random.Random(1), nodes(16)
     ring = [(rest[i], rest[(i + 1) % 16]) for i in range(16)]
     others = [pair for pair in combinations(rest, 2) if pair not in ring]
-    found = localize(
+    localization = localize(
         group_tests([*ring, *links * 2, *drawn.sample(others, 20)], lambda _, g, *__: 0.6 if tuple(g) in links else 1)
     )
-    assert {kind for kind, _ in named(found)} <= {"link"}
+    assert {kind for kind, _ in named(localization)} <= {"link"}
 
 
 def pair_again_on_each_gpu(seed: int, noise: float = 0.03) -> Localization:
@@ -132,30 +132,30 @@ def pair_again_on_each_gpu(seed: int, noise: float = 0.03) -> Localization:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_like_tests_that_are_all_across_a_cut_do_not_hide_it(seed: int) -> None:
-    found = pair_again_on_each_gpu(seed)
-    (finding,) = found.findings
+    localization = pair_again_on_each_gpu(seed)
+    (finding,) = localization.findings
     assert (finding.kind, finding.named) == ("cut", True)
     assert set(finding.nodes) == {"n00", "n01", "n04", "n07"}
 
 
 def test_a_cut_of_too_many_unsure_nodes_is_no_pass_and_the_next_test_places_one_of_them() -> None:
-    found = pair_again_on_each_gpu(26, noise=0.045)
-    (finding,) = found.findings
+    localization = pair_again_on_each_gpu(26, noise=0.045)
+    (finding,) = localization.findings
     assert (finding.kind, finding.named, finding.unsure) == ("cut", False, ("n06", "n07"))
-    assert (found.verdict, found.reason.code) == ("inconclusive", "localize-unsure")
-    assert found.next_test is not None
-    assert found.next_test.nodes == ("n06", "n00")
+    assert (localization.verdict, localization.reason.code) == ("inconclusive", "localize-unsure")
+    assert localization.next_test is not None
+    assert localization.next_test.nodes == ("n06", "n00")
 
 
 def test_nodes_that_no_test_joins_with_the_others_may_be_on_either_side() -> None:
     side, apart = set(nodes(8)[:4]), {"n03", "n06", "n07"}
     pairs = [pair for pair in combinations(nodes(8), 2) if apart.isdisjoint(pair)]
     groups = [*pairs * 2, ("n03", "n07"), ("n06", "n07")]
-    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if len(side.intersection(group)) == 1 else 1))
-    (finding,) = found.findings
+    localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if len(side.intersection(group)) == 1 else 1))
+    (finding,) = localization.findings
     assert (finding.kind, finding.named, set(finding.unsure)) == ("cut", False, apart)
-    assert found.next_test is not None
-    assert len(apart.intersection(found.next_test.nodes)) == 1
+    assert localization.next_test is not None
+    assert len(apart.intersection(localization.next_test.nodes)) == 1
 
 
 def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
@@ -170,8 +170,8 @@ def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
 
 def test_tests_of_all_nodes_clear_no_node() -> None:
     groups = [*list(combinations(nodes(8), 2))[::2], *[nodes(8)] * 3]
-    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
-    assert named(found) == [("node", "n05")]
+    localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
+    assert named(localization) == [("node", "n05")]
 
 
 def test_groups_that_all_have_a_slow_node_clear_neither() -> None:
@@ -183,8 +183,8 @@ def test_groups_that_all_have_a_slow_node_clear_neither() -> None:
     for _ in range(2):
         halves = drawn.sample([n for n in nodes(32) if n not in slow], 30)
         groups += [["n04", *halves[:15]], ["n21", *halves[15:]]]
-    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
-    assert named(found) == [("node", "n04"), ("node", "n21")]
+    localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
+    assert named(localization) == [("node", "n04"), ("node", "n21")]
 
 
 def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
@@ -198,14 +198,14 @@ def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
 
 def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     leaf = set(nodes(16)[:8])
-    found = localize(
+    localization = localize(
         group_tests(
             list(combinations(nodes(16), 2)),
             lambda _, group, ends, __: 0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1,
             gpus=lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[::2], ADDRESSES[1::2], ADDRESSES[3:4])),
         )
     )
-    (finding,) = found.findings
+    (finding,) = localization.findings
     assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
 
 
@@ -227,7 +227,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int) -> None:
-    found = localize(
+    localization = localize(
         group_tests(
             list(combinations(nodes(16), 2)),
             lambda _, group, ends, __: 0.6 if ADDRESSES[2] in ends[0] and {"n03", "n09"} & set(group) else 1,
@@ -235,16 +235,16 @@ def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int
             seed=seed,
         )
     )
-    assert {kind for kind, _ in named(found)} <= {"gpu"}
-    assert {node for finding in found.findings if finding.named for node in finding.nodes} <= {"n03", "n09"}
-    assert found.verdict != "pass"
+    assert {kind for kind, _ in named(localization)} <= {"gpu"}
+    assert {node for finding in localization.findings if finding.named for node in finding.nodes} <= {"n03", "n09"}
+    assert localization.verdict != "pass"
 
 
 def test_a_cut_does_not_stand_in_for_more_groups() -> None:
     groups = [set(nodes(12)[i : i + 4]) for i in range(0, 12, 4)]
     apart = [pair for pair in combinations(nodes(12), 2) if not any(set(pair) <= group for group in groups)]
-    found = localize(group_tests(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
-    (finding,) = found.findings
+    localization = localize(group_tests(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
+    (finding,) = localization.findings
     assert [set(side) for side in finding.sides] == groups
     most = [pair for pair in PAIRS_OF_12 if pair in apart]  # without a pair in a group, no group is known
     assert not any(f.named for f in localize(group_tests(most, lambda *_: 0.5)).findings)
@@ -256,8 +256,8 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
     pairs = [pair for leaf in leaves for pair in combinations(leaf, 2)]
     pairs += [(a, b) for a, b in (drawn.sample(nodes(24), 2) for _ in range(60))]
     together = {frozenset(pair) for leaf in leaves for pair in combinations(leaf, 2)}
-    found = localize(group_tests(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
-    (finding,) = found.findings
+    localization = localize(group_tests(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
+    (finding,) = localization.findings
     assert finding.named
     assert sorted(map(list, finding.sides)) == leaves
 
@@ -265,51 +265,51 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
 def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
     pair = (ADDRESSES[0], ADDRESSES[2])
     others = (ADDRESSES[1], ADDRESSES[3])
-    found = localize(
+    localization = localize(
         group_tests(
             list(combinations(nodes(8), 2)) * 2,
             lambda _, group, ends, __: 0.6 if "n03" in group and ADDRESSES[2] in ends[0] else 1,
             gpus=lambda d: d.choice((pair, others)),
         )
     )
-    (finding,) = found.findings
+    (finding,) = localization.findings
     assert (finding.kind, finding.cause.gpus, finding.told_apart) == ("socket", pair, False)
-    assert found.next_test is not None
-    assert "n03" in found.next_test.nodes
-    assert set(found.next_test.gpus[0]) < set(pair)
+    assert localization.next_test is not None
+    assert "n03" in localization.next_test.nodes
+    assert set(localization.next_test.gpus[0]) < set(pair)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.75])
 def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) -> None:
     drawn = random.Random(5)
     shows = {pair: drawn.random() < share for pair in combinations(nodes(24), 2)}
-    found = localize(
+    localization = localize(
         group_tests(list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1)
     )
-    assert named(found) == [("node", "n07")]
+    assert named(localization) == [("node", "n07")]
     slow = sum(shown for pair, shown in shows.items() if "n07" in pair)
-    assert f"slow in {slow} of 23 tests" in found.reason.sentence
+    assert f"slow in {slow} of 23 tests" in localization.reason.sentence
 
 
 @pytest.mark.parametrize(
     ("low", "high", "words"), [(0, 1 << 26, "in small messages"), (1 << 32, 1 << 33, "in the largest messages alone")]
 )
 def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: str) -> None:
-    found = localize(
+    localization = localize(
         group_tests(
             list(combinations(nodes(8), 2)),
             lambda _, group, __, size: 0.6 if "n02" in group and low <= size <= high else 1,
         )
     )
-    assert named(found) == [("node", "n02")]
-    assert words in found.reason.sentence
+    assert named(localization) == [("node", "n02")]
+    assert words in localization.reason.sentence
 
 
 def test_a_pattern_that_no_part_explains_names_nothing() -> None:
     drawn = random.Random(2)
     slow = {pair for pair in combinations(nodes(12), 2) if drawn.random() < 0.3}
-    found = localize(
+    localization = localize(
         group_tests(list(combinations(nodes(12), 2)), lambda _, group, *__: 0.6 if tuple(group) in slow else 1)
     )
-    assert named(found) == []
-    assert found.verdict == "inconclusive"
+    assert named(localization) == []
+    assert localization.verdict == "inconclusive"
