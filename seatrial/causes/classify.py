@@ -25,7 +25,7 @@ from seatrial.causes.table import (
 )
 from seatrial.causes.warnings import finding_of_warning
 from seatrial.causes.watchdog import Watchdog
-from seatrial.causes.xid import with_other_gpus, xid_finding
+from seatrial.causes.xid import hardware_first, with_other_gpus, xid_finding
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import Words, any_of, clean, unwrapped
 
@@ -45,16 +45,21 @@ _NCCL = lazy(
 )
 _WRITER = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \["
-    rf"|\[(?!RankMonitor|[\w.-]{{1,80}}\.(?:py|cc|cpp):)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
+    rf"|\[(?!RankMonitor|[\w.-]{{1,80}}\.(?:py|cc|cpp):)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[[\[\d])"
     r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
     r"|\A\w{3} +\d{1,2} [\d:]{8} ([\w.-]{1,253}+) [\w.-]{1,60}+\[\d{1,9}\]: "
 )
 _TOKEN = r"(?:[\w./@+-]{1,200}+(?:\[\d{1,9}\])?:|\[(?:[^\[\]]|\[[^\[\]]{0,40}\]){1,120}+\]:?|\([^()]{1,120}+\))"
 _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
 _TESTS = rf"{_START}(?:(?P<writer>[\w.-]{{1,253}}+): (?=Test ))?"
-_CUDA = r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: )"
+_CUDA = (
+    r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: "
+    r"|call to cu\w{1,40} returned error \d{1,3}(?: \(\w{1,60}\))?: )"  # of OpenACC
+)
 _OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in a message of NCCL
-_CLOCK = r"\[ *(?:\d[\d.]*|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] ?(?:\[ *[CT]\d+\] ?)?"  # of dmesg, dmesg -T
+_CLOCK = (  # of dmesg, dmesg -T, dmesg -H
+    r"\[ *(?:\+?\d[\d.]*|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|\w{3} ?\d{1,2} \d\d:\d\d)\] ?(?:\[ *[CT]\d+\] ?)?"
+)
 _KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_CLOCK})?)?"
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
@@ -64,8 +69,8 @@ _PLACES = {  # where a line of a program's can stand
     "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
     "c10d": r"\A.{0,200}?\[?[EWFI]?[ \d:.]{0,40}ProcessGroupNCCL\.cpp:\d{1,6}\] ",
     "ucx": (
-        r"\A.{0,80}?\[?(?P<writer>[\w.-]{1,253}+):\d{1,9}:\d{1,9}(?::\d{1,9})?\] +"
-        r"(?:\S{1,80}:\d{1,6} +)?(?:UCX +\w+ +)?"
+        r"\A.{0,80}?\[?(?P<writer>[\w.-]{1,253}+):\d{1,9} *:[\da-f]{1,9}(?::\d{1,9})?\] +"
+        r"(?:\S{1,80}:\d{1,6} +)?(?:UC[CX] +(?!WARN|DIAG)\w+ +)?"
     ),
     "oneccl": r"\A.{0,120}?\|CCL_ERROR\| ",
     "slurmd": rf"(?:\A.{{0,120}}?\bslurm(?:ctld|d|stepd)(?:\[\d{{1,9}}\])?: |{_START})(?:error: |fatal: |debug: )?",
@@ -75,7 +80,7 @@ _PLACES = {  # where a line of a program's can stand
 }
 _BOXED = frozenset({"mpirun", "torch"})  # their boxes are joined before they are matched
 _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
-_WRAPPED = frozenset({"mpirun", "ssh"})  # of which two neighbouring lines are joined where the box is lost
+_WRAPPED = frozenset({"mpirun", "ssh", "cuda"})  # of which two neighbouring lines are joined where the box is lost
 _NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
 _ERRORISH = lazy(
@@ -140,7 +145,7 @@ class Classifier:
         """Return the findings, causes before consequences, and each of them in the order of the log."""
         self._close_box()
         named = without_unnamed_devices(self._by_key.values())
-        findings = sorted(map(self._with_detail, named), key=weight)
+        findings = sorted(map(self._with_detail, hardware_first(named)), key=weight)
         if findings and findings[0].code in _TIME_LIMITS and (words := self._stages.unfinished()):
             ended = findings[0]
             hung = finding_of_class("connect", "fatal", ended.evidence, None, None)
@@ -164,10 +169,6 @@ class Classifier:
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
 
-    def _take_version(self, text: str) -> None:
-        if self.nccl_version is None and "NCCL version" in text and (match := _VERSION.search(text)):
-            self.nccl_version = match[1]
-
     def _close_box(self) -> None:
         box, self._box, self._before = self._box, None, ""
         if not box:
@@ -184,27 +185,30 @@ class Classifier:
     def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
         line = f"Last error: {text.strip()}" if self._last_error else text
         self._last_error = text.rstrip().endswith("Last error:")
-        finding = (self._of_driver(line) if "NVRM" in line or "SXid" in line else None) or _first_cause(
+        is_of_driver = "NVRM" in line or "Xid" in line
+        finding = (xid_finding(line) if is_of_driver else None) or _first_cause(
             line, rank, _UNBOXED if of_box else None
         )
+        if finding is None and is_of_driver:
+            finding = self._of_driver(line)
         if finding is None and self._before and not of_box:
             finding = _first_cause(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         self._watchdog.take(text)
         self._stages.take(text)
         self._flaps.take(text)
-        self._take_version(text)
+        if self.nccl_version is None and "NCCL version" in text and (match := _VERSION.search(text)):
+            self.nccl_version = match[1]
         finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
         if finding is not None:
             self._keep(finding)
 
     def _of_driver(self, text: str) -> Finding | None:
-        if finding := xid_finding(text):
-            return finding
+        """Return the cause in a sentence of NVRM that stands on several lines."""
         self._driver.append(text.partition("NVRM: ")[2].strip())
         joined = " ".join(self._driver)
         finding = _first_cause(joined, None, frozenset({"driver"}))
-        return finding and replace(finding, evidence=evidence_of(joined))
+        return finding and replace(finding, evidence=evidence_of(joined), host=_writer(text))
 
     def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
         """Return the last line of a traceback, where no cause of the table is in it."""

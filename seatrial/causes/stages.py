@@ -2,6 +2,8 @@
 
 import re
 
+from seatrial.text.words import some_of
+
 _MAX_RANKS = 65_536
 _NAMES = {  # in the order of the stages
     "Init START": "began to initialise",
@@ -40,8 +42,7 @@ class Stages:
         ranks = self._reached[last]
         missing = sorted(everyone - ranks)
         if missing:
-            few = ", ".join(missing[:4]) + (" and more" if len(missing) > 4 else "")
-            return f"{len(ranks)} of {len(everyone)} ranks {_NAMES[last]}, not {few}"
+            return f"{len(ranks)} of {len(everyone)} ranks {_NAMES[last]}, not {some_of(missing)}"
         if last == "Connected all trees":
             return None  # the last lines of a run that goes on
         following = _STAGES[_STAGES.index(last) + 1]

@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from seatrial.text.lazy_pattern import lazy
+from seatrial.text.words import some_of
 
 _MAX_RANKS = 65_536
 _RANK = lazy(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
@@ -86,5 +87,4 @@ def _group_of(text: str) -> str:
 
 def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
     """Format the first few ranks."""
-    few = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {few}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {some_of(map(str, ranks), 8)}"

@@ -10,20 +10,26 @@ from functools import cache
 
 from seatrial.causes.table import XIDS, Cause, Finding, evidence_of
 from seatrial.text.lazy_pattern import lazy
+from seatrial.text.words import some_of
 
 _XID = lazy(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
 _SXID = lazy(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
+_OF_PLUGIN = lazy(r"\A.{0,80}?XidCriticalError: Xid=(?P<number>\d+) on +Device=(?:GPU-)?(?P<pci>[\w-]{1,60})(?P<rest>)")
 _LOGGED_BY = lazy(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
 _CAUSED_BY = lazy(r"caused by previous Xid (\d{1,5})")
 _SURVIVED = lazy(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
 _ACTION = lazy(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
 _SUBCODE = lazy(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
+_OWN_CODES = frozenset(row.code for row in XIDS if row.who == "setup")
 OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")
 
 
 def xid_finding(text: str) -> Finding | None:
-    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it."""
-    of_gpu = _XID.search(text)
+    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it.
+
+    The device plugins of Kubernetes name the GPU by its UUID.
+    """
+    of_gpu = _XID.search(text) or _OF_PLUGIN.match(text)
     match = of_gpu or _SXID.search(text)
     if match is None:
         return None
@@ -54,12 +60,28 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
     if not finding.cause.startswith("Xid "):
         return finding
     alike = [each for each in findings if (each.code, each.host) == (finding.code, finding.host)]
-    gpus = list(dict.fromkeys(each.cause.rpartition(" on GPU ")[2] for each in alike))
+    gpus = list(dict.fromkeys(map(_gpu, alike)))
     others = [gpu for gpu in gpus if not finding.cause.endswith(gpu)]
     if not others:
         return finding
-    more = f" and {len(others) - 7} more" if len(others) > 7 else ""
-    return replace(finding, cause=f"{finding.cause}, also on {', '.join(others[:7])}{more}")
+    return replace(finding, cause=f"{finding.cause}, also on {some_of(others, 7)}")
+
+
+def hardware_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Move an Xid of the hardware before the ones that a program causes on other GPUs; on one GPU the first counts."""
+    found = list(findings)
+    broken = [
+        at for at, each in enumerate(found) if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
+    ]
+    gpus = {_gpu(found[at]) for at in broken}
+    own = [at for at, each in enumerate(found) if each.code in _OWN_CODES and _gpu(each) not in gpus]
+    if broken and own and own[0] < broken[0]:
+        found.insert(own[0], found.pop(broken[0]))
+    return found
+
+
+def _gpu(finding: Finding) -> str:
+    return finding.cause.rpartition(" on GPU ")[2]
 
 
 @cache

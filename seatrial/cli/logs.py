@@ -165,8 +165,8 @@ def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
             if is_listed and Path(file).suffix != ".log":
                 not_judged.append(Path(file).name)
             else:
-                read.append(Log(name, ()))
-    if nothing and not any(log.parts for log in read):
+                read.append(Log(name, (), why=error.reason if error.reason.code else None))
+    if nothing and not any(log.parts or log.why for log in read):
         raise nothing
     return read, not_judged
 

@@ -24,12 +24,15 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
     """Judge the check by what is known of its cluster; a control arm, with a link switched off, by nothing."""
     if other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
         claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
+    if not claim.is_placed:
+        claim = replace(claim, hardware="")
     setup = setup_of(within_a_group(claim, sweep), sweep)
     setup = with_own_nics(setup) if group_of(sweep) else setup
     known = Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
     check = judged_alone(with_shares(measured, setup), known)
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
     missing = uncoded("a control arm, held against nothing") if is_control else missing_reference(check, setup)
+    missing = missing if claim.is_placed else None
     # A bad number may be a fallback to sockets, of which such a log says nothing.
     is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
     is_silent = not (sweep.transport and sweep.transport.networks)

@@ -31,12 +31,13 @@ _RATES = ("throughput", "tokens_per_gpu")  # of a training
 class Log:
     """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output.
 
-    `hosts` are the names in a list of hosts.
+    `hosts` are the names in a list of hosts; `why` it has no part.
     """
 
     name: str
     parts: tuple[Sweep | Check, ...]
     hosts: tuple[str, ...] = ()
+    why: Reason | None = None
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -123,7 +124,7 @@ def _judged_tool(check: Check, hardware: str) -> Check:
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
     """Yield the parts of a log under its name, with a number if it has several."""
     if not log.parts and not log.hosts:
-        yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty"))
+        yield Check(log.name, Verdict.INCONCLUSIVE, log.why or Reason.of("log-empty"))
     for place, part in enumerate(log.parts, start=1):
         name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"
         if isinstance(part, Check):

@@ -45,12 +45,11 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     claim, sweep = within_a_group(claim, whole), group.sweep if group else whole
     setting = _setting(operation, sweep, claim, is_control)
     unusual = other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
+    if not claim.is_placed:
+        unusual = Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
-    if not claim.is_placed:
-        outcome = replace(outcome, measurements=())
-        unusual = unusual or Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
     if strange := _of_another_cluster(sweep, claim, setting):
         return _of_others(outcome, sweep, strange)
     if group:
@@ -123,7 +122,8 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
     """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an odd GPU."""
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
-        reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
+        is_clear = outcome.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE)
+        reason = join((outcome.reason, unusual) if is_clear else (unusual, outcome.reason))
         return replace(outcome, verdict=verdict, reason=reason)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])

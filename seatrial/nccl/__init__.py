@@ -4,13 +4,12 @@ from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.draft import file_outcome
 from seatrial.nccl.model import Device, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
-from seatrial.nccl.sweeps import RowReader, SweepReader
+from seatrial.nccl.sweeps import SweepReader
 from seatrial.nccl.transport import Transport, TransportReader, transport
 
 __all__ = [
     "Device",
     "Row",
-    "RowReader",
     "Sweep",
     "SweepReader",
     "Timing",

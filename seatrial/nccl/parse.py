@@ -9,21 +9,28 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import TextIOBase, TextIOWrapper
+from io import StringIO, TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.reason import Reason
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
 from seatrial.nccl.sweeps import SweepReader
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import MAX_LINE
 
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
+_LOG = lazy(
+    r"(?m)^(?:(?P<kernel>(?:<\d+>)?\[ *\+?\d{1,9}\.\d{1,9}\] |.{0,40}?\d\d:\d\d:\d\S{0,30} \S{1,253} kernel: )"
+    r"|(?P<NCCL>.{0,200}? NCCL INFO )|(?P<Slurm>\[\d{4}-\d\d-\d\dT[\d:.]{8,15}\] )"
+    r"|(?P<system>\w{3} +\d{1,2} [\d:]{8} [\w.-]{1,253} \S{1,80}: ))"
+)
 MAX_JSON = 96 << 20
 """Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""
 _LEGAL = (
@@ -240,9 +247,7 @@ def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
 def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
     """Return the sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
     if isinstance(text, str):
-        if looks_like_json_log(text[:PEEK]):
-            return parse_json(text[:MAX_JSON], source)
-        return parse_lines(text.splitlines(), source)
+        return parse_stream(StringIO(text, None), source)
     if isinstance(text, TextIOWrapper):
         text.reconfigure(errors="replace")  # standard input is strict, and logs are not always UTF-8
     return parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
@@ -259,8 +264,10 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
     return reader.sweeps() or nothing_found(source)
 
 
-def nothing_found(source: str) -> NoReturn:
-    """Raise NothingFoundError with what would have been legal."""
+def nothing_found(source: str, head: str = "") -> NoReturn:
+    """Raise NothingFoundError with what would have been legal, or with the program whose log begins with `head`."""
+    if match := _LOG.search(head):
+        raise NothingFoundError(Reason.of("log-without-failure", program=match.lastgroup))
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 

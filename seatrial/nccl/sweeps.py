@@ -206,17 +206,6 @@ class TableLineReader:
         return same
 
 
-class RowReader:
-    """Rows as they arrive, for progress while a test runs."""
-
-    def __init__(self) -> None:
-        self._reader = TableLineReader()
-
-    def feed(self, line: str) -> Row | None:
-        """Return the row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""
-        return next((event for event in self._reader.feed(line) if isinstance(event, Row)), None)
-
-
 def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
     """Return how many characters at the start of `host` belong to the row before it: `-1` and `0` stick to host names.
 

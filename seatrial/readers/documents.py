@@ -1,6 +1,7 @@
 """Objects and lists of a JSON document that may hold anything."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,3 +25,10 @@ def listed(value: Any) -> list[Any]:
     if isinstance(value, list):
         return value[:4096]
     return [] if value is None else [value]
+
+
+def finite(value: object) -> float | None:
+    """Return a finite number of bounded size; None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and abs(value) < 1e15 else None

@@ -16,10 +16,11 @@ _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
 _NO_SWITCH = "tool-no-nvswitch"
 LOG_BEGINS = lazy(
     r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
-    r"|.{0,80}\b(?:nv-fabricmanager|nvidia-imex)\[\d{1,9}\]: "
+    r"|.{0,80}\b(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh|nvidia-imex)\[\d{1,9}\]: "
 )
 _LINE = lazy(
-    r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]|(?P<daemon>nv-fabricmanager|nvidia-imex)\[\d{1,9}\]:) "
+    r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]"
+    r"|(?P<daemon>nv-fabricmanager|nvidia-fabricmanager-start\.sh|nvidia-imex)\[\d{1,9}\]:) "
     r"(?P<text>.{1,400})"
 )
 _ERROR = lazy(

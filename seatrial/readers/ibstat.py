@@ -17,9 +17,23 @@ _RDMA_LINK = lazy(
 )
 _NETDEV = lazy(r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)")
 _PORT_INFO = lazy(r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: port \d{1,3})?)")
-_INFO_FIELD = lazy(r"(LinkState|PhysLinkState|LinkWidth(?:Supported|Active)):\.{1,60}(.{1,80})$")
 _PORT_NUMBER = lazy(r"\s{1,40}[Pp]ort:?\s+(\d{1,3}):?\s*$")
-_PORT_FIELD = lazy(r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer):\s*(.{1,80})$", re.IGNORECASE)
+_FIELD = lazy(
+    r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer|(?:Phys)?LinkState|LinkWidth(?:Supported|Active)):"
+    r"(?:\.{1,60}|\s*)(.{1,80})$",
+    re.IGNORECASE,
+)
+_NAMES = {
+    "state": "state",
+    "linkstate": "state",
+    "physstate": "physical",
+    "physicalstate": "physical",
+    "physlinkstate": "physical",
+    "rate": "rate",
+    "linklayer": "layer",
+    "linkwidthactive": "width",
+    "linkwidthsupported": "widths",
+}
 PORT_BEGINS = lazy(
     rf"(?:CA '[\w.-]{{1,60}}'\s*$|hca_id:\s*\w|{_STATUS_OF.pattern}|{_RDMA_LINK.pattern}|{_NETDEV.pattern}"
     rf"|{_PORT_INFO.pattern})"
@@ -38,11 +52,17 @@ class _Port:
     name: str
     state: str = ""
     physical: str = ""
-    rate_gb: float | None = None
+    rate: str = ""
     layer: str = ""
     width: str = ""
     widths: str = ""
     is_ipoib: bool = False  # the state is that of the interface for IP, and not of the link
+
+    @property
+    def rate_gb(self) -> float:
+        """The rate in Gb/s, 0 where it is not known."""
+        number = re.match(r"\d{1,5}(?:\.\d)?", self.rate)
+        return float(number[0]) if number else 0.0
 
 
 def read_ports(lines: Sequence[str]) -> Report:
@@ -78,8 +98,6 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
         elif match := _PORT_INFO.match(line):
             yield port
             port = _Port(match[1].lower())
-        elif match := _INFO_FIELD.match(line):
-            _set_info(port, match[1], match[2].strip())
         elif match := _STATUS_OF.match(line):
             yield port
             port = _Port(f"{match[1]}:{match[2]}")
@@ -89,8 +107,8 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
         elif match := _PORT_NUMBER.match(line):
             yield port
             port = _Port(f"{device}:{match[1]}")
-        elif match := _PORT_FIELD.match(line):
-            _set_field(port, match[1].lower().replace("_", " "), match[2].strip().lower())
+        elif match := _FIELD.match(line):
+            setattr(port, _NAMES[re.sub("[ _]", "", match[1].lower())], match[2].strip().lower())
     yield port
 
 
@@ -101,37 +119,14 @@ def _of_interface(device: str, number: str, interface: str, state: str) -> _Port
     return _Port(f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib)
 
 
-def _set_info(port: _Port, name: str, value: str) -> None:
-    if name == "LinkState":
-        port.state = value.lower()
-    elif name == "PhysLinkState":
-        port.physical = value.lower()
-    elif name == "LinkWidthActive":
-        port.width = value
-    else:
-        port.widths = value
-
-
-def _set_field(port: _Port, name: str, value: str) -> None:
-    if name == "state":
-        port.state = value
-    elif name.startswith("phys"):
-        port.physical = value
-    elif name == "rate":
-        number = re.match(r"\d{1,5}(?:\.\d)?", value)
-        port.rate_gb = float(number[0]) if number else None
-    else:
-        port.layer = value
-
-
 def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
         words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
         yield Result(Verdict.DEGRADED, _PORT_SLOW, words)
-    elif state == "active" and port.width in ("1X", "2X") and "4X" in port.widths:
-        yield Result(Verdict.DEGRADED, _PORT_SLOW, f"{port.name} runs with {port.width} of 4X lanes")
+    elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
+        yield Result(Verdict.DEGRADED, _PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
     elif state == "active":
         yield Result(Verdict.PASS, SAYS_BAD, port.name)
     elif state in ("initializing", "init", "armed"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
 from seatrial.text.lazy_pattern import lazy
+from seatrial.text.words import some_of
 
 MISSING, FAILED, OUT_OF_STEP = "ras-rank-missing", "ras-rank-failed", "ras-out-of-step"
 BEGINS = lazy(
@@ -83,7 +84,7 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
 
 
 def _of_section(section: _Section) -> Iterator[Result]:
-    named = ", ".join(section.members[:4]) + (" and more" if len(section.members) > 4 else "")
+    named = some_of(section.members)
     kinds = section.kinds.split(",")
     if ("INCOMPLETE" in kinds or "DEAD" in kinds) and named:
         yield Result(Verdict.FAIL, MISSING, f"{named} does not answer")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
+from seatrial.text.words import some_of
 
 RESET, MEMORY, SLOWED, FABRIC = "tool-gpu-reset", "tool-gpu-memory", "tool-gpu-slowed", "tool-gpu-fabric"
 LOST, PCIE, NVLINK = "tool-gpu-unreadable", "tool-gpu-pcie", "tool-gpu-nvlink"
@@ -70,7 +71,7 @@ def read_query(lines: Sequence[str]) -> Report:
     return _report(_gpus(lines))
 
 
-def _report(gpus: Iterator[tuple[str, Fields]]) -> Report:
+def _report(gpus: Sequence[tuple[str, Fields]]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
         faults = [Result(verdict, code, f"GPU {gpu}: {what}") for verdict, code, what in _faults(fields)]
@@ -78,23 +79,22 @@ def _report(gpus: Iterator[tuple[str, Fields]]) -> Report:
     return Report(_TOOL, tuple(results))
 
 
-def _gpus(lines: Sequence[str]) -> Iterator[tuple[str, Fields]]:
-    """Yield the fields of each GPU by the headings that they stand under, in small letters."""
-    gpu, above = "", list[str]()
-    fields: Fields = {}
+def _gpus(lines: Sequence[str]) -> list[tuple[str, Fields]]:
+    """Return the fields of each GPU by the headings that they stand under, in small letters."""
+    gpus: list[tuple[str, Fields]] = []
+    fields: Fields = {}  # before the first GPU, of the node
+    above: list[str] = []
     for line in lines:
         if match := _GPU.match(line):
-            if gpu:
-                yield gpu, fields
-            gpu, fields, above = match[1], {}, []
+            fields, above = {}, []
+            gpus.append((match[1], fields))
             continue
         label, _, value = line.partition(" : ")
         depth = (len(label) - len(label.lstrip())) // 4
         above = [*above[: max(depth - 1, 0)], label.strip().lower()]
-        if gpu and value:
+        if value:
             fields[tuple(above)] = value.strip()
-    if gpu:
-        yield gpu, fields
+    return gpus
 
 
 def _faults(fields: Fields) -> Iterator[tuple[Verdict, str, str]]:
@@ -136,24 +136,23 @@ def read_xml(lines: Sequence[str]) -> Report | None:
     return _report(_xml_gpus(text)) if "<nvidia_smi_log" in text else None
 
 
-def _xml_gpus(text: str) -> Iterator[tuple[str, Fields]]:
-    gpu, above = "", list[str]()
+def _xml_gpus(text: str) -> list[tuple[str, Fields]]:
+    gpus: list[tuple[str, Fields]] = []
     fields: Fields = {}
+    above: list[str] = []
     for tag in _TAG.finditer(text):
         name = tag["name"].replace("_", " ")
         name = _XML_NAMES.get(name, name)
         if name == "gpu" and not tag["end"]:
-            if gpu:
-                yield gpu, fields
             identity = re.search(r'id="([0-9A-Fa-f:.]{7,20})"', tag["rest"])
-            gpu, fields, above = identity[1] if identity else "?", {}, []
+            fields, above = {}, []
+            gpus.append((identity[1] if identity else "?", fields))
         elif tag["end"]:
             above = above[:-1] if above and above[-1] == name else above
         elif not tag["rest"].endswith("/"):
             above = [*above[-8:], name]
             _keep(fields, above, tag["text"].strip())
-    if gpu:
-        yield gpu, fields
+    return gpus
 
 
 def _keep(fields: Fields, above: list[str], value: str) -> None:
@@ -234,5 +233,4 @@ def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
 
 
 def _links(links: Sequence[str]) -> str:
-    more = " and more" if len(links) > 8 else ""
-    return f"link{'s' if len(links) > 1 else ''} {', '.join(links[:8])}{more}"
+    return f"link{'s' if len(links) > 1 else ''} {some_of(links, 8)}"

@@ -8,7 +8,7 @@ parts of their own.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from operator import itemgetter
 from pathlib import Path
 from typing import TextIO
@@ -196,26 +196,24 @@ def read_file(path: str | Path, name: str) -> list[Part]:
 
 def read_text(text: str | TextIO, source: str, name: str) -> list[Part]:
     """Return the parts of a text or an open stream, as `read_file`."""
-    if isinstance(text, str):
-        return _of_lines(text.splitlines(), source, name)
     if isinstance(text, TextIOWrapper):
         text.reconfigure(errors="replace")
-    return _of_stream(text, source, name)
+    return _of_stream(StringIO(text, None) if isinstance(text, str) else text, source, name)
 
 
 def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
     head = stream.read(PEEK)
     if not looks_like_json_log(head):
-        return _of_lines(stream_lines(head, stream), source, name)
+        return _of_lines(stream_lines(head, stream), head, source, name)
     text = head + stream.read(MAX_JSON)
     try:
         return list(parse_json(text, source))
     except NothingFoundError:
-        return _of_lines(text.splitlines(), source, name)
+        return _of_lines(text.splitlines(), head, source, name)
 
 
-def _of_lines(lines: Iterable[str], source: str, name: str) -> list[Part]:
+def _of_lines(lines: Iterable[str], head: str, source: str, name: str) -> list[Part]:
     reader = PartReader(source, name)
     for line in lines:
         reader.feed(line)
-    return reader.parts() or nothing_found(source)
+    return reader.parts() or nothing_found(source, head)

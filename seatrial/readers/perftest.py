@@ -6,6 +6,7 @@ from typing import Any
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
+from seatrial.readers.documents import finite
 from seatrial.readers.report import WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
@@ -96,15 +97,8 @@ def read_document(document: dict[str, Any]) -> Report | None:
     words = info["test"][:80].replace("_", " ").removesuffix(" Test")
     both_ways = " Bidirectional" in words
     tool = f"perftest {words.replace(' Bidirectional', '').replace('RDMA ', 'RDMA_')}"
-    size, rate, typical = (_number(results, name) for name in ("MsgSize", "MsgRate", "t_typical"))
+    size, rate, typical = (max(0.0, finite(results.get(name)) or 0.0) for name in ("MsgSize", "MsgRate", "t_typical"))
     values = {"bw average[GB/s]": rate * _MEGA * size / 1e9} if rate else {"t_typical[usec]": typical}
     subject = Subject("node", str(info.get("Device") or "node")[:60])
     found = _of_row(tool, subject, int(size), values, both_ways=both_ways) if size and any(values.values()) else ()
     return Report(tool, (), tuple(found))
-
-
-def _number(values: dict[str, Any], name: str) -> float:
-    """Return the number of that name, or 0 if it is missing."""
-    value = values.get(name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12
-    return float(value) if is_number and value is not None else 0.0

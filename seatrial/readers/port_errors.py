@@ -44,10 +44,9 @@ def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
     results: list[Result] = []
     notes: list[str] = []
     for name, of_port in counts.items():
-        bad = [f"{counter} {count}" for counter, count in of_port.items() if count and counter in _OF_CABLE]
-        busy = [
-            f"{counter} {count}" for counter, count in of_port.items() if count and counter.endswith(_OF_CONGESTION)
-        ]
+        counted = {counter: f"{counter} {count}" for counter, count in of_port.items() if count}
+        bad = [words for counter, words in counted.items() if counter in _OF_CABLE]
+        busy = [words for counter, words in counted.items() if counter.endswith(_OF_CONGESTION)]
         if bad:
             results.append(Result(Verdict.DEGRADED, PORT_ERRORS, f"{name}: {', '.join(bad)}"))
         else:

@@ -50,12 +50,11 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
         if slow is not None:
             rank, said = slow
             words.setdefault(rank, []).append(said)
-    results = []
-    for rank, said_of_rank in words.items():
-        if 2 * len(said_of_rank) >= len(reports):
-            latest = said_of_rank[-1]
-            results.append(Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {latest}"))
-    return results
+    return [
+        Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {said[-1]}")
+        for rank, said in words.items()
+        if 2 * len(said) >= len(reports)
+    ]
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:
@@ -101,11 +100,8 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
     most = max(1, len(usual_of_rank) // _FEW)
     if not slow or len(slow) > most:
         return [Result(Verdict.PASS, SAYS_BAD, timer)]
-    results = []
-    for rank in slow:
-        words = f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
-        results.append(Result(Verdict.DEGRADED, STRAGGLER, words))
-    return results
+    said = {rank: f"takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms" for rank in slow}
+    return [Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {words}") for rank, words in said.items()]
 
 
 def _note_of(match: re.Match[str]) -> str:

@@ -207,7 +207,7 @@ _OWN = (
     Reader(
         "logs of fabric manager and IMEX",
         "`fail` for fatal errors of an NVSwitch and for what they call an error; non-fatal ones are notes",
-        ("[tid ", "nv-fabricmanager[", "nvidia-imex["),
+        ("[tid ", "nv-fabricmanager[", "nvidia-fabricmanager-start.sh[", "nvidia-imex["),
         fabric.LOG_BEGINS,
         fabric.read_log,
         belongs=fabric.LOG_BEGINS,

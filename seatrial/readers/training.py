@@ -28,7 +28,7 @@ _WARM_UP = 0.1  # of the steps, which compile and fill caches
 
 _ASSERTION = lazy(
     r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device (?P<device>\d{1,4}), "
-    r"iteration #?\d{1,12}: (?P<what>Unexpected result.{0,160}|[Pp]ossible .{0,160})"
+    r"iteration #?-?\d{1,12}: (?P<what>(?:First rerun: )?[Uu]nexpected result.{0,160}|[Pp]ossible .{0,160})"
     r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
     r"Device: (?P<old_device>\d{1,4}), node: (?P<old_node>[\w.-]{1,253}))"
 )

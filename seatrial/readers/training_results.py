@@ -4,14 +4,13 @@ The keys of results.json are in docs/judging-logs.md. A throughput is compared w
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import items
+from seatrial.readers.documents import finite, items
 from seatrial.readers.report import Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
@@ -46,7 +45,7 @@ def read_events(lines: Sequence[str]) -> Report | None:
     summary = next((event for event in reversed(events) if event.get("event") == "summary"), {})
     steps = [event for event in events if event.get("event") == "step"]
     results = [_wrong_sum(event) for event in events if event.get("event") == "all_reduce"]
-    lost = next((event for event in steps if "loss" in event and _finite(event["loss"]) is None), None)
+    lost = next((event for event in steps if "loss" in event and finite(event["loss"]) is None), None)
     if lost:
         results.append(Result(Verdict.CORRUPT, NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"))
     if steps and not summary and not lost:
@@ -64,7 +63,7 @@ def _results(document: Mapping[str, Any]) -> Iterator[Result]:
     first, last = (_first(document, keys) for keys in (_FIRST, _LAST))
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
-    if broken or any(key in document and _finite(document[key]) is None for key in (*_FIRST, *_LAST)):
+    if broken or any(key in document and finite(document[key]) is None for key in (*_FIRST, *_LAST)):
         where = ", ".join(_rank(rank) for rank in broken[:4])
         yield Result(Verdict.CORRUPT, NOT_FINITE, f"the loss is not finite{f' on {where}' if where else ''}")
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
@@ -100,7 +99,7 @@ def _tool(document: Mapping[str, Any]) -> str:
 
 
 def _wrong_sum(event: Mapping[str, Any]) -> Result:
-    bad = [rank for rank in items(event, "ranks") if _finite(rank.get("wrong"))]
+    bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
     where = ", ".join(_rank(rank) for rank in bad[:4])
@@ -121,10 +120,4 @@ def _event(line: str) -> Any:
 
 def _first(document: Mapping[str, Any], keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
-    return next((value for key in keys if (value := _finite(document.get(key))) is not None), None)
-
-
-def _finite(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and abs(value) < 1e15 else None
+    return next((value for key in keys if (value := finite(document.get(key))) is not None), None)

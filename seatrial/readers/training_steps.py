@@ -89,12 +89,7 @@ def read_step(line: str) -> Step | None:
 
 def read_steps(lines: Iterable[str]) -> list[Step]:
     """Return the steps in lines of any of the programs, in their order."""
-    steps = []
-    for line in lines:
-        step = read_step(line)
-        if step is not None:
-            steps.append(step)
-    return steps
+    return list(filter(None, map(read_step, lines)))
 
 
 def _value(pattern: re.Pattern[str], line: str) -> float | None:

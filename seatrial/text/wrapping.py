@@ -28,6 +28,7 @@ _PREFIX = re.compile(
     re.VERBOSE,
 )
 _COMPILED_AFTER = 2000  # texts: a search for each word takes twice as long, and compiling as long as some thousand
+_OLD_NCCL = re.compile(r"(?<!\S)([\w.-]{1,253}:\d+:\d+ \[\d+\] [\w./]{1,200}\.(?:h|cu|cc):\d+ )WARN ")  # until 2.2
 _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
 _TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
 _FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
@@ -47,6 +48,8 @@ def clean(raw: str) -> LogLine:
         text = _CONTROL.sub("", _ANSI.sub("", text))
     if "</" in text:
         text = _HTML.sub("", text)
+    if " WARN " in text and " NCCL " not in text:
+        text = _OLD_NCCL.sub(r"\1NCCL WARN ", text)
     rank = None
     for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
         match = _PREFIX.match(text)

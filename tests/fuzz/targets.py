@@ -24,7 +24,7 @@ from seatrial.checks.training.result import read_event
 from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
 from seatrial.model.result import Check
-from seatrial.nccl import RowReader, file_outcome, parse_file, render, transport
+from seatrial.nccl import SweepReader, file_outcome, parse_file, render, transport
 from seatrial.readers.flight_recorder import NoDump, late_ranks, read_dump
 from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (
@@ -134,7 +134,7 @@ def _read_log(path: Path) -> None:
     lines = path.read_text(errors="replace").splitlines()
     assert len(classify(lines)) <= 64
     transport(lines)
-    reader = RowReader()
+    reader = SweepReader()
     for line in lines:
         reader.feed(line)
     _read_sweeps(path)

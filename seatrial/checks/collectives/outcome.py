@@ -220,7 +220,7 @@ def _least_moved(setting: Setting, size: int) -> int:
     """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in aligned parts."""
     width = TYPES[setting.dtype]
     in_parts = COLLECTIVES[setting.operation].layout.in_parts
-    unit = setting.ranks * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
+    unit = max(1, setting.ranks) * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
     return size // unit * unit
 
 
@@ -276,8 +276,8 @@ def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
 
 
 def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
-    """Return GB/s (1e9 bytes per second); the printed rate if there is no time, or only that of the launch."""
-    if timing.time_us and timing.time_us > 0 and not launch_times:
+    """Return GB/s (1e9 bytes per second); the printed rate without a time or ranks, or if it is that of the launch."""
+    if setting.ranks and timing.time_us and timing.time_us > 0 and not launch_times:
         counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
         return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)
     return timing.busbw_gb_s

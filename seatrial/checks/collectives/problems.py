@@ -43,7 +43,7 @@ class Setting:
     largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
     no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none.
     `node`: the one that all ranks are on, where each node is measured by itself. `called_with`: conditions that the
-    call of nccl-tests adds.
+    call of nccl-tests adds. `ranks` is 0 where the header of a log is lost and its numbers do not tell.
     """
 
     operation: str
@@ -170,7 +170,7 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
     Where it agrees with them they took part, and without it that is unknown.
     """
-    if sweep is None or sweep.ranks == setting.ranks:
+    if sweep is None or (sweep.ranks or 0) == setting.ranks:
         return None
     if sweep.groups > 1 or has_unknown_ranks(setting, sweep):
         return _unsaid_ranks(setting, sweep)

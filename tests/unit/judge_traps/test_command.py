@@ -59,6 +59,36 @@ def test_bad_input_is_status_2(
     assert message in capsys.readouterr().err
 
 
+ASSERTIONS = "NVRM: nvAssertFailedNoLog: Assertion failed: 0 @ osapi.c:1688"
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        (f"Nov 24 22:57:55 node-0 kernel: [142500.501070] {ASSERTIONS}\n", "kernel"),
+        (f"[142500.501070] {ASSERTIONS}\n", "kernel"),
+        ("[    2.1] mlx5_core 0000:17:00.0: firmware version: 28.39.1002\n", "kernel"),
+        ("INFO found nccl\nnode-0:561:561 [0] NCCL INFO comm 0x14 rank 0 nranks 2 - Init START\n", "NCCL"),
+        ("[2020-12-14T08:59:01.890] launch task 63532.0 request from UID:1\n", "Slurm"),
+        ("Jan 05 14:44:41 node-0 systemd[1]: Started nvidia-persistenced.service\n", "system"),
+    ],
+)
+def test_a_log_that_is_known_and_names_no_failure_is_inconclusive(
+    text: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "node").write_text(text)
+    assert run(str(tmp_path / "node")) == 3
+    assert f"inconclusive: {program} log without a line that names a failure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["rack 7\n", "[1745499308.85] [node-0:760:0] ucp.c:1 UCX INFO\n", "a kernel: of corn\n"]
+)
+def test_other_text_is_no_log(text: str, tmp_path: Path) -> None:
+    (tmp_path / "node").write_text(text)
+    assert run(str(tmp_path / "node")) == 2
+
+
 def test_a_typo_in_the_hardware_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text(log_text(HEALTHY))
     assert run(str(tmp_path / "log"), "--hardware", "h10-sxm", "--nodes", "1") == 2

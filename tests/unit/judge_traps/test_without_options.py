@@ -63,6 +63,23 @@ def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
     assert judged(text, LogsConfig("H100-SXM", 1)).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("kept", ["float     sum", "float"])  # the second does not depend on the ranks
+def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
+    """Without a header the number of nodes is unknown; where busbw does not tell the ranks, they are too."""
+    rows = [line.replace("float     sum", kept) for line in log_text(HEALTHY).splitlines() if " sum " in line]
+    result = judged("\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 300"]), SAID)
+    assert result.verdict is Verdict.INCONCLUSIVE, result.reason
+    for words in ("give --nodes", "5 sizes from", "plateau 4"):
+        assert words in result.reason.sentence
+
+
+def test_wrong_results_and_causes_count_without_a_header() -> None:
+    rows = [line for line in log_text(HEALTHY, wrong=1).splitlines() if " sum " in line]
+    assert judged("\n".join(rows), SAID).verdict is Verdict.CORRUPT
+    (row, *_) = (line for line in log_text(HEALTHY).splitlines() if " sum " in line)
+    assert judged(f"{row}\n{REMOTE}", SAID).reason.code == "log-nccl-remote"
+
+
 @pytest.mark.parametrize("config", [SAID, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")])
 @pytest.mark.parametrize("rows", [True, False])
 def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.nccl import RowReader, parse_lines
+from seatrial.nccl import SweepReader, parse_lines
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 NAMES = [
@@ -135,8 +135,8 @@ def test_a_log_that_is_cut_is_never_ok(name: str) -> None:
 
 def test_rows_arrive_one_by_one() -> None:
     lines = (LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines()
-    reader = RowReader()
-    rows = [row for line in lines if (row := reader.feed(line))]
+    reader = SweepReader()
+    rows = [row for line in lines for row in reader.feed(line)]
     assert [row.size for row in rows] == [2**n for n in range(28, 34)]
     assert rows == list(parse_lines(lines)[0].rows)
 
