@@ -10,7 +10,7 @@ shared cores, because a suite is planned before anything is measured.
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,7 @@ from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -72,6 +72,42 @@ def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
     return [PlannedPart(description, min(usual_s, most_s), most_s)]
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A verdict with its reason and, if known, its suspect."""
+
+    verdict: Verdict
+    reason: Reason
+    suspect: Suspect | None = None
+
+    @classmethod
+    def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
+        """Make the problem of a suspect, whose evidence is the reason."""
+        return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
+
+
+def concluded(
+    name: str,
+    problems: Sequence[Problem],
+    passed: str,
+    started: float,
+    measurements: Iterable[Measurement] = (),
+    most_reasons: int | None = None,
+) -> Check:
+    """Return a check that began at `started` (of time.monotonic): as bad as its worst problem, a pass without one.
+
+    `passed` is the reason of a pass; of problems, the reasons of the first `most_reasons` are given.
+    """
+    return Check(
+        name,
+        worst([problem.verdict for problem in problems] or [Verdict.PASS]),
+        join(problem.reason for problem in problems[:most_reasons]) or uncoded(passed),
+        time.monotonic() - started,
+        tuple(measurements),
+        suspects=tuple(problem.suspect for problem in problems if problem.suspect),
+    )
+
+
 @dataclass(slots=True)
 class Repeated:
     """The results of repeating a check's doubtful numbers: further measurements, and what broke meanwhile.
@@ -82,7 +118,7 @@ class Repeated:
     """
 
     measurements: list[Measurement] = field(default_factory=list)
-    problems: list[tuple[Verdict, Reason]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     over: bool = False
     check: Check | None = None
@@ -100,19 +136,20 @@ class Repeated:
         own = self.check or check
         return replace(
             own,
-            verdict=worst((own.verdict, *(verdict for verdict, _ in self.problems))),
-            reason=join((own.reason, *(reason for _, reason in self.problems))),
+            verdict=worst((own.verdict, *(problem.verdict for problem in self.problems))),
+            reason=join((own.reason, *(problem.reason for problem in self.problems))),
             measurements=(*check.measurements, *self.measurements),
             suspects=(*own.suspects, *self.suspects),
         )
 
-    def add_problem(self, verdict: Verdict, reason: Reason, suspect: Suspect | None = None) -> None:
-        """Add a problem if the cluster broke or computed wrongly, and its suspect; log any other outcome."""
-        self.suspects += [suspect] if suspect else []
-        if verdict in (Verdict.FAIL, Verdict.CORRUPT):
-            self.problems.append((verdict, placed("when it was repeated", reason)))
-        elif verdict is not Verdict.PASS:
-            log.warning("not repeated: %s", reason)
+    def add_outcome(self, *outcomes: Problem) -> None:
+        """Add the suspects, and the problems where the cluster broke or computed wrongly; log any other but a pass."""
+        for outcome in outcomes:
+            self.suspects += [outcome.suspect] if outcome.suspect else []
+            if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT):
+                self.problems.append(Problem(outcome.verdict, placed("when it was repeated", outcome.reason)))
+            elif outcome.verdict is not Verdict.PASS:
+                log.warning("not repeated: %s", outcome.reason)
 
 
 @dataclass(frozen=True, slots=True)

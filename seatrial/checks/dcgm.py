@@ -10,13 +10,13 @@ import time
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, Problem, StepResult, concluded
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.reason import Reason, join, placed, uncoded
-from seatrial.model.result import Check, Suspect
+from seatrial.model.reason import Reason, placed
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from seatrial.readers.dcgm import Diagnosis, read_diagnoses
 from seatrial.remote.answers import printable
 from seatrial.remote.command import run_command
@@ -25,6 +25,7 @@ from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
 _ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0, 4: 5400.0}  # of a node with eight GPUs, by level
+_MOST_REASONS = 3
 _REMEDY = "install datacenter-gpu-manager in the image, and start nv-hostengine"
 
 
@@ -45,24 +46,21 @@ def dcgm(context: CheckContext) -> StepResult:
     if len(failed) == len(answers):
         raise MissingError(next(iter(failed.values())))
     done = {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
-    results = [(name, each) for name, diagnoses in done.items() for each in diagnoses]
-    suspects: list[Suspect] = []  # each GPU that a test names, and the node for a test that names none
-    for name, each in results:
-        if each.verdict is Verdict.PASS:
-            continue
-        evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=each.words)
-        confidence = 0.95 if each.verdict is Verdict.FAIL else 0.7
-        suspects += [Suspect("gpu", f"{name}/gpu-{number}", confidence, evidence) for number in each.gpus]
-        if not each.gpus:
-            suspects.append(Suspect("node", name, confidence, evidence))
-    verdicts = [*(each.verdict for _, each in results), *(Verdict.INCONCLUSIVE for _ in failed)]
-    bad = [
-        *(placed(suspect.name, suspect.evidence) for suspect in suspects),
-        *(placed(*each) for each in failed.items()),
-    ]
-    good = uncoded(f"{len(results)} tests of {len(answers)} nodes without a fault")
-    check = Check(_NAME, worst(verdicts), join(bad[:3]) or good, time.monotonic() - started, suspects=tuple(suspects))
-    return StepResult(check, testbed)
+    problems = [problem for name, tests in done.items() for test in tests for problem in _problems(name, test)]
+    problems += [Problem(Verdict.INCONCLUSIVE, placed(*each)) for each in failed.items()]
+    passed = f"{sum(map(len, done.values()))} tests of {len(answers)} nodes without a fault"
+    return StepResult(concluded(_NAME, problems, passed, started, most_reasons=_MOST_REASONS), testbed)
+
+
+def _problems(node: str, test: Diagnosis) -> list[Problem]:
+    """Return a problem of each GPU that a test names, of the node if it names none; none for a pass."""
+    if test.verdict is Verdict.PASS:
+        return []
+    evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=test.words)
+    confidence = 0.95 if test.verdict is Verdict.FAIL else 0.7
+    suspects = [Suspect("gpu", f"{node}/gpu-{number}", confidence, evidence) for number in test.gpus]
+    suspects = suspects or [Suspect("node", node, confidence, evidence)]
+    return [Problem.of(test.verdict, suspect) for suspect in suspects]
 
 
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:

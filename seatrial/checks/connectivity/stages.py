@@ -11,7 +11,7 @@ from pydantic import Field
 from seatrial.checks.connectivity.rates import Findings, Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
-from seatrial.checks.contract import CheckContext, Repeated, TimeLeft, log_repeat
+from seatrial.checks.contract import CheckContext, Problem, Repeated, TimeLeft, log_repeat
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.taken_nodes import excuses
 from seatrial.config.run import Run
@@ -258,7 +258,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
         verdict, reason = now.verdict, now.reason(reason)
         repeated.suspects += now.suspects
         repeated.over = True
-    repeated.add_problem(verdict, reason)
+    repeated.add_outcome(Problem(verdict, reason))
 
 
 def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurement]:
@@ -298,7 +298,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
         repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
-        repeated.add_problem(Verdict.FAIL, floods.reason)
+        repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))
         return
     finally:
         for contact in contacts.values():

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from seatrial.checks.contract import Problem
 from seatrial.checks.devices.section import Disk, NumberFormat
 from seatrial.checks.metrics import DEVICE_METRICS
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
@@ -37,20 +38,6 @@ ThoroughMetric = Literal[
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 _CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A verdict with its reason and, if known, its suspect."""
-
-    verdict: Verdict
-    reason: Reason
-    suspect: Suspect | None = None
-
-    @classmethod
-    def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
-        """Make the problem of a suspect, whose evidence is the reason."""
-        return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
 
 
 class RateConditions(NodeAnswer):

@@ -11,14 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import TORCH, CheckContext, CheckType, Repeated, StepResult, TimeLeft, log_repeat
+from seatrial.checks.contract import (
+    TORCH,
+    CheckContext,
+    CheckType,
+    Problem,
+    Repeated,
+    StepResult,
+    TimeLeft,
+    concluded,
+    log_repeat,
+)
 from seatrial.checks.devices.answers import (
     PROBE,
     DeviceMeasurement,
     DevicesAnswer,
     DiskAnswer,
     DiskAnswers,
-    Problem,
     disagreements,
     disk_measurements,
     disk_problems,
@@ -29,10 +38,10 @@ from seatrial.checks.devices.section import Devices, plan_devices
 from seatrial.checks.metrics import DEVICE_METRICS, Doubt
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, uncoded
-from seatrial.model.result import Check, Suspect
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from seatrial.remote.node_probe import run_probe
 from seatrial.remote.ssh import on_each
 from seatrial.text.words import count, number, some_of
@@ -58,22 +67,14 @@ def devices(context: CheckContext) -> StepResult:
     if busy := [name for name, measured in by_node.items() if not measured]:
         problems.append(Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy))))
     problems += disk_problems(disks)
-    suspects = tuple(problem.suspect for problem in problems if problem.suspect)
-    bad = {suspect.name.partition("/")[0] for suspect in suspects}
+    number_of_devices = sum(map(len, by_node.values()))
+    were = "was" if number_of_devices == 1 else "were"
+    passed = f"{count(number_of_devices, 'device')} of {count(len(by_node), 'node')} {were} measured"
+    measurements = (*_measurements(by_node), *disk_measurements(disks))
+    check = concluded(PROBE, problems, passed, started, measurements)
+    bad = {suspect.name.partition("/")[0] for suspect in check.suspects}
     if len(bad) == len(context.testbed.nodes) > 1:  # every node has a fault, such as its image's
-        suspects, bad = (), set()
-    found = sum(map(len, by_node.values()))
-    check = Check(
-        PROBE,
-        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
-        join(problem.reason for problem in problems)
-        or uncoded(
-            f"{count(found, 'device')} of {count(len(by_node), 'node')} {'was' if found == 1 else 'were'} measured"
-        ),
-        time.monotonic() - started,
-        (*_measurements(by_node), *disk_measurements(disks)),
-        suspects=suspects,
-    )
+        check, bad = replace(check, suspects=()), set()
     return StepResult(check, context.testbed.without(bad))
 
 
@@ -149,8 +150,7 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         section, of_disk = context.section(Devices).only(doubtful), doubtful & {"disk_write", "disk_read"}
         answers = on_each([node], lambda node: measure(context.testbed, node, section)) if doubtful - of_disk else {}
         disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
-        for problem in (*_broken(answers), *disk_problems(disks)):
-            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
+        repeated.add_outcome(*_broken(answers), *disk_problems(disks))
         repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
 
     on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))

@@ -20,8 +20,16 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.checks.connectivity.throughput import partners
-from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, TimeLeft, log_repeat
-from seatrial.checks.devices.answers import Problem
+from seatrial.checks.contract import (
+    CheckContext,
+    CheckType,
+    Problem,
+    Repeated,
+    StepResult,
+    TimeLeft,
+    concluded,
+    log_repeat,
+)
 from seatrial.checks.metrics import RDMA_METRICS, Doubt
 from seatrial.checks.rdma.section import (
     PairTest,
@@ -38,10 +46,10 @@ from seatrial.checks.rdma.section import (
 )
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join, uncoded
-from seatrial.model.result import Check, Suspect
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from seatrial.readers.perftest import read_perftest
 from seatrial.remote.answers import NodeAnswer, printable
 from seatrial.remote.line_probe import LineProbe
@@ -56,6 +64,7 @@ _REMEDY = "install package perftest, or name its `folder`"
 _NOT_FOUND = 127  # the status of a program that is not there
 _SPARE_S = 10.0  # besides the programs' own time
 _MOST_PROGRAMS = 64
+_MOST_REASONS = 4
 
 
 class Ended(NodeAnswer):
@@ -98,17 +107,9 @@ def rdma(context: CheckContext) -> StepResult:
     outcome = _Outcome(problems=list(trial.missing))
     for pairs in _rounds(testbed, section, context.run.day or 0):
         outcome.add(trial.run(pairs))
-    problems = outcome.problems
     links = {measurement.subject.name for measurement in outcome.measurements}
-    check = Check(
-        _NAME,
-        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
-        join(problem.reason for problem in problems[:4])
-        or uncoded(f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}"),
-        time.monotonic() - started,
-        tuple(outcome.measurements),
-        suspects=tuple(problem.suspect for problem in problems if problem.suspect),
-    )
+    passed = f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}"
+    check = concluded(_NAME, outcome.problems, passed, started, outcome.measurements, _MOST_REASONS)
     return StepResult(check, testbed)
 
 
@@ -301,8 +302,7 @@ def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeat
             return
         outcome = trial.run([(pair[0], pair[1])])
         repeated.measurements += outcome.measurements
-        for problem in outcome.problems:
-            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
+        repeated.add_outcome(*outcome.problems)
 
 
 RDMA = CheckType(

@@ -19,12 +19,13 @@ from seatrial.checks.contract import (
     CheckType,
     PlannedNodes,
     PlannedPart,
+    Problem,
     Repeated,
     StepResult,
     TimeLeft,
+    concluded,
     log_repeat,
 )
-from seatrial.checks.devices.answers import Problem
 from seatrial.checks.metrics import STORAGE_METRICS, Doubt
 from seatrial.checks.storage.nodes import (
     Contention,
@@ -43,10 +44,10 @@ from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join, uncoded
-from seatrial.model.result import Check, Suspect
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from seatrial.text.words import count, file_size, number, some_of
 
 log = logging.getLogger("seatrial.storage")
@@ -82,16 +83,10 @@ def storage(context: CheckContext) -> StepResult:
     started, section = time.monotonic(), context.section(Storage)
     trials = [_tried(context.testbed, section, path) for path in section.paths]
     problems = [problem for trial in trials for problem in trial.problems]
-    nodes = len(context.testbed.nodes)
-    check = Check(
-        _NAME,
-        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
-        join(problem.reason for problem in problems)
-        or uncoded(f"{count(nodes, 'node')} agree on what they read from {some_of(section.paths)}"),
-        time.monotonic() - started,
-        tuple(measurement for trial in trials for measurement in trial.measurements),
-        suspects=tuple(problem.suspect for problem in problems if problem.suspect),
-    )
+    measurements = [measurement for trial in trials for measurement in trial.measurements]
+    nodes = count(len(context.testbed.nodes), "node")
+    passed = f"{nodes} agree on what they read from {some_of(section.paths)}"
+    check = concluded(_NAME, problems, passed, started, measurements)
     return StepResult(check, context.testbed)
 
 
@@ -297,8 +292,7 @@ def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
             return
         trial = _tried(context.testbed, section, path)
         repeated.measurements += trial.measurements
-        for problem in trial.problems:
-            repeated.add_problem(problem.verdict, problem.reason, problem.suspect)
+        repeated.add_outcome(*trial.problems)
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -14,6 +14,7 @@ from seatrial.checks.contract import (
     TORCH,
     CheckContext,
     CheckType,
+    Problem,
     Repeated,
     StepResult,
     TimeLeft,
@@ -180,7 +181,7 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     repeated.suspects += check.suspects
     repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
     cut = check.verdict is Verdict.FAIL and not check.suspects and was_cut(began, limit_s, section.timeout_s)
-    repeated.add_problem(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
+    repeated.add_outcome(Problem(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason))
 
 
 def _log_step(line: str, steps: int) -> None:

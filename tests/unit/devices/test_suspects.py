@@ -209,4 +209,4 @@ def test_a_device_that_breaks_when_it_is_repeated_is_blamed(lab: Lab) -> None:
     doubts = [Doubt(m, 1, 3) for m in check.measurements if m.subject.name == "node-2"]
     repeated = repeat_checks(lab.context, {"devices": doubts})["devices"]
     assert suspect_names(repeated) == ["node-2"]
-    assert [verdict for verdict, _ in repeated.problems] == [Verdict.CORRUPT]
+    assert [problem.verdict for problem in repeated.problems] == [Verdict.CORRUPT]

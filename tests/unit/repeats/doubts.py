@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.checks.contract import Repeated
+from seatrial.checks.contract import Problem, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, uncoded
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -25,7 +25,7 @@ def collectives(*values: float) -> Check:
 class Nodes:
     """Stands where the nodes are: reads `values` one by one, and counts how often it was asked."""
 
-    def __init__(self, *values: float, problem: tuple[Verdict, Reason] | None = None) -> None:
+    def __init__(self, *values: float, problem: Problem | None = None) -> None:
         self.values, self.problem, self.asked = list(values), problem, 0
 
     def __call__(self, doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:

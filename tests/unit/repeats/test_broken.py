@@ -11,7 +11,7 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity import stages
 from seatrial.checks.connectivity.stages import RollCall
-from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.contract import CheckContext, Problem, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.checks.training import check as training
@@ -60,8 +60,8 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     by_check = repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
     repeated = by_check["collectives"]
     assert ([operation_and_sizes(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
-    ((verdict, reason),) = repeated.problems
-    assert (verdict, "node-2: no route to host" in reason.sentence) == (Verdict.FAIL, True)
+    (problem,) = repeated.problems
+    assert (problem.verdict, "node-2: no route to host" in problem.reason.sentence) == (Verdict.FAIL, True)
     assert repeated.over
 
 
@@ -91,7 +91,7 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
     slow = [Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3) for i in (0, 3)]
     repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
     assert repeated.suspects == [DEAD]
-    assert [verdict for verdict, _ in repeated.problems] == [Verdict.FAIL]
+    assert [problem.verdict for problem in repeated.problems] == [Verdict.FAIL]
     # node-3 without its neighbour node-2 is not what it was the first time
     assert {m.subject.name for m in repeated.measurements} == {"node-0"}
 
@@ -104,7 +104,7 @@ def test_whom_a_repeated_training_blames_is_kept(monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(store: Store) -> None:
-    nodes = Nodes(1.0, 0.1, problem=(Verdict.FAIL, uncoded("when it was repeated: node-2: no route to host")))
+    nodes = Nodes(1.0, 0.1, problem=Problem(Verdict.FAIL, uncoded("when it was repeated: node-2: no route to host")))
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
         by_check = nodes(doubts, until)

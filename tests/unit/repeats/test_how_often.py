@@ -13,7 +13,7 @@ import pytest
 from seatrial.checks import table as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.contract import CheckContext, Problem, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.detection.noise import AGREEING
@@ -151,7 +151,7 @@ def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: St
 
 
 def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
-    nodes = Nodes(1.0, 1.0, problem=(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements")))
+    nodes = Nodes(1.0, 1.0, problem=Problem(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements")))
     check = compared(store, 0.1, nodes)
     assert check.verdict is Verdict.CORRUPT
     assert "when it was repeated: 7 wrong elements" in check.reason.sentence
@@ -160,7 +160,7 @@ def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
 def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(store: Store) -> None:
     blamed = Suspect("link", "node-0--node-1", 0.8, uncoded("5 MB/s"))
     first = replace(collectives(0.1), verdict=Verdict.DEGRADED, reason=uncoded("a slow link"), suspects=(blamed,))
-    broke = (Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements"))
+    broke = Problem(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements"))
     rounds = [Repeated([plateau(1.0)], [broke]), Repeated([plateau(1.0)], check=collectives(0.1))]
     (check,) = compare(
         [first], LAB, store, RunContext("lab", "quick"), lambda doubts, until: {"collectives": rounds.pop(0)}
@@ -271,9 +271,9 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
     _, by_check = again(doubt(message_bytes=16384, placement="out_of_place"), wrong=5)
-    ((verdict, reason),) = by_check["collectives"].problems
-    assert verdict is Verdict.CORRUPT
-    assert "wrong elements" in reason.sentence
+    (problem,) = by_check["collectives"].problems
+    assert problem.verdict is Verdict.CORRUPT
+    assert "wrong elements" in problem.reason.sentence
 
 
 def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
