@@ -59,12 +59,17 @@ def _legal_folder(value: str) -> str:
     return value
 
 
-def hosts_in(nodes: str) -> list[str]:
+def expanded(nodes: str) -> tuple[str, ...]:
+    """Return the names in Slurm's notation, such as a[1-3,5],b. Raises ValueError."""
+    return expand(_PATTERN.findall(nodes))
+
+
+def hosts_in(nodes: str) -> tuple[str, ...]:
     """Return the names in Slurm's notation; none where it is not one."""
     try:
-        return list(expand(_PATTERN.findall(nodes)))
+        return expanded(nodes)
     except ValueError:
-        return []
+        return ()
 
 
 class SlurmPlatform(SshSettings, PlatformSettings):

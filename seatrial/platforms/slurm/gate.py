@@ -7,15 +7,15 @@ was killed, the reservation keeps other jobs away until the run's leftovers are 
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from seatrial.model.errors import InputError, LaunchError
+from seatrial.platforms.slurm import expanded
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
-from seatrial.text.hostlist import expand
 
 GATE = "seatrial gate"  # how the reasons of nodes begin that wait for a test, where the cluster file says no other
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S{1,10000})")
-PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
 _ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)  # scontrol takes lists, ranges and ALL as well
 _CLOSED = ("drained", "draining", "drng", "drain")
 
@@ -30,6 +30,12 @@ def reason_of(login: Login, node: str) -> str:
     return "" if printed == "none" else printed.splitlines()[0].strip()
 
 
+def state_change(nodes: str, state: Literal["drain", "resume"], reason: str = "") -> list[str]:
+    """Return the command that drains or resumes nodes."""
+    command = ["scontrol", "update", f"nodename={nodes}", f"state={state}"]
+    return [*command, f"reason={reason}"] if reason else command
+
+
 def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
     """Reserve drained nodes for the user of the run and resume them. Raises LaunchError where Slurm refuses."""
     reservation = [
@@ -41,7 +47,7 @@ def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
         "flags=maint,ignore_jobs",
     ]
     login.run(["scontrol", "create", "reservation", *reservation])
-    login.run(["scontrol", "update", f"nodename={','.join(nodes)}", "state=resume"])
+    login.run(state_change(",".join(nodes), "resume"))
 
 
 def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
@@ -57,11 +63,10 @@ def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
     nodes = _NODES.search(shown)
     if nodes is None or f"ReservationName={name}" not in shown:
         return
-    for node in expand(PATTERN.findall(nodes[1])):
+    for node in expanded(nodes[1]):
         state = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).strip()
         if not state.startswith(_CLOSED):
-            reason = f"reason={reasons.get(node) or GATE}"
-            login.run(["scontrol", "update", f"nodename={node}", "state=drain", reason])
+            login.run(state_change(node, "drain", reasons.get(node) or GATE))
     try:
         login.run(["scontrol", "delete", f"reservationname={name}"])
     except CommandError as error:

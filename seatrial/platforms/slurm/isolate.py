@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError
 from seatrial.platforms.slurm import SlurmPlatform
-from seatrial.platforms.slurm.gate import reason_of
+from seatrial.platforms.slurm.gate import reason_of, state_change
 from seatrial.platforms.slurm.login import Login, login_of
 
 if TYPE_CHECKING:
@@ -21,24 +21,20 @@ class Drain:
         self._login = login
 
     def command(self, node: str, run_id: str, why: str) -> str:
-        return shlex.join(_update(node, "drain", f"reason={OWN}{run_id}: {why}"))
+        return shlex.join(state_change(node, "drain", f"{OWN}{run_id}: {why}"))
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
         """Return false for a node that is out of service already."""
         if reason_of(self._login, node):
             return False
-        self._login.run(_update(node, "drain", f"reason={OWN}{run_id}: {why}"))
+        self._login.run(state_change(node, "drain", f"{OWN}{run_id}: {why}"))
         return True
 
     def release(self, node: str) -> None:
         reason = reason_of(self._login, node)
         if not reason.startswith(OWN):
             raise InputError(f"node {node}: seatrial has not isolated it; Slurm's reason is {reason[:200] or 'none'!r}")
-        self._login.run(_update(node, "resume"))
-
-
-def _update(node: str, state: str, *more: str) -> list[str]:
-    return ["scontrol", "update", f"nodename={node}", f"state={state}", *more]
+        self._login.run(state_change(node, "resume"))
 
 
 def isolator(cluster: "Cluster") -> Drain:

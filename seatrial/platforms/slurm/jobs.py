@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.slurm import SlurmPlatform
-from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.platforms.slurm import SlurmPlatform, expanded
+from seatrial.platforms.slurm.login import CommandError, Login, rows
 from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
-from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
@@ -20,7 +19,6 @@ log = logging.getLogger("seatrial.launch")
 
 FORMAT = "%i|%T|%N|%r"  # of squeue: id, state, nodes, reason
 _SWITCH = re.compile(r"^(?:Switch|Block)Name=(\S{1,255}) .*?Nodes=(\S+)", re.MULTILINE)
-_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
 _JOB_ID = re.compile(r"\d{1,10}")
 _HELD = ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job requeued in held state")
 
@@ -108,10 +106,7 @@ class Job:
 def parse_jobs(text: str) -> list[Job]:
     """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
     jobs = []
-    for line in text.splitlines():
-        job_id, _, rest = line.strip().partition("|")
-        state, _, rest = rest.partition("|")
-        nodes, _, pending = rest.partition("|")
+    for job_id, state, nodes, pending in rows(text, 4):
         if _JOB_ID.fullmatch(job_id) and re.fullmatch(r"[A-Z_]+", state):
             jobs.append(Job(job_id, state, nodes, pending))
     return jobs
@@ -259,10 +254,7 @@ def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
     """Return the nodes of `names` behind each switch or block of Slurm's topology; none where Slurm has no topology."""
     try:
         printed = login.run(["scontrol", "show", "topology"])
-        return {
-            match[1]: frozenset(expand(_PATTERN.findall(match[2]))).intersection(names)
-            for match in _SWITCH.finditer(printed)
-        }
+        return {match[1]: frozenset(expanded(match[2])).intersection(names) for match in _SWITCH.finditer(printed)}
     except (SeatrialError, ValueError) as error:
         log.debug("no topology: %s", error)
         return {}
@@ -270,9 +262,8 @@ def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
 
 def node_addresses(login: Login, nodes: str) -> dict[str, str]:
     """Return the addresses at which Slurm itself reaches those nodes, by name."""
-    lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
-    pairs = (line.strip().partition("|") for line in lines)
-    return {name: address for name, _, address in pairs if address}
+    printed = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"])
+    return {name: address for name, address in rows(printed, 2) if address}
 
 
 @dataclass(frozen=True, slots=True)

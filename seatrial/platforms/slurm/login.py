@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -113,6 +113,13 @@ class Login:
     def write(self, path: str, text: str) -> None:
         """Write a file that only the user can read, in an existing folder."""
         self.shell(f"umask 077 && cat > {shlex.quote(path)}", stdin=text.encode())
+
+
+def rows(printed: str, columns: int) -> Iterator[list[str]]:
+    """Yield the cells of each line that a --format such as %N|%T|%E prints; those that a line lacks are empty."""
+    for line in printed.splitlines():
+        cells = line.strip().split("|", columns - 1)
+        yield cells + [""] * (columns - len(cells))
 
 
 def _message(program: str, errors: str) -> str:

@@ -37,7 +37,7 @@ from seatrial.platforms.slurm.jobs import (
     submit,
     switches,
 )
-from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
+from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of, rows
 from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
 from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
@@ -125,8 +125,7 @@ class SrunLauncher:
         deadline = time.monotonic() + _GONE_S
         while True:
             printed = self.login.run(["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"])
-            named = (line.strip().partition("|") for line in printed.splitlines())
-            steps = [step for step, _, name in named if name == _NAME]
+            steps = [step for step, name in rows(printed, 2) if name == _NAME]
             if not steps or time.monotonic() >= deadline:
                 return
             self.login.run(["scancel", "--signal=KILL", *steps])

@@ -7,10 +7,10 @@ from seatrial.config.qualify import Qualify
 from seatrial.model.errors import InputError
 from seatrial.platforms.service import ServiceNode, State, taken
 from seatrial.platforms.slurm import SlurmPlatform, hosts_in
-from seatrial.platforms.slurm.gate import GATE, reason_of
+from seatrial.platforms.slurm.gate import GATE, reason_of, state_change
 from seatrial.platforms.slurm.isolate import OWN, Drain
 from seatrial.platforms.slurm.jobs import switches
-from seatrial.platforms.slurm.login import Login, login_of
+from seatrial.platforms.slurm.login import Login, login_of, rows
 from seatrial.text.printable import printable
 
 TIME_LIMIT = "00:05:00"  # of a test: a short job delays none that Slurm has planned
@@ -36,9 +36,7 @@ class SlurmService:
         command += [f"--nodes={self._settings.nodelist}"] if self._settings.nodelist else []
         left_out = set(hosts_in(self._settings.exclude or ""))
         states: dict[str, tuple[str, str]] = {}
-        for line in self._login.run(command).splitlines():
-            name, _, rest = line.strip().partition("|")
-            state, _, reason = rest.partition("|")
+        for name, state, reason in rows(self._login.run(command), 3):
             if name and name not in left_out:
                 states[name] = state, reason.strip()
         groups = leaves(switches(self._login, states))
@@ -61,9 +59,7 @@ class SlurmService:
         """Return the job that has each node, but for tests of seatrial."""
         printed = self._login.run(["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"])
         jobs: dict[str, str] = {}
-        for line in printed.splitlines():
-            job, _, rest = line.strip().partition("|")
-            nodes, _, called = rest.partition("|")
+        for job, nodes, called in rows(printed, 3):
             if not called.startswith("seatrial-"):
                 jobs |= dict.fromkeys(hosts_in(nodes), f"job {printable(job)[:40]}")
         return jobs
@@ -88,8 +84,7 @@ class SlurmService:
     def put_out(self, name: str, run_id: str, code: str) -> None:
         reason = reason_of(self._login, name)
         if reason.startswith(self._gate):
-            kept = f"{self._gate}{_FAILED}{code} in run {run_id}"
-            self._login.run(["scontrol", "update", f"nodename={name}", "state=drain", f"reason={kept}"])
+            self._login.run(state_change(name, "drain", f"{self._gate}{_FAILED}{code} in run {run_id}"))
         elif not reason:
             Drain(self._login).isolate(name, run_id, code)
 
@@ -97,7 +92,7 @@ class SlurmService:
         reason = reason_of(self._login, name)
         if not reason.startswith((self._gate, OWN)):
             raise InputError(f"node {name}: does not wait at the gate; Slurm's reason is {reason[:200] or 'none'!r}")
-        self._login.run(["scontrol", "update", f"nodename={name}", "state=resume"])
+        self._login.run(state_change(name, "resume"))
 
 
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
