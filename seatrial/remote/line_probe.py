@@ -11,13 +11,22 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.model.errors import RemoteError
-from seatrial.remote.answers import Answer, StreamError, read_answer, shown
+from seatrial.remote.answers import Answer, ProbeError, StreamError, read_answer, shown
 from seatrial.remote.command import MAX_OUTPUT_BYTES, check_output_bytes, connection_lost, start_process
 
 if TYPE_CHECKING:
     import paramiko
 
 Read = TypeVar("Read")
+Failed = TypeVar("Failed", bound=ProbeError)
+
+
+def read_either(model: type[Answer], error: type[Failed], line: str) -> Answer | Failed:
+    """Return the answer in a line, or the probe's error. Raises ValueError."""
+    try:
+        return read_answer(model, line)
+    except ValueError:
+        return read_answer(error, line)
 
 
 class LineProbe:
@@ -48,10 +57,7 @@ class LineProbe:
         """Wait for the answer to a request; one of an earlier request, which took too long, is passed over."""
 
         def read(line: str) -> Answer | StreamError:
-            try:
-                answer: Answer | StreamError = read_answer(model, line)
-            except ValueError:
-                answer = read_answer(StreamError, line)
+            answer = read_either(model, StreamError, line)
             if getattr(answer, "id", None) != number:
                 raise ValueError("id: must be that of the request")
             return answer

@@ -11,13 +11,11 @@ from typing import Annotated
 
 from pydantic import Field, FiniteFloat, StringConstraints
 
-from seatrial.model.errors import RemoteError, SeatrialError
+from seatrial.model.errors import SeatrialError
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import NodeAnswer, read_answer
-from seatrial.remote.command import run_command
-from seatrial.remote.node_setup import standard_library_program
+from seatrial.remote.answers import NodeAnswer
+from seatrial.remote.node_setup import asked
 from seatrial.remote.ssh import connected, fan_out, on_each
-from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial.minutes")
 
@@ -93,8 +91,4 @@ def _record(minutes: Minutes, every_s: float, testbed: Callable[[], Testbed | No
 def _ask(testbed: Testbed, node: Node) -> MinuteAnswer:
     """Ask one node. Raises RemoteError."""
     with connected(testbed, node, _ASK_S) as transport:
-        done = run_command(transport, " ".join(standard_library_program(testbed, "minute.py")), timeout_s=_ASK_S)
-    try:
-        return read_answer(MinuteAnswer, last_line(done.output))
-    except ValueError as error:
-        raise RemoteError(str(error)) from None
+        return asked(testbed, transport, "minute.py", MinuteAnswer, _ASK_S)

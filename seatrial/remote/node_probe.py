@@ -11,9 +11,8 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, read_answer, shown
 from seatrial.remote.command import run_command
-from seatrial.remote.node_setup import standard_library_program
+from seatrial.remote.node_setup import asked
 from seatrial.remote.ssh import connected
-from seatrial.text.lines import last_line
 
 if TYPE_CHECKING:
     import paramiko
@@ -155,9 +154,4 @@ class Inventory(NodeAnswer):
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
     """Ask the node for its inventory. Raises RemoteError; a node that gives none is not judged by it."""
-    command = shlex.join(standard_library_program(testbed, "inventory.py"))
-    done = run_command(transport, command, timeout_s=45)  # the probe asks nvidia-smi for 30 s
-    try:
-        return read_answer(Inventory, last_line(done.output))
-    except ValueError as error:
-        raise RemoteError(str(error)) from None
+    return asked(testbed, transport, "inventory.py", Inventory, 45)  # the probe asks nvidia-smi for 30 s

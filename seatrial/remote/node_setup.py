@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Facts, read_answer, shown
+from seatrial.remote.answers import Answer, Facts, read_answer, shown
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.probes.facts import NCCL_TESTS
@@ -235,6 +235,18 @@ class _Contact:
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
     """Return the command of a probe that needs the standard library alone: not looking for packages saves time."""
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
+
+
+def asked(
+    testbed: Testbed, transport: "paramiko.Transport", program: str, model: type[Answer], timeout_s: float
+) -> Answer:
+    """Return the answer in the last line that a probe of the standard library prints. Raises RemoteError."""
+    command = shlex.join(standard_library_program(testbed, program))
+    done = run_command(transport, command, timeout_s=timeout_s)
+    try:
+        return read_answer(model, last_line(done.output))
+    except ValueError as error:
+        raise RemoteError(str(error)) from None
 
 
 @cache

@@ -59,6 +59,11 @@ class SweepSizes(Strict):
             sizes.append(sizes[-1] * self.step_factor)
         return sizes
 
+    def probe_options(self) -> list[str]:
+        """Return the options of the gloo probe, which has the names of these fields."""
+        flags = ((name.replace("_", "-"), getattr(self, name)) for name in SweepSizes.model_fields)
+        return [word for flag, value in flags for word in (f"--{flag}", str(value))]
+
 
 def _words(value: object) -> object:
     """Split a line of arguments as a shell does."""

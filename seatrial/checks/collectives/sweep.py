@@ -62,7 +62,7 @@ def sweep(
         answers = on_each(
             testbed.nodes,
             lambda node: once(testbed.part([node.name], node.name), label=name_log(f"{planned.label}-{node.name}")),
-            at_once(testbed),
+            at_once(testbed, [1] * len(testbed.nodes)),
         )
         outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
         return _combined(f"{planned.operation} ({INTRA})", outcomes)
@@ -256,13 +256,9 @@ def program_of(operation: str, folder: str | None) -> str:
 
 def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:
     """Return the command line of the gloo probe, whose ranks meet under that label, or the sweep's own."""
-    sizes = planned.sizes
-    flags = {"--min-bytes": sizes.min_bytes, "--max-bytes": sizes.max_bytes, "--step-factor": sizes.step_factor}
-    flags |= {"--warmup-iterations": sizes.warmup_iterations, "--iterations": sizes.iterations}
-    words = [word for flag, value in flags.items() for word in (flag, str(value))]
     meeting = rendezvous_argv(run, testbed, label or planned.label, settings.timeout_s)
     probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", planned.operation]
-    return [*probe, "--dtype", settings.dtype, *words, *meeting]
+    return [*probe, "--dtype", settings.dtype, *planned.sizes.probe_options(), *meeting]
 
 
 def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> list[str]:
@@ -335,14 +331,14 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 
 
-def at_once(testbed: Testbed) -> int:
-    """Return how many nodes are measured at once.
+def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
+    """Return how many groups of so many nodes are measured at once.
 
     All of them, but no more ranks than cores if one machine plays all nodes: they would slow each other.
     """
     if testbed.shared_cores is None:
-        return len(testbed.nodes)
-    return max(1, testbed.shared_cores // max(node.slots for node in testbed.nodes))
+        return len(groups)
+    return max(1, testbed.shared_cores // (max(node.slots for node in testbed.nodes) * max(groups)))
 
 
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:

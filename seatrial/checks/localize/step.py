@@ -15,7 +15,7 @@ from typing import Any
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
-from seatrial.checks.collectives.sweep import planned_sweeps, sweep_once
+from seatrial.checks.collectives.sweep import at_once, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.stages import roll_call
@@ -172,7 +172,8 @@ class _Rounds:
     def _round(self, groups: Sequence[Group]) -> None:
         number = self.state.rounds + 1
         labelled = [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
-        outcomes = in_parallel(labelled, lambda each: self._test(*each), self._at_once(groups))
+        parallel = at_once(self.testbed, [len(group.nodes) for group in groups])
+        outcomes = in_parallel(labelled, lambda each: self._test(*each), parallel)
         tests = [
             replace(group.result(self.sweep.label, busbw), name=label)
             for (label, group), outcome in zip(labelled, outcomes, strict=True)
@@ -191,16 +192,6 @@ class _Rounds:
         settings = self._section.model_copy(update={"timeout_s": timeout_s})
         part = _with_gpus(self.testbed.part(group.nodes, label), group.gpus, self.state.gpus)
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
-
-    def _at_once(self, groups: Sequence[Group]) -> int:
-        """Return how many groups run at once.
-
-        All of them, but no more ranks than cores if one machine plays all nodes: they would slow each other.
-        """
-        if self.testbed.shared_cores is None:
-            return len(groups)
-        slots = max(node.slots for node in self.testbed.nodes)
-        return max(1, self.testbed.shared_cores // (slots * max(len(group.nodes) for group in groups)))
 
     def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
         """Take out nodes that died or flood their output, and blame them; blame those whose ranks broke a test, too."""

@@ -54,7 +54,7 @@ from seatrial.readers.perftest import read_perftest
 from seatrial.remote.answers import NodeAnswer, printable
 from seatrial.remote.line_probe import LineProbe
 from seatrial.remote.node_setup import standard_library_program
-from seatrial.remote.ssh import connect, fan_out, in_parallel, on_each
+from seatrial.remote.ssh import connected, fan_out, in_parallel, on_each
 from seatrial.text.words import count, number, some_of
 
 log = logging.getLogger("seatrial.rdma")
@@ -182,8 +182,7 @@ class _Trial:
         return Rail(device, self.section.port + place, known if len(known) == len(gpus) else {})
 
     def _probe(self, node: Node, opened: ExitStack) -> LineProbe:
-        transport = connect(self.testbed, node, self.section.timeout_s)
-        opened.callback(transport.close)
+        transport = opened.enter_context(connected(self.testbed, node, self.section.timeout_s))
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
     def run(self, pairs: Sequence[Pair]) -> _Outcome:

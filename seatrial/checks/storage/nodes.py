@@ -11,9 +11,9 @@ from pydantic import Field, FiniteFloat
 from seatrial.model.errors import RemoteError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text
-from seatrial.remote.line_probe import LineProbe
+from seatrial.remote.line_probe import LineProbe, read_either
 from seatrial.remote.node_setup import standard_library_program
-from seatrial.remote.ssh import connect, fan_out, on_each
+from seatrial.remote.ssh import connected, fan_out, on_each
 
 log = logging.getLogger("seatrial.storage")
 
@@ -112,7 +112,7 @@ class StorageNodes:
     @property
     def names(self) -> list[str]:
         """The nodes that have answered so far, in their order."""
-        return [node.name for node in self._testbed.nodes if node.name in self._probes]
+        return [node.name for node in self.nodes]
 
     @property
     def nodes(self) -> list[Node]:
@@ -128,10 +128,9 @@ class StorageNodes:
         program = standard_library_program(self._testbed, "storage.py")
         if is_object_store(path):
             program = [self._testbed.python, f"{self._testbed.workdir}/objects.py"]
-        transport = connect(self._testbed, node, self._timeout_s)
-        self._open.callback(transport.close)
+        transport = self._open.enter_context(connected(self._testbed, node, self._timeout_s))
         probe = LineProbe(transport, [*program, path])
-        answer = probe.first(partial(_greeting, model), self._timeout_s)
+        answer = probe.first(partial(read_either, model, ProbeError), self._timeout_s)
         if isinstance(answer, ProbeError):
             raise RemoteError(answer.error)
         return probe, answer
@@ -171,13 +170,6 @@ class StorageNodes:
             else:
                 done[name] = answer
         return done
-
-
-def _greeting(model: type[StoreGreeting], line: str) -> StoreGreeting | ProbeError:
-    try:
-        return model.model_validate_json(line)
-    except ValueError:
-        return ProbeError.model_validate_json(line)
 
 
 def ring(names: Sequence[str]) -> dict[str, str]:

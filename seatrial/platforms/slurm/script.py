@@ -314,13 +314,11 @@ def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator
     yield '        --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
     yield "}"
     if collectives and not cluster.gpus:
-        sizes = collectives.cpu
+        sizes = " ".join(collectives.cpu.probe_options())
         for operation in collectives.operations:
             yield (
                 f"measure {operation} probe collective --operation {operation} --dtype {collectives.dtype}"
-                f" --min-bytes {sizes.min_bytes} --max-bytes {sizes.max_bytes} --step-factor {sizes.step_factor}"
-                f" --warmup-iterations {sizes.warmup_iterations} --iterations {sizes.iterations}"
-                f" --timeout-s {collectives.timeout_s / 2:g}"
+                f" {sizes} --timeout-s {collectives.timeout_s / 2:g}"
             )
     if training:
         yield (
