@@ -1,8 +1,10 @@
 """Run programs of this machine, with bounds on their environment, time and output, and functions in parallel."""
 
 import os
+import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -34,6 +36,21 @@ def run_bounded(
         ).returncode
         output.seek(0)
         return Finished(status, output.read(_OUTPUT_BYTES).decode(errors="replace"), tail(errors))
+
+
+def start_stream(
+    argv: Sequence[str], env: Mapping[str, str], errors: int | BinaryIO = subprocess.DEVNULL
+) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
+    """Start a command, and return a socket whose other end is its input and output. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, env=env)
+        except OSError:
+            ours.close()
+            raise
+    threading.Thread(target=process.wait, name=f"wait for {argv[0]}", daemon=True).start()
+    return ours, process
 
 
 def tail(file: BinaryIO) -> str:

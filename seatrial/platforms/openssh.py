@@ -3,9 +3,7 @@
 import re
 import select
 import socket
-import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +14,7 @@ from seatrial.config.cluster import Seconds
 from seatrial.config.yamlfile import Strict
 from seatrial.model.reason import Reason
 from seatrial.platforms import commands
-from seatrial.platforms.commands import tail
+from seatrial.platforms.commands import start_stream, tail
 from seatrial.text.printable import printable
 
 _JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
@@ -182,21 +180,8 @@ def _files(options: dict[str, str]) -> str:
 
 def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:
     """Return a stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens. Raises OSError."""
-    ours, theirs = socket.socketpair()
-    with theirs, tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(
-                [*ssh, "-W", target, host],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=errors,
-                env=environment(),
-            )
-        except OSError:
-            ours.close()
-            raise
-        theirs.close()
-        threading.Thread(target=process.wait, name=f"tunnel to {host}", daemon=True).start()
+    with tempfile.TemporaryFile() as errors:
+        ours, process = start_stream([*ssh, "-W", target, host], environment(), errors)
         try:
             if not select.select([ours], [], [], timeout_s)[0]:  # sshd speaks first
                 raise TimeoutError

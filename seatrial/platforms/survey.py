@@ -145,11 +145,11 @@ def _offer(node: Any) -> _Offer:
 
 def _family(offer: _Offer) -> str:
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
-    from seatrial.platforms.kubernetes.machines import machine
+    from seatrial.platforms.kubernetes.machines import MACHINES
 
     names = get_args(KubernetesPlatform.model_fields["machine"].annotation)
-    fits = (name for name in names if offer.accelerator and machine(name).accelerator == offer.accelerator)
-    return next((name for name in fits if machine(name).gpus == offer.gpus), "generic")
+    fits = (name for name in names if offer.accelerator and MACHINES[name].accelerator == offer.accelerator)
+    return next((name for name in fits if MACHINES[name].gpus == offer.gpus), "generic")
 
 
 def _image(nodes: Sequence[Any]) -> str | None:
@@ -163,13 +163,13 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
     """Return launcher, queue and topology."""
     from seatrial.platforms.kubernetes.api import UnknownKindError
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
-    from seatrial.platforms.kubernetes.launchers import launcher_for
+    from seatrial.platforms.kubernetes.launchers import LAUNCHERS
     from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 
     there = []
     for name in get_args(KubernetesPlatform.model_fields["launcher"].annotation):
         with suppress(UnknownKindError):
-            api.knows(launcher_for(name).kind)
+            api.knows(LAUNCHERS[name].kind)
             there.append(name)
     draft = {"platform.launcher": Seen("jobset" if "jobset" in there else "job", f"the cluster has {', '.join(there)}")}
     queues: list[str] = []

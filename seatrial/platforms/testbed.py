@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.testbed import BlamelessReason, Dial, Node, Testbed
 from seatrial.platforms.state import PlatformState
@@ -19,6 +21,11 @@ from seatrial.system.shipped import IMAGES
 log = logging.getLogger("seatrial.launch")
 MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 _WRITE_TIMEOUT_S = 30.0
+
+
+def trial_run(cluster: Cluster, run_id: str = "doctor") -> Run:
+    """Return a run of the cluster that is never started, for what depends on no suite."""
+    return Run(run_id, cluster, load_suite("quick"), Path("doctor"))
 
 
 def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:

@@ -1,7 +1,7 @@
 """Bare metal, hosts that are up, each with one more sshd for the time of a run: settings."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -66,16 +66,23 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         """Whether a daemon (docker, podman) knows the containers by name."""
         return self.runtime in ("docker", "podman")
 
+    def logins(self) -> dict[str, LoginSettings]:
+        """Return the login settings of single hosts."""
+        return {host: login for pattern, login in self.host_settings.items() for host in expand((pattern,))}
+
+    def only(self, hosts: Iterable[str]) -> dict[str, object]:
+        """Return the settings of those hosts alone: `hosts` and `host_settings`."""
+        chosen = tuple(hosts)
+        logins = {host: login for host, login in self.logins().items() if host in chosen}
+        return {"hosts": chosen, "host_settings": logins}
+
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
-        hosts = tuple(host for host in self.hosts if host not in names)
-        own = {host: login for pattern, login in self.host_settings.items() for host in expand((pattern,))}
-        kept = {host: login for host, login in own.items() if host in hosts}
-        return self.model_copy(update={"hosts": hosts, "host_settings": kept})
+        return self.model_copy(update=self.only(host for host in self.hosts if host not in names))
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
             yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
-        for host in sorted(set(expand(tuple(self.host_settings))) - set(self.hosts)):
+        for host in sorted(set(self.logins()) - set(self.hosts)):
             yield f"platform.host_settings: {host} is not one of hosts"
         for name in ("mounts", "devices", "ulimits"):
             if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):

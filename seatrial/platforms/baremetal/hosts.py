@@ -29,7 +29,6 @@ from seatrial.platforms.openssh import (
     tunnel,
 )
 from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
@@ -122,7 +121,7 @@ def _modules() -> str:
 
 def ssh_config(settings: BaremetalPlatform) -> str:
     """Return the configuration of ssh for the hosts. Pure, but for the home folder in it."""
-    own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
+    own = settings.logins()
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
         part = own.get(host, LoginSettings())

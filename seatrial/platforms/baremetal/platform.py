@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -39,7 +38,7 @@ from seatrial.platforms.baremetal.bringup import (
 from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
 from seatrial.platforms.openssh import is_before_login
 from seatrial.platforms.state import RunsWithState
-from seatrial.platforms.testbed import MADE_LATER, node_script, nodes_of, testbed_of, write_ports
+from seatrial.platforms.testbed import MADE_LATER, node_script, nodes_of, testbed_of, trial_run, write_ports
 from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
@@ -236,7 +235,7 @@ class Baremetal(RunsWithState[BaremetalState]):
     def missing(self) -> list[Reason]:
         """List what would keep a run from starting, on every host. Changes nothing on them."""
         cluster, settings = self._cluster, self._settings
-        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
+        run = trial_run(cluster)
         container = container_of(run, settings, run_folder(settings, run.run_id))
         request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
         with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:

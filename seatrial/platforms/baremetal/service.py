@@ -6,7 +6,6 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError
 from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.service import ServiceNode, taken
-from seatrial.text.hostlist import expand
 
 DEADLINE_S = 300  # of a test, after which the hosts end it by themselves
 
@@ -21,9 +20,7 @@ class HostService:
         return [ServiceNode(host, "named") for host in self._settings.hosts]
 
     def take(self, names: Sequence[str]) -> Cluster:
-        by_host = {host: login for hosts, login in self._settings.host_settings.items() for host in expand((hosts,))}
-        own = {host: login for host, login in by_host.items() if host in names}
-        return taken(self._cluster, names, hosts=tuple(names), host_settings=own, deadline_s=DEADLINE_S)
+        return taken(self._cluster, names, **self._settings.only(names), deadline_s=DEADLINE_S)
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         raise InputError("has no scheduler that would keep it out of service; keep jobs away from it")

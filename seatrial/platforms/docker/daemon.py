@@ -7,14 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from seatrial.builders.stored import UnreachableError
-from seatrial.checks.suites import load_suite
 from seatrial.config.image import Prebuilt
-from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms import state as states
@@ -30,6 +27,7 @@ from seatrial.platforms.docker.plan import (
     gpus_of,
     uses_cdi,
 )
+from seatrial.platforms.testbed import trial_run
 from seatrial.text.lines import last_line, one_line
 from seatrial.text.printable import printable
 
@@ -192,7 +190,7 @@ def _index(node: str) -> int:
 
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[Reason]:
     """Return everything that would keep a run from starting."""
-    run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
+    run = trial_run(cluster, f"doctor-{secrets.token_hex(4)}")
     plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
     try:
         info = daemon.info()

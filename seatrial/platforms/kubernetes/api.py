@@ -123,10 +123,10 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
     chosen = next((each for each in contexts if each["name"] == context), active)
     users = config.kube_config.KubeConfigMerger(kubeconfig).config["users"]
     user = users.get_with_name(chosen["context"]["user"])["user"].value or {}
-    command = (user.get("exec") or {}).get("command")
+    plugin = user.get("exec") or {}
+    command = plugin.get("command")
     if command and "/" not in command and not shutil.which(command):  # a path may be relative to the kubeconfig
         raise MissingError(Reason.of("login-plugin-missing", program=command))
-    plugin = user.get("exec") or {}
     return plugin.get("interactiveMode") != "Never" and os.path.basename(command or "") not in _ASKS_NOTHING
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.cluster import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 
 Fragment = dict[str, Any]
 
@@ -352,7 +352,7 @@ class KubernetesPlatform(PlatformSettings):
     @property
     def profile(self) -> Machine:
         """The profile of the machine family, with what the cluster file has in its place."""
-        profile = machine(self.machine)
+        profile = MACHINES[self.machine]
         names = self.networks or [network for _, network in profile.networks]
         installers = [{**each, "image": self.plugin_image or each["image"]} for each in profile.init_containers]
         return replace(

@@ -6,24 +6,22 @@ deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
-from seatrial.checks.suites import load_suite
 from seatrial.config.architecture import wrong_architecture
 from seatrial.config.image import Prebuilt
-from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason, join, placed
 from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
-from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS, Launcher, objects
+from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
 from seatrial.platforms.kubernetes.pod import GCS_FUSE, is_tolerated, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
+from seatrial.platforms.testbed import trial_run
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
     """Return everything that would keep a run from starting."""
-    launcher = launcher_for(settings.launcher)
+    launcher = LAUNCHERS[settings.launcher]
     try:
         api.version()
     except SeatrialError as error:
@@ -81,7 +79,7 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
     """Submit the manifests as a dry run, which admission policies and webhooks see too."""
-    run = Run("doctor", cluster, load_suite("quick"), Path())
+    run = trial_run(cluster)
     for manifest in objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
             continue
@@ -166,7 +164,7 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
         return Reason.of(
             "node-unfit", lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
         )
-    profile = machine(settings.machine)
+    profile = MACHINES[settings.machine]
     # A family's nodes have room for what its pods may take; on others it is an upper bound that nobody may reach.
     shared = settings.shared_memory or (profile.shared_memory if profile.gpus else None)
     if "memory" in offered and shared and parse_quantity(offered["memory"]) < parse_quantity(shared):

@@ -218,7 +218,7 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
     }
 
 
-_LAUNCHERS: dict[str, Launcher] = {  # what makes others first: it would make them anew
+LAUNCHERS: dict[str, Launcher] = {  # by name; what makes others first: it would make them anew
     "trainjob": TrainJob(),
     "jobset": JobSet(),
     "pytorchjob": PyTorchJob(),
@@ -227,22 +227,12 @@ _LAUNCHERS: dict[str, Launcher] = {  # what makes others first: it would make th
 }
 
 
-def launcher_for(name: str) -> Launcher:
-    """Return the launcher of that name."""
-    return _LAUNCHERS[name]
-
-
-def launchers() -> list[Launcher]:
-    """Return all launchers."""
-    return list(_LAUNCHERS.values())
-
-
 def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
     """Return Secret, Service, claims and what the launcher submits; the last one owns the others.
 
     `keys` by file name.
     """
-    launcher = launcher_for(plan.settings.launcher)
+    launcher = LAUNCHERS[plan.settings.launcher]
     services = [service(plan)] if launcher.service else []
     return [secret(plan, keys), *services, *claims(plan), *launcher.objects(plan)]
 
@@ -276,7 +266,7 @@ def claims(plan: KubernetesPlan) -> list[Object]:
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds of objects that any run may have made, owners first."""
-    return (*(launcher.kind for launcher in launchers()), *EXTRAS, *_ALWAYS)
+    return (*(launcher.kind for launcher in LAUNCHERS.values()), *EXTRAS, *_ALWAYS)
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:

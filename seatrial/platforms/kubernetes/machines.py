@@ -101,11 +101,6 @@ class Machine:
         return {name: value for name, value in self.env.items() if name.startswith("NCCL_")}
 
 
-def machine(name: str) -> Machine:
-    """Return the profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
-    return _MACHINES[name]
-
-
 def gpu_resource(cluster: "Cluster") -> str:
     """Return the resource name of the node's GPUs."""
     return "amd.com/gpu" if has_amd_gpus(cluster) else "nvidia.com/gpu"
@@ -143,7 +138,7 @@ def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
 _GOOGLE_RDMA = (("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(8))
 
 
-_MACHINES = {
+MACHINES = {  # by family; `generic` is any node that offers nvidia.com/gpu
     "generic": Machine(),
     "a3-mega": Machine(
         gpus=8,

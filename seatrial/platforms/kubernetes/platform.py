@@ -15,7 +15,6 @@ import yaml
 
 from seatrial.builders import platforms_of
 from seatrial.catalog import known_hardware
-from seatrial.checks.suites import load_suite
 from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.image import Recipe
 from seatrial.config.run import Run
@@ -31,12 +30,12 @@ from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.ending import blameless_reason, leftovers, own_pod, wait_for_deletion
 from seatrial.platforms.kubernetes.forward import dial_pod
-from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS, kind_of, kinds, needs, objects
+from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
-from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.platforms.testbed import node_of, testbed_of, trial_run
 from seatrial.remote.ssh import new_key_pair, pinned_keys
 from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
@@ -213,7 +212,7 @@ class Kubernetes:
         self._cluster = cluster
         self._settings = settings
         self._api = Api(settings)
-        self._launcher = launcher_for(settings.launcher)
+        self._launcher = LAUNCHERS[settings.launcher]
 
     def render(self, run: Run) -> Rendered:
         submitted = objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>"))
@@ -257,8 +256,8 @@ class Kubernetes:
         pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
-        run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
-        return self._testbed(plan(run), pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
+        planned = plan(trial_run(self._cluster, run_id))
+        return self._testbed(planned, pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
 
     def _testbed(
         self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
@@ -289,7 +288,7 @@ class Kubernetes:
             dial=dial,
             workdir=f"/tmp/seatrial/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
-            env=machine(self._settings.machine).nccl_env,
+            env=MACHINES[self._settings.machine].nccl_env,
             blameless_reason=lambda node: blameless_reason(
                 self._api, planned, self._launcher, pod_of[node.name], node.name
             ),
@@ -364,7 +363,7 @@ class _Plain(Dumper):
 
 
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
-    profile, name = machine(settings.machine), settings.machine
+    profile, name = MACHINES[settings.machine], settings.machine
     if cluster.image is None:
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist

@@ -9,7 +9,7 @@ from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
 from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume, merged
-from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
+from seatrial.platforms.kubernetes.machines import MACHINES, Machine, gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
 
 
 def _topology(settings: KubernetesPlatform) -> dict[str, str]:
-    topology = settings.topology
-    if topology is None:
-        return {}
-    if topology.unconstrained:
-        return {f"{_TAS}-unconstrained-topology": "true"}
-    if topology.required:
-        return {f"{_TAS}-required-topology": topology.required}
-    return {f"{_TAS}-preferred-topology": str(topology.preferred)}
+    """Return Kueue's annotation for the one that is set of required, preferred and unconstrained."""
+    chosen = settings.topology.model_dump(exclude_defaults=True) if settings.topology else {}
+    return {f"{_TAS}-{how}-topology": "true" if level is True else level for how, level in chosen.items()}
 
 
 def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
@@ -179,7 +174,7 @@ def _affinity(plan: KubernetesPlan) -> Object:
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
     """Return the architecture of the nodes by the machine family or the hardware; None for amd64."""
-    profile = machine(settings.machine)
+    profile = MACHINES[settings.machine]
     if profile.accelerator:
         return profile.arch
     return "arm64" if node_architecture(cluster, this_machine()) == "arm64" else None
@@ -189,7 +184,7 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
     """Return the labels that nodes must have."""
     arch = _architecture(cluster, settings)
     selected = {"kubernetes.io/arch": arch} if arch else {}
-    return {**selected, **machine(settings.machine).node_selector, **settings.node_selector}
+    return {**selected, **MACHINES[settings.machine].node_selector, **settings.node_selector}
 
 
 def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
@@ -228,7 +223,7 @@ def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: Kuberne
 
     Google's machines have their RDMA by networks or claims of the machine family.
     """
-    if cluster.nodes < 2 or not cluster.gpus or machine(settings.machine).accelerator:
+    if cluster.nodes < 2 or not cluster.gpus or MACHINES[settings.machine].accelerator:
         return None
     offered: dict[str, int] = {}
     for node in nodes:

@@ -6,7 +6,6 @@ import re
 import shlex
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.commands import call_each, environment, run_bounded
+from seatrial.platforms.commands import call_each, environment, run_bounded, start_stream
 from seatrial.platforms.runai import RunaiPlatform
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
 from seatrial.platforms.testbed import default_folder, node_script, nodes_of, testbed_of, write_ports
@@ -238,18 +237,12 @@ class Client:
         """Return a stream to a port of the pod, by `runai exec`: other users of this machine could use a forward."""
         program = (self._settings.python, "-c", _TUNNEL, str(port))
         argv = self._argv("exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                tunnel = subprocess.Popen(
-                    argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.DEVNULL, env=_environment()
-                )
-            except OSError as error:
-                ours.close()
-                raise MissingError(Reason.of("runai-command-missing")) from error
-        threading.Thread(target=tunnel.wait, name=f"tunnel to {pod}", daemon=True).start()
-        ours.settimeout(timeout_s)
-        return ours
+        try:
+            stream, _ = start_stream(argv, _environment())
+        except OSError as error:
+            raise MissingError(Reason.of("runai-command-missing")) from error
+        stream.settimeout(timeout_s)
+        return stream
 
 
 class PodAddress(NodeAddress):

@@ -2,18 +2,16 @@
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.checks.suites import load_suite
 from seatrial.config.image import ImageFile
 from seatrial.config.qualify import Qualify
-from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.slurm import SlurmPlatform, script
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.service import SlurmService
+from seatrial.platforms.testbed import trial_run
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
 
 def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
     """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
-    job = script.job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
+    job = script.job_script(trial_run(cluster), settings)
     try:
         login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
     except CommandError as error:

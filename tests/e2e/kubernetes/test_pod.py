@@ -16,7 +16,7 @@ from seatrial.model.errors import LaunchError
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms.container import CAPABILITIES
-from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
+from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import variables
 from seatrial.remote.ssh import connected
@@ -102,7 +102,7 @@ def test_the_cluster_file_wins_over_machine_family_script_and_defaults(
     """The cluster file, then the machine family, then the script that it names, then what holds without that."""
     settings = {"VERSION_ID": "default", "NCCL_CROSS_NIC": "0"}
     profile = Machine(source="/etc/os-release", defaults=settings, env={"NCCL_NET": "Socket"})
-    monkeypatch.setitem(_MACHINES, "generic", profile)
+    monkeypatch.setitem(MACHINES, "generic", profile)
     with launched(env={"ID": "mine"}) as testbed:
         words = [line.partition("=") for line in output_of(testbed, "env").splitlines()]
     ranks = {name: value for name, _, value in words} | variables(testbed, {})

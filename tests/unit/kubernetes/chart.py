@@ -29,7 +29,7 @@ def facts() -> str:
 
 def _machine(name: str) -> dict[str, Any]:
     """What a pod gets on such machines, in the words of a pod's spec where it has some."""
-    profile = machines.machine(name)
+    profile = machines.MACHINES[name]
     settings = {"kind": "kubernetes", "machine": name}
     cluster = Cluster.model_validate({"name": "chart", "nodes": 1, "platform": settings})
     assert isinstance(cluster.platform, KubernetesPlatform)

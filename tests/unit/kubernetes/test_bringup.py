@@ -13,7 +13,7 @@ from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp, WatchEvent
-from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS
 from seatrial.platforms.kubernetes.plan import plan
 from tests.unit.kubernetes.golden import CLUSTERS
 
@@ -69,7 +69,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
         asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **platform}}
         planned = plan(Run("20260101-0000-abcde", Cluster.model_validate(asked), load_suite("quick"), Path("out")))
-        launcher = launcher_for(planned.settings.launcher)
+        launcher = LAUNCHERS[planned.settings.launcher]
         parent = {"metadata": {"uid": "u"}}
         return BringUp(cast(Api, QuietApi()), planned, launcher, parent).wait(), played
 

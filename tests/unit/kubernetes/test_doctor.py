@@ -13,8 +13,8 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.doctor import LOOKUPS, _queue, nodes_that_fit, qualify_rights, rights
-from seatrial.platforms.kubernetes.launchers import launchers
-from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS
+from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import Kind
 from seatrial.platforms.kubernetes.pod import is_fabric, not_requested
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
@@ -167,7 +167,7 @@ def needed(permissions: Iterable[Permission]) -> set[tuple[str, str, str, str]]:
 
 
 def test_the_roles_that_ship_grant_what_is_needed_and_no_more() -> None:
-    every = [rights(launcher, queue=True, profile=machine("a4x-max")) for launcher in launchers()]
+    every = [rights(launcher, queue=True, profile=MACHINES["a4x-max"]) for launcher in LAUNCHERS.values()]
     assert granted_by("role.yaml") == needed([*chain(*every), *LOOKUPS])
     acts = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {"dry_run": False}})
     looks = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})

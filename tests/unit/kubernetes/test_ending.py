@@ -9,7 +9,7 @@ from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes import ending
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.ending import _blameless_reason, _workload, blameless_reason
-from seatrial.platforms.kubernetes.launchers import failed, launcher_for
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS, failed
 from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan
 
 JOB = {"kind": "Job", "status": {}}
@@ -106,7 +106,7 @@ def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
     planned = cast(
         KubernetesPlan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
     )
-    reason = str(blameless_reason(asked, planned, launcher_for("job"), "p", "n"))
+    reason = str(blameless_reason(asked, planned, LAUNCHERS["job"], "p", "n"))
     assert ("because pod first ended" in reason) is bool(left)
 
 

@@ -14,7 +14,7 @@ from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import RuntimeUnseenError, connect, refused
 from seatrial.platforms.kubernetes.ending import own_pod
-from seatrial.platforms.kubernetes.launchers import launchers
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY, Kind
 from seatrial.platforms.kubernetes.platform import Kubernetes
 from seatrial.platforms.state import this_owner
@@ -64,7 +64,7 @@ def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
 
 
 def test_what_makes_others_is_deleted_before_what_it_makes() -> None:
-    order = [launcher.kind.kind for launcher in launchers()]
+    order = [launcher.kind.kind for launcher in LAUNCHERS.values()]
     assert order.index("TrainJob") < order.index("JobSet") < order.index("Job")
 
 

@@ -9,7 +9,7 @@ import pytest
 from seatrial.config.cluster import Cluster
 from seatrial.platforms.container import KEYS
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.pod import volume_annotations, volume_mounts, volume_sources
 from tests.cluster_files import refusal
 from tests.unit.kubernetes.golden import CLUSTERS
@@ -62,7 +62,7 @@ def test_a_bucket_is_read_as_the_pods_account_on_the_hosts_network_too() -> None
 def test_nothing_is_mounted_where_the_pod_has_something() -> None:
     """Whatever a machine family mounts, now or later: a volume of the cluster file cannot be there."""
     families = get_args(KubernetesPlatform.model_fields["machine"].annotation)
-    taken = {KEYS, "/dev/shm"} | {mount["mountPath"] for name in families for mount in machine(name).mounts}
+    taken = {KEYS, "/dev/shm"} | {mount["mountPath"] for name in families for mount in MACHINES[name].mounts}
     assert "/usr/local/gib" in taken
     for mount in taken:
         with pytest.raises(ValueError, match="which the node needs; choose another"):
