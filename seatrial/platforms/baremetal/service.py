@@ -13,8 +13,9 @@ DEADLINE_S = 300  # of a test, after which the hosts end it by themselves
 class HostService:
     """The hosts of a cluster file."""
 
-    def __init__(self, cluster: Cluster, settings: BaremetalPlatform) -> None:
-        self._cluster, self._settings = cluster, settings
+    def __init__(self, cluster: Cluster) -> None:
+        assert isinstance(cluster.platform, BaremetalPlatform)
+        self._cluster, self._settings = cluster, cluster.platform
 
     def nodes(self) -> list[ServiceNode]:
         return [ServiceNode(host, "named") for host in self._settings.hosts]
@@ -29,7 +30,4 @@ class HostService:
         raise InputError(f"node {name}: has no scheduler, so it does not wait")
 
 
-def service(cluster: Cluster) -> HostService:
-    """Return the hosts of that cluster."""
-    assert isinstance(cluster.platform, BaremetalPlatform)
-    return HostService(cluster, cluster.platform)
+service = HostService

@@ -179,8 +179,9 @@ class Docker(RunsWithState[DockerState]):
 
     kind, state_type, leaves = KIND, DockerState, "its keys on this machine"
 
-    def __init__(self, cluster: "Cluster", settings: DockerPlatform) -> None:
-        self._cluster, self._settings, self._daemon = cluster, settings, Daemon(settings)
+    def __init__(self, cluster: "Cluster") -> None:
+        assert isinstance(cluster.platform, DockerPlatform)
+        self._cluster, self._settings, self._daemon = cluster, cluster.platform, Daemon(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
@@ -299,10 +300,7 @@ class Docker(RunsWithState[DockerState]):
         return problems(self._daemon, self._cluster, self._settings)
 
 
-def platform(cluster: "Cluster") -> Docker:
-    """Return the platform that the cluster file describes."""
-    assert isinstance(cluster.platform, DockerPlatform)
-    return Docker(cluster, cluster.platform)
+platform = Docker
 
 
 def _log_of(container: "Container") -> str:

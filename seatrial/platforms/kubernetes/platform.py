@@ -206,13 +206,15 @@ def _index(pod: Object) -> tuple[bool, int]:
 
 
 class Kubernetes:
-    """Nodes as pods of one cluster, in one namespace."""
+    """Nodes as pods of one cluster, in one namespace. Raises InputError where parts of its file do not fit together."""
 
-    def __init__(self, cluster: "Cluster", settings: KubernetesPlatform) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._api = Api(settings)
-        self._launcher = LAUNCHERS[settings.launcher]
+    def __init__(self, cluster: "Cluster") -> None:
+        assert isinstance(cluster.platform, KubernetesPlatform)
+        for where, problem in _problems(cluster, cluster.platform):
+            raise InputError(f"{where}: {problem}")
+        self._cluster, self._settings = cluster, cluster.platform
+        self._api = Api(cluster.platform)
+        self._launcher = LAUNCHERS[cluster.platform.launcher]
 
     def render(self, run: Run) -> Rendered:
         submitted = objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>"))
@@ -343,12 +345,7 @@ class Kubernetes:
         return problems(self._api, self._cluster, self._settings)
 
 
-def platform(cluster: "Cluster") -> Kubernetes:
-    """Return the platform that the cluster file describes. Raises InputError where its parts do not fit together."""
-    assert isinstance(cluster.platform, KubernetesPlatform)
-    for where, problem in _problems(cluster, cluster.platform):
-        raise InputError(f"{where}: {problem}")
-    return Kubernetes(cluster, cluster.platform)
+platform = Kubernetes
 
 
 def _yaml(manifest: Object) -> str:

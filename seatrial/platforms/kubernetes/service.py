@@ -36,12 +36,13 @@ _SYSTEM = "kube-system"
 class KubernetesService:
     """The cluster, as a user who may list nodes and pods, patch nodes, and patch their status."""
 
-    def __init__(self, cluster: Cluster, settings: KubernetesPlatform, qualify: Qualify) -> None:
-        self._cluster, self._settings = cluster, settings
+    def __init__(self, cluster: Cluster) -> None:
+        assert isinstance(cluster.platform, KubernetesPlatform)
+        self._cluster, self._settings, qualify = cluster, cluster.platform, cluster.qualify or Qualify()
         self._priority_class = qualify.priority_class
         self._gate = qualify.gate or GATE
-        self._api = Api(settings)
-        self._nodes = Cordon(settings, self._api)
+        self._api = Api(cluster.platform)
+        self._nodes = Cordon(cluster.platform, self._api)
 
     def nodes(self) -> list[ServiceNode]:
         selected = node_selector(self._cluster, self._settings).items()
@@ -166,7 +167,4 @@ def _asks_for(container: Object, resource: str) -> bool:
     return str(limits.get(resource, "0")) not in ("0", "")
 
 
-def service(cluster: Cluster) -> KubernetesService:
-    """Return the scheduler of that cluster."""
-    assert isinstance(cluster.platform, KubernetesPlatform)
-    return KubernetesService(cluster, cluster.platform, cluster.qualify or Qualify())
+service = KubernetesService

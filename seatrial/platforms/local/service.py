@@ -50,6 +50,4 @@ class LocalService:
             keep()
 
 
-def service(cluster: Cluster) -> LocalService:
-    """Return the stage of that cluster."""
-    return LocalService(cluster)
+service = LocalService

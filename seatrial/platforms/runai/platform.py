@@ -262,9 +262,9 @@ class Runai(RunsWithState[RunaiState]):
 
     kind, state_type, leaves = _KIND, RunaiState, "the workload and the keys of a run whose process is gone"
 
-    def __init__(self, cluster: "Cluster", settings: RunaiPlatform) -> None:
-        self._cluster, self._settings = cluster, settings
-        self._client = Client(settings)
+    def __init__(self, cluster: "Cluster") -> None:
+        assert isinstance(cluster.platform, RunaiPlatform)
+        self._cluster, self._settings, self._client = cluster, cluster.platform, Client(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         names, port = pod_names(self._settings, run.run_id, run.cluster.nodes), run.cluster.ssh_port
@@ -381,7 +381,4 @@ class Runai(RunsWithState[RunaiState]):
         return []
 
 
-def platform(cluster: "Cluster") -> Runai:
-    """Return the platform that the cluster file describes."""
-    assert isinstance(cluster.platform, RunaiPlatform)
-    return Runai(cluster, cluster.platform)
+platform = Runai

@@ -31,7 +31,7 @@ def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[
         login.run(["scontrol", "ping"], timeout_s=20)
         found = [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
         if cluster.qualify:
-            found += _not_qualified(login, cluster, settings, cluster.qualify)
+            found += _not_qualified(login, cluster, cluster.qualify)
         return found
     except SeatrialError as error:
         return [error.reason]
@@ -72,9 +72,9 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
         yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
 
 
-def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qualify: Qualify) -> Iterator[Reason]:
+def _not_qualified(login: Login, cluster: "Cluster", qualify: Qualify) -> Iterator[Reason]:
     """Have sbatch test a job of `qualify`; check that it would be preempted, and that the user may drain nodes."""
-    test = SlurmService(cluster, settings, qualify).take(()).model_copy(update={"nodes": 1})
+    test = SlurmService(cluster).take(()).model_copy(update={"nodes": 1})
     assert isinstance(test.platform, SlurmPlatform)
     yield from _refused(login, test, test.platform)
     if qualify.partition and "PreemptMode=OFF" in login.run(["scontrol", "show", "partition", qualify.partition]):

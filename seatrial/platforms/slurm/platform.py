@@ -147,10 +147,9 @@ class Slurm(RunsWithState[SlurmState]):
 
     kind, state_type, leaves = _KIND, SlurmState, "the job and the keys of a run whose process is gone"
 
-    def __init__(self, cluster: Cluster, settings: SlurmPlatform) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._login = login_of(settings)
+    def __init__(self, cluster: Cluster) -> None:
+        assert isinstance(cluster.platform, SlurmPlatform)
+        self._cluster, self._settings, self._login = cluster, cluster.platform, login_of(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
@@ -290,10 +289,7 @@ def _reasons(folder: Path) -> dict[str, str]:
     return {str(node): str(reason) for node, reason in found.items()} if isinstance(found, dict) else {}
 
 
-def platform(cluster: Cluster) -> Slurm:
-    """Return the platform that the cluster file describes."""
-    assert isinstance(cluster.platform, SlurmPlatform)
-    return Slurm(cluster, cluster.platform)
+platform = Slurm
 
 
 def _by_node(text: str, names: list[str]) -> dict[str, str]:

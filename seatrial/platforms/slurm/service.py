@@ -10,7 +10,7 @@ from seatrial.platforms.slurm import SlurmPlatform, hosts_in
 from seatrial.platforms.slurm.gate import GATE, reason_of, state_change
 from seatrial.platforms.slurm.isolate import OWN, Drain
 from seatrial.platforms.slurm.jobs import switches
-from seatrial.platforms.slurm.login import Login, login_of, rows
+from seatrial.platforms.slurm.login import login_of, rows
 from seatrial.text.printable import printable
 
 TIME_LIMIT = "00:05:00"  # of a test: a short job delays none that Slurm has planned
@@ -24,10 +24,11 @@ _MOST_SHOWN = 200  # characters of a reason
 class SlurmService:
     """The scheduler, as a user whom Slurm lets drain and resume nodes."""
 
-    def __init__(self, cluster: Cluster, settings: SlurmPlatform, qualify: Qualify) -> None:
-        self._cluster, self._settings, self._qualify = cluster, settings, qualify
-        self._login: Login = login_of(settings)
-        self._gate = qualify.gate or GATE
+    def __init__(self, cluster: Cluster) -> None:
+        assert isinstance(cluster.platform, SlurmPlatform)
+        self._cluster, self._settings, self._qualify = cluster, cluster.platform, cluster.qualify or Qualify()
+        self._login = login_of(self._settings)
+        self._gate = self._qualify.gate or GATE
 
     def nodes(self) -> list[ServiceNode]:
         partition = self._qualify.partition or self._settings.partition
@@ -103,7 +104,4 @@ def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
     return found
 
 
-def service(cluster: Cluster) -> SlurmService:
-    """Return the scheduler of that cluster."""
-    assert isinstance(cluster.platform, SlurmPlatform)
-    return SlurmService(cluster, cluster.platform, cluster.qualify or Qualify())
+service = SlurmService
