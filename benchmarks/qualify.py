@@ -37,7 +37,7 @@ from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.choose import Wanted
+from seatrial.qualify.choose import Selection
 from seatrial.qualify.coverage import Coverage, coverage
 from seatrial.qualify.cycle import Cluster, run_pass
 from seatrial.qualify.evidence import PAIRS, Evidence
@@ -171,10 +171,10 @@ class Fleet:
 
     def _start(self, job: Job, nodes: Sequence[Node]) -> None:
         delay_s = 0.0
-        if wanted := [node.name for node in nodes if node.testing]:
+        if tested := [node.name for node in nodes if node.testing]:
             delay_s = self.random.uniform(*_PREEMPT_S)
             self.found.delays_s.append(delay_s)
-            self._taken.update(wanted)
+            self._taken.update(tested)
         self._number += 1
         self.busy += len(nodes)
         for node in nodes:
@@ -334,7 +334,7 @@ def simulate(fleet: Fleet, days: int) -> None:
     for hour in range(days * 24):
         fleet.advance(max(fleet.at, first + hour * 3600.0))
         fleet.break_and_repair(1.0)
-        run_pass(cluster, Wanted(watch=True))
+        run_pass(cluster, Selection(watch=True))
         fleet.found.load.append(fleet.busy / fleet.in_service)
         if hour % 24 == 23:
             share = covered(fleet).share
@@ -350,7 +350,7 @@ def covered(fleet: Fleet) -> Coverage:
 
 
 def report(fleet: Fleet) -> list[tuple[str, str, str]]:
-    """Rows of what is wanted, the goal, and what came out."""
+    """Rows of what is required, the goal, and what came out."""
     found, last = fleet.found, covered(fleet)
     late = sum(delay > 10 for delay in found.delays_s)
     in_time = sum(tests <= 2 for tests in found.tests_until_found)
@@ -396,8 +396,8 @@ def main() -> None:
         known = None if options.unjudged else store
         fleet = Fleet(options.nodes, jobs, options.order, options.seed, known)
         simulate(fleet, options.days)
-        for wanted, goal, came in report(fleet):
-            print(f"| {wanted} | {goal} | {came} |")
+        for required, goal, came in report(fleet):
+            print(f"| {required} | {goal} | {came} |")
 
 
 if __name__ == "__main__":

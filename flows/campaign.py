@@ -96,11 +96,11 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
     run_state.nodes = {str(node["name"]): dict(node) for node in (first.nodes if first else ())}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
     with run_state.attempt(DRIFT):
-        found = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]
-        check, notes = minutes_check(found)
+        minutes = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]
+        check, notes = minutes_check(minutes)
         run_state.notes += notes
         run_state.add(check)
-        numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, found))]
+        numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, minutes))]
         is_shared = run.cluster.platform.uses_host_software
         run_state.add(drift_check(numbers, is_shared=is_shared, minutes=by_hour))
     run_state.finished = now()

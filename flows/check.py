@@ -303,9 +303,9 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
     measured = "compare" in run_state.done and run.suite.budget_s and run_state.nodes_up
     if measured and is_due(run_state.context(), run_state.checks):
         with run_state.attempt(LOCALIZE):
-            if found := localize_task(run_state.context(), run_state.checks, judge, until):
-                run_state.checked(found.step)
-                run_state.localization = found.document
+            if localized := localize_task(run_state.context(), run_state.checks, judge, until):
+                run_state.checked(localized.step)
+                run_state.localization = localized.document
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:

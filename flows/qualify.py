@@ -37,7 +37,7 @@ from seatrial.model.result import RunResult, now
 from seatrial.platforms import platform_for
 from seatrial.platforms.service import NodeService, ServiceNode, node_service
 from seatrial.qualify import cycle
-from seatrial.qualify.choose import Wanted
+from seatrial.qualify.choose import Selection
 from seatrial.qualify.current import REMEMBERED, standing
 from seatrial.qualify.summary import pass_result, standing_result
 from seatrial.report.coverage_metrics import publish_coverage
@@ -101,10 +101,10 @@ def qualify(
     try:
         loaded = load_cluster(Path(cluster))
         settings = settings_of(loaded, cluster, at_once, max_age_days)
-        wanted = Wanted(tuple(nodes or ()), idle, gated, watch)
+        selection = Selection(tuple(nodes or ()), idle, gated, watch)
         add_tags(cluster_tag(loaded.name))
         with first_signal_alone(is_served=bool(deployment.id)), forward_logs(secrets_of(loaded)), open_store() as store:
-            result = Pass(loaded, settings, node_service(loaded), store).run(wanted, notify)
+            result = Pass(loaded, settings, node_service(loaded), store).run(selection, notify)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
@@ -128,13 +128,13 @@ class Pass:
     service: NodeService
     store: "Store"
 
-    def run(self, wanted: Wanted, notify: bool) -> RunResult:
+    def run(self, selection: Selection, notify: bool) -> RunResult:
         """Test, act and send alerts."""
         started = now()
         at_work = cycle.Cluster(self.service, self.settings, self._test, self._tests, now, _wait)
-        outcome = cycle.run_pass(at_work, wanted)
+        outcome = cycle.run_pass(at_work, selection)
         run_id = run_id_of(UUID(current.id), current.scheduled_start_time or started)
-        result = pass_result(run_id, self.cluster.name, started, now(), outcome, wanted)
+        result = pass_result(run_id, self.cluster.name, started, now(), outcome, selection)
         for line in result.notes:
             log.info("%s", line)
         self._publish_and_alert(result, outcome, notify)
@@ -143,16 +143,16 @@ class Pass:
     def _publish_and_alert(self, result: RunResult, outcome: cycle.Outcome, notify: bool) -> None:
         """Publish the coverage, and send alerts of what is wrong until somebody ends it."""
         at = now()
-        found = standing(self.cluster, self.settings, self.service, self.store, at)
-        for line in found.coverage.lines():
+        after = standing(self.cluster, self.settings, self.service, self.store, at)
+        for line in after.coverage.lines():
             log.info("%s", line)
         if target := target_of_environment():
             try:
-                publish_coverage(self.cluster.name, found.coverage, at, target)
+                publish_coverage(self.cluster.name, after.coverage, at, target)
             except OSError as error:  # the pass stands
                 log.warning("metrics: %s", error)
         if notify:
-            alert = standing_result(result, found.nodes, outcome, found.evidence, found.coverage)
+            alert = standing_result(result, after.nodes, outcome, after.evidence, after.coverage)
             notify_task(alert, self.cluster, self.store, None)
 
     def _tests(self) -> list[NodeTest]:

@@ -171,8 +171,8 @@ def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | N
 
 @task(name=LOCALIZE, cache_policy=NO_CACHE)
 def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
-    found = localize_run(context, checks, judge, until)
-    return final_state(found, [found.step.check if found else None])
+    localized = localize_run(context, checks, judge, until)
+    return final_state(localized, [localized.step.check if localized else None])
 
 
 def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:

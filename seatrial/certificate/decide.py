@@ -10,7 +10,7 @@ from datetime import date
 from enum import StrEnum
 from fractions import Fraction
 
-from seatrial.certificate.requirements import RUN_CONDITIONS, Condition, Requirement, Waiver, exact, scale
+from seatrial.certificate.requirements import Condition, Requirement, Waiver, exact, scale
 from seatrial.config.run import whole_name
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
@@ -121,8 +121,7 @@ def _tried(requirement: Requirement, runs: Sequence[EvidenceRun]) -> Iterator[_T
             "suite": whole_name(run.result.suite),
             "cluster": run.result.cluster,
         }
-        wanted = {name: value for name, value in requirement.conditions.items() if name in RUN_CONDITIONS}
-        if any(facts[name] != value for name, value in wanted.items()):
+        if any(facts[name] != value for name, value in requirement.run_conditions.items()):
             continue
         for index, check in enumerate(run.result.checks):
             if check.name == requirement.check:
@@ -163,14 +162,14 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     readings: list[_Reading] = []
     gaps: list[Reason] = []
     for each in tried:
-        found = list(_readings(requirement, each, gaps))
+        matching = list(_readings(requirement, each, gaps))
         raw = each.check.raw
         if raw.verdict not in _HAS_NUMBERS:
             gaps.append(_without_result(each, raw.verdict, raw.reason))
-        measurements = [reading.measurement for reading in found]
+        measurements = [reading.measurement for reading in matching]
         if reason := _parts_missing(each.run.result, measurements, whole="ranks" not in requirement.conditions):
             gaps.append(reason)
-        readings += found
+        readings += matching
     if not readings:
         return _not_shown(requirement, gaps[0] if gaps else _not_measured(requirement))
     lowest_first = sorted(readings, key=lambda reading: reading.value)
@@ -207,15 +206,13 @@ def _matches(requirement: Requirement, measurement: Measurement) -> bool:
         return False
     if requirement.subject not in (None, measurement.subject.kind):
         return False
-    for name, value in requirement.conditions.items():
-        if name not in RUN_CONDITIONS and not _equal(measurement.conditions.get(name), value):
-            return False
-    return True
+    expected = requirement.number_conditions.items()
+    return all(_equal(measurement.conditions.get(name), value) for name, value in expected)
 
 
-def _equal(measured: ConditionValue | None, wanted: Condition) -> bool:
+def _equal(measured: ConditionValue | None, expected: Condition) -> bool:
     """Return whether two conditions are equal; true is not 1, as in the file."""
-    return measured == wanted and isinstance(measured, bool) == isinstance(wanted, bool)
+    return measured == expected and isinstance(measured, bool) == isinstance(expected, bool)
 
 
 def _is_unusable(judgement: Judgement) -> bool:
@@ -262,16 +259,13 @@ def _not_shown(requirement: Requirement, reason: Reason) -> Outcome:
 
 
 def _not_measured(requirement: Requirement) -> Reason:
-    of_run = [f"{name} {value}" for name, value in requirement.conditions.items() if name in RUN_CONDITIONS]
-    wanted = f"check {requirement.check}"
+    number = f"check {requirement.check}"
     if requirement.metric is not None:
-        present: dict[str, ConditionValue] = {}
-        for name, value in requirement.conditions.items():
-            if name not in RUN_CONDITIONS and value is not None:
-                present[name] = value
+        present = {name: value for name, value in requirement.number_conditions.items() if value is not None}
         measurement = Measurement(requirement.metric, 0.0, "", Subject("cluster", ""), present)
-        wanted = f"{measurement_name(measurement)} by check {requirement.check}"
-    return Reason.of("requirement-not-measured", wanted=", ".join((wanted, *of_run)))
+        number = f"{measurement_name(measurement)} by check {requirement.check}"
+    of_run = (f"{name} {value}" for name, value in requirement.run_conditions.items())
+    return Reason.of("requirement-not-measured", wanted=", ".join((number, *of_run)))
 
 
 def _without_result(tried: _Tried, verdict: Verdict, reason: Reason) -> Reason:

@@ -82,6 +82,15 @@ class Requirement(Strict):
     )
     source: Annotated[str, Field(max_length=500)] = Field("", description="the document that the limit is from")
 
+    @property
+    def run_conditions(self) -> dict[str, Condition]:
+        """The conditions of the run; `number_conditions` are those of the measurement."""
+        return {name: value for name, value in self.conditions.items() if name in RUN_CONDITIONS}
+
+    @property
+    def number_conditions(self) -> dict[str, Condition]:
+        return {name: value for name, value in self.conditions.items() if name not in RUN_CONDITIONS}
+
     @field_validator("conditions")
     @classmethod
     def _sizes(cls, conditions: dict[str, Condition]) -> dict[str, Condition]:
@@ -111,7 +120,7 @@ class Requirement(Strict):
         for name in ("metric", "unit", "subject"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: must be left out with equals, which is about the whole check")
-        wrong = [name for name in self.conditions if name not in RUN_CONDITIONS]
+        wrong = list(self.number_conditions)
         if wrong:
             legal = ", ".join(RUN_CONDITIONS)
             raise ValueError(f"conditions: {wrong[0]} is of a measurement; legal with equals: {legal}")

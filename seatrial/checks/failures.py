@@ -116,8 +116,8 @@ def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
     """
     failed = next((session for session in result.sessions if session.failed), None)
     if failed:
-        said = f": {failed.lines[-1]}" if failed.lines else ""
-        return Verdict.FAIL, Reason.of("mpi-daemon-failed", node=failed.node, status=failed.exit_status, said=said)
+        last_line = f": {failed.lines[-1]}" if failed.lines else ""
+        return Verdict.FAIL, Reason.of("mpi-daemon-failed", node=failed.node, status=failed.exit_status, said=last_line)
     if any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
     return None

@@ -66,17 +66,17 @@ def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
 
     Inconclusive if the suspect is not sure, or two nodes share it.
     """
-    found: dict[str, tuple[Verdict, str | None]] = {}
+    result_by_node: dict[str, tuple[Verdict, str | None]] = {}
     for suspect in merge_suspects(result.checks):
         own = suspect.verdict or result.verdict
         nodes = _nodes_of(suspect)
         sure = len(nodes) == 1 and suspect.confidence >= SURE
         for name in nodes:
             verdict, code = (own, suspect.evidence.code) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
-            known = found.get(name)
+            known = result_by_node.get(name)
             if known is None or worst((verdict, known[0])) is not known[0]:
-                found[name] = verdict, code
-    return found
+                result_by_node[name] = verdict, code
+    return result_by_node
 
 
 def _nodes_of(suspect: Suspect) -> list[str]:

@@ -296,9 +296,9 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    found = row.found  # earlier versions saved no code or values
-    reason = Reason(found.get("code"), found.get("values", {}), found["reason"])
-    check_result = CheckResult(Verdict(found["verdict"]), reason, tuple(map(_suspect, found["suspects"])))
+    own = row.found  # earlier versions saved no code or values
+    reason = Reason(own.get("code"), own.get("values", {}), own["reason"])
+    check_result = CheckResult(Verdict(own["verdict"]), reason, tuple(map(_suspect, own["suspects"])))
     return Check(
         row.name,
         Verdict(row.verdict),

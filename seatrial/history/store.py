@@ -256,7 +256,7 @@ class Store:
             with explained(self._engine.url, "tests of nodes cannot be saved"), self._writer.begin() as connection:
                 connection.execute(insert(node_tests), records)
 
-    def keep_minutes(self, run_id: str, found: Iterable[MetricMinutes]) -> None:
+    def keep_minutes(self, run_id: str, series: Iterable[MetricMinutes]) -> None:
         """Save what devices reported during the run, which must be saved; replace what there is of it."""
         rows = [
             {
@@ -266,7 +266,7 @@ class Store:
                 "times_s": list(each.times_s),
                 "readings": each.packed(),
             }
-            for each in found
+            for each in series
         ]
         with explained(self._engine.url, "minutes cannot be kept"), self._writer.begin() as connection:
             connection.execute(delete(minutes).where(minutes.c.run_id == run_id))

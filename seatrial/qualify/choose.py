@@ -16,7 +16,7 @@ DUE_AT = 0.5  # of the greatest age
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate; by default both.
 
     One that may `watch` waits for nodes that are due and busy, until the next pass comes.
@@ -29,16 +29,16 @@ class Wanted:
 
 
 def candidates(
-    nodes: Sequence[ServiceNode], evidence: Evidence, wanted: Wanted, max_age: timedelta
+    nodes: Sequence[ServiceNode], evidence: Evidence, selection: Selection, max_age: timedelta
 ) -> list[ServiceNode]:
     """Return the nodes to test, the most urgent first: at the gate, in doubt, then those that are untested for longest.
 
     A node that has failed at the gate is tested again only by its name. Raises InputError for a name that is none.
     """
-    if wanted.names:
-        return _named(nodes, wanted.names)
-    gated = [node for node in nodes if node.state == "gated" and not node.has_failed and wanted.gated]
-    idle = [node for node in nodes if node.state == "idle" and wanted.idle]
+    if selection.names:
+        return _named(nodes, selection.names)
+    gated = [node for node in nodes if node.state == "gated" and not node.has_failed and selection.gated]
+    idle = [node for node in nodes if node.state == "idle" and selection.idle]
     due = [node for node in idle if is_due(node, evidence, max_age)]
     by_age = sorted([*gated, *due], key=lambda node: (-evidence.age(node.name), node.name))
     return sorted(by_age, key=lambda node: (node.state != "gated", not evidence.is_doubtful(node.name)))

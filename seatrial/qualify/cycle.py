@@ -13,7 +13,7 @@ from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason, placed
 from seatrial.platforms.service import Scheduler, ServiceNode
-from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
+from seatrial.qualify.choose import Selection, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
 from seatrial.qualify.gate import Decision, common_cause, decide
 from seatrial.qualify.pairs import choose_pair, proven
@@ -57,14 +57,17 @@ class Cluster:
     wait: Callable[[timedelta], None]
 
 
-def run_pass(cluster: Cluster, wanted: Wanted) -> Outcome:
-    """Test what is wanted and act on it. Raises SeatrialError where the scheduler or the history does not answer."""
-    return _Pass(cluster, wanted).run()
+def run_pass(cluster: Cluster, selection: Selection) -> Outcome:
+    """Test the selected nodes and act on the results.
+
+    Raises SeatrialError where the scheduler or the history does not answer.
+    """
+    return _Pass(cluster, selection).run()
 
 
 class _Pass:
-    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
-        self._cluster, self._wanted = cluster, wanted
+    def __init__(self, cluster: Cluster, selection: Selection) -> None:
+        self._cluster, self._selection = cluster, selection
         self._max_age = timedelta(days=cluster.settings.max_age_days)
         self._until = cluster.now() + LONGEST
         self._tried: set[str] = set()
@@ -75,12 +78,12 @@ class _Pass:
     def run(self) -> Outcome:
         """Test until nothing is left to do; a pass that watches looks again until the next pass comes."""
         nodes, evidence = self._cluster.service.nodes(), self._evidence()
-        chosen = candidates(nodes, evidence, self._wanted, self._max_age)
+        chosen = candidates(nodes, evidence, self._selection, self._max_age)
         self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
         while self._cluster.now() < self._until:
             if self._test_singly(nodes, evidence) or self._test_pair(nodes, evidence):
                 evidence = self._evidence()
-            elif self._wanted.watch and (due := self._due(nodes, evidence)):
+            elif self._selection.watch and (due := self._due(nodes, evidence)):
                 self._wait_for(due)
                 evidence = replace(evidence, now=self._cluster.now())
             else:
@@ -93,7 +96,7 @@ class _Pass:
 
         One pass tests a node once.
         """
-        chosen = candidates(nodes, evidence, self._wanted, self._max_age)
+        chosen = candidates(nodes, evidence, self._selection, self._max_age)
         free = [node for node in chosen if may_test(node) and node.name not in self._tried]
         if not free:
             return False
@@ -104,11 +107,11 @@ class _Pass:
 
     def _test_pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
         """Test one pair of proven idle nodes; of named nodes, with a neighbour. Return false if none is due."""
-        if self._pairs_left <= 0 or not (self._wanted.idle or self._wanted.names):
+        if self._pairs_left <= 0 or not (self._selection.idle or self._selection.names):
             return False
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
         free = proven(nodes, evidence, self._max_age)
-        pair = choose_pair(free, evidence, max_age, self._wanted.names)
+        pair = choose_pair(free, evidence, max_age, self._selection.names)
         self._pairs_left -= 1
         if pair:
             self._test(PAIRS, pair)

@@ -9,7 +9,7 @@ from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict, worst
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.choose import Wanted
+from seatrial.qualify.choose import Selection
 from seatrial.qualify.coverage import Coverage
 from seatrial.qualify.cycle import Outcome
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
@@ -20,10 +20,10 @@ _DAY = timedelta(days=1)
 
 
 def pass_result(
-    run_id: str, cluster: str, started: datetime, finished: datetime, outcome: Outcome, wanted: Wanted
+    run_id: str, cluster: str, started: datetime, finished: datetime, outcome: Outcome, selection: Selection
 ) -> RunResult:
     """Return the result of a pass: bad where a node is kept out, inconclusive where a named node was not tested."""
-    check = Check("gate", _verdict(outcome, wanted), _reason(outcome), suspects=_suspects(outcome))
+    check = Check("gate", _verdict(outcome, selection), _reason(outcome), suspects=_suspects(outcome))
     return RunResult(
         run_id,
         cluster,
@@ -71,12 +71,12 @@ def standing_result(
     return replace(base, verdict=verdict, reason=why, checks=tuple(checks), suspects=tuple(kept_out), notes=told)
 
 
-def _verdict(outcome: Outcome, wanted: Wanted) -> Verdict:
+def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
     verdicts = [Verdict.FAIL] if outcome.nodes("keep out") or outcome.common else []
     faults = [test for test in outcome.tested if test.verdict.is_fault]
     verdicts += [Verdict.DEGRADED] if faults else []  # one more test is to confirm it
     last = {test.node: test.verdict for test in outcome.tested if test.suite != PAIRS}
-    asked = wanted.names or tuple(last)
+    asked = selection.names or tuple(last)
     if any(last.get(name) is not Verdict.PASS for name in asked) and not verdicts:
         verdicts.append(Verdict.INCONCLUSIVE)
     return worst([Verdict.PASS, *verdicts])

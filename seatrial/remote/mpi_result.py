@@ -87,22 +87,22 @@ class MpiResult:
         from seatrial.causes.classify import classify, weight
 
         by_rank = self.by_rank()
-        found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
+        rank_findings = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
         if len(by_rank) > 1:  # else they are in order
             quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line
             at = {line: position for position, line in reversed(list(enumerate(quoted)))}
-            found.sort(key=lambda each: at.get(each[1].evidence, 0))
-            found.sort(key=lambda each: weight(each[1]))
-        laid = []
-        for rank, finding in found:
+            rank_findings.sort(key=lambda each: at.get(each[1].evidence, 0))
+            rank_findings.sort(key=lambda each: weight(each[1]))
+        attributed = []
+        for rank, finding in rank_findings:
             if rank is None:
-                laid.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
+                attributed.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
             else:
                 own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
-                laid.append(replace(finding, rank=rank, host=own if finding.host else None))
+                attributed.append(replace(finding, rank=rank, host=own if finding.host else None))
         for session in self.sessions:
-            laid += [replace(finding, rank=None, host=session.node) for finding in classify(session.lines)]
-        return tuple(sorted(laid, key=weight))
+            attributed += [replace(finding, rank=None, host=session.node) for finding in classify(session.lines)]
+        return tuple(sorted(attributed, key=weight))
 
     def node_of(self, line: str) -> str | None:
         """Return the node of the rank that printed a line; None without a tag."""

@@ -104,10 +104,10 @@ def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measure
 
 def headlines(result: RunResult) -> list[Measurement]:
     """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput, ..."""
-    found = _of_the_cluster(result)
-    whole = [m for m in found if m.better and "message_bytes" not in m.conditions]
+    of_cluster = _of_the_cluster(result)
+    whole = [m for m in of_cluster if m.better and "message_bytes" not in m.conditions]
     latencies: dict[object, list[Measurement]] = defaultdict(list)
-    for m in found:
+    for m in of_cluster:
         if m.metric == "latency":
             latencies[m.operation].append(m)
     smallest = [min(of_one, key=_small_first) for of_one in latencies.values()]

@@ -279,8 +279,8 @@ def _passes(headline: Headline) -> bool:
 def _title(result: RunResult, line: str) -> tuple[str, str, str]:
     """Return the verdict's line in three parts: the second says how much was compared, and is empty where all was."""
     extent = f" ({result.coverage.words})"
-    before, found, after = line.partition(extent) if result.verdict is Verdict.PASS else (line, "", "")
-    return before, found, after
+    before, compared, after = line.partition(extent) if result.verdict is Verdict.PASS else (line, "", "")
+    return before, compared, after
 
 
 def _judged(judgement: Judgement) -> str:

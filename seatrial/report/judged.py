@@ -92,11 +92,11 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: 
         click.echo(line)
     click.echo()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
-    told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
-    told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
+    sentences = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
+    sentences += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
     steps = dict.fromkeys(check.reason.code or "" for check in bad)
-    told += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
-    for line in (*told, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
+    sentences += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
+    for line in (*sentences, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         click.echo(words.plain(line, encoding))
 
 

@@ -45,10 +45,10 @@ def _mark(cell: PairCell, marks: dict[Verdict, str]) -> str:
 
 def html_page(matrices: Sequence[PairMatrix], title: str, lines: Sequence[str]) -> str:
     """Render a whole page: what was found, in `lines`, and a panel for each operation. All texts are escaped."""
-    found = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     panels = "".join(_panel(matrix) for matrix in matrices)
     head = f'<meta charset="utf-8">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>'
-    body = f"<h1>{escape(title)}</h1>\n{found}{panels}"
+    body = f"<h1>{escape(title)}</h1>\n{paragraphs}{panels}"
     return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}</body>\n</html>\n'
 
 

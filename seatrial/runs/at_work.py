@@ -98,8 +98,8 @@ def runs_at_work() -> list[RunAtWork]:
     root = _root()
     with suppress(OSError):
         check_private_folder(root)
-        found = (read_record(folder) for folder in sorted(root.iterdir()))
-        return [run for run in found if run]
+        records = (read_record(folder) for folder in sorted(root.iterdir()))
+        return [run for run in records if run]
     return []
 
 

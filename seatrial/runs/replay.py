@@ -219,11 +219,13 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
         outcome = judge.outcome()
 
 
-def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
+def _concluded(
+    run_id: str, judged: JudgedSeries, findings: Sequence[Finding], broken: Sequence[Judgement]
+) -> ReplayedRun:
     unproven = [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
     broken = [j for j in broken if j.verdict is not Verdict.PASS]
-    bad = [*(finding.judgement for finding in found), *unproven, *broken]
-    suspects = tuple(suspect for finding in found for suspect in finding.suspects)
+    bad = [*(finding.judgement for finding in findings), *unproven, *broken]
+    suspects = tuple(suspect for finding in findings for suspect in finding.suspects)
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
         reason = Reason.of("replayed-without-baseline")

@@ -21,7 +21,7 @@ from seatrial.platforms.local import busy
 from seatrial.platforms.local.stage import read
 from seatrial.platforms.service import node_service
 from seatrial.platforms.slurm.login import CommandError, Login
-from seatrial.qualify.choose import Wanted, candidates, may_test
+from seatrial.qualify.choose import Selection, candidates, may_test
 from seatrial.qualify.evidence import Evidence
 
 SINFO = """\
@@ -292,8 +292,8 @@ def test_hosts_without_a_scheduler_are_tested_by_their_names_alone() -> None:
     nodes = service.nodes()
     assert {node.state for node in nodes} == {"named"}
     nothing = Evidence.of([], datetime.now(UTC))
-    assert candidates(nodes, nothing, Wanted(), timedelta(days=7)) == []
-    (node,) = candidates(nodes, nothing, Wanted(("gpu-2",)), timedelta(days=7))
+    assert candidates(nodes, nothing, Selection(), timedelta(days=7)) == []
+    (node,) = candidates(nodes, nothing, Selection(("gpu-2",)), timedelta(days=7))
     assert may_test(node)
     taken = Cluster.model_validate(service.take(("gpu-2", "gpu-4")).model_dump())
     assert (taken.nodes, taken.platform.model_dump()["hosts"]) == (2, ("gpu-2", "gpu-4"))

@@ -41,10 +41,10 @@ class Rise:
 
 def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[Reason]]:
     """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
-    found = context.recall(Findings)
+    findings = context.recall(Findings)
     before = {
         name: node
-        for name, node in (found.inventories if found else {}).items()
+        for name, node in (findings.inventories if findings else {}).items()
         if node.gpus or any(port.kind != "network" for port in node.ports)
     }
     testbed = context.testbed

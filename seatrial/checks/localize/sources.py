@@ -28,11 +28,11 @@ def files_of(path: str) -> list[str]:
     if path == "-" or not Path(path).is_dir():
         return [path]
     every = (file for file in Path(path).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-    found = sorted(str(file) for file in islice(every, _MOST_FILES + 1))
-    if not found or len(found) > _MOST_FILES:
+    files = sorted(str(file) for file in islice(every, _MOST_FILES + 1))
+    if not files or len(files) > _MOST_FILES:
         kinds = " ".join(_SUFFIXES)
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files of these kinds: {kinds}")
-    return found
+    return files
 
 
 def tests_of_file(path: str) -> list[GroupTest]:

@@ -211,8 +211,8 @@ class _Rounds:
         suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
         spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
-        found = localization.reason if self.state.tests else None
-        reason = join((*self._problems, found, spent if self._spent else None)) or Reason.of(
+        localized = localization.reason if self.state.tests else None
+        reason = join((*self._problems, localized, spent if self._spent else None)) or Reason.of(
             "localize-nothing-measured", rounds=self.state.rounds
         )
         return Check(LOCALIZE, fault if named else Verdict.INCONCLUSIVE, reason, suspects=tuple(suspects.values()))

@@ -80,8 +80,8 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         return Check(NAME, *classify_failure(result, began=False), result.seconds)
-    if found := incomplete(result, sums.ranks, testbed.world_size):
-        return Check(NAME, *found, result.seconds)
+    if fault := incomplete(result, sums.ranks, testbed.world_size):
+        return Check(NAME, *fault, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if not bad:
         right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
@@ -152,14 +152,14 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     if trained is None:
         began = any(read_event(line) for line in from_rank_0(result.lines))
         return conclude_without_end(testbed, result, began=began)
-    problem_found = incomplete(result, trained.ranks, testbed.world_size) or problem(trained, settings.min_loss_drop)
-    if problem_found is None and not result.ok:
-        problem_found = classify_failure(result, began=True)
+    fault = incomplete(result, trained.ranks, testbed.world_size) or problem(trained, settings.min_loss_drop)
+    if fault is None and not result.ok:
+        fault = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
     fell, took = fraction(trained.loss_drop or 0), quantity(step_ms, "ms")
     learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
     good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
-    verdict, reason = problem_found or (Verdict.PASS, good)
+    verdict, reason = fault or (Verdict.PASS, good)
     return Check(
         NAME,
         verdict,

@@ -229,10 +229,10 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     if last is None:
         began = bool(read_events(from_rank_0(result.lines)))
         return conclude_without_end(testbed, result, began=began)
-    found = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
-    if found is None and not result.ok:
-        found = classify_failure(result, began=True)
-    verdict, reason = found or (Verdict.PASS, _summary(last))
+    problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
+    if problem is None and not result.ok:
+        problem = classify_failure(result, began=True)
+    verdict, reason = problem or (Verdict.PASS, _summary(last))
     suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
     measurements = tuple(measured(last, testbed, run, workload))
     return Check(NAME, verdict, reason, result.seconds, measurements, suspects=suspects)
@@ -277,20 +277,20 @@ def _summary(last: Llama) -> Reason:
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
     """Return the check with the goodput of all attempts, where the training was interrupted."""
-    found = goodput(course.attempts) if len(course.attempts) > 1 else None
-    if found is None:
+    figures = goodput(course.attempts) if len(course.attempts) > 1 else None
+    if figures is None:
         return check
     subject = Subject("cluster", run.cluster.name)
     conditions: dict[str, ConditionValue] = {"interrupts": len(course.attempts) - 1}
-    share = Measurement("goodput", found.share, "", subject, conditions)
+    share = Measurement("goodput", figures.share, "", subject, conditions)
     reason = Reason.of(
         "training-goodput",
-        share=f"{100 * found.share:.1f} %",
-        wall=f"{found.wall_s:.0f}",
-        lost=f"{found.lost_s:.1f}",
-        resume=f"{found.resume_s:.1f}",
-        reschedule=f"{found.reschedule_s:.1f}",
-        save=f"{found.save_s:.1f}",
+        share=f"{100 * figures.share:.1f} %",
+        wall=f"{figures.wall_s:.0f}",
+        lost=f"{figures.lost_s:.1f}",
+        resume=f"{figures.resume_s:.1f}",
+        reschedule=f"{figures.reschedule_s:.1f}",
+        save=f"{figures.save_s:.1f}",
     )
     return replace(check, reason=join((check.reason, reason)), measurements=(*check.measurements, share))
 
@@ -309,9 +309,9 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
         yield Measurement("step_time", last.step_ms_p50, "ms", subject, where, better="lower")
     for metric, value, unit in flops(last.model_tflops, testbed, run.cluster, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
-    for metric, found, unit, more in _recorded(last, workload):
-        if found is not None:
-            yield Measurement(metric, found, unit, subject, {**where, **more}, better=None)
+    for metric, figure, unit, more in _recorded(last, workload):
+        if figure is not None:
+            yield Measurement(metric, figure, unit, subject, {**where, **more}, better=None)
     for node in testbed.nodes:
         ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
         yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))

@@ -38,8 +38,8 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
 
 def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> tuple[Verdict, Reason] | None:
     """Return verdict and reason of a summary that is not of all ranks, or not what they report; None if it is."""
-    if found := missing_reports(result) or disputed(result, ranks):
-        return found
+    if problem := missing_reports(result) or disputed(result, ranks):
+        return problem
     if len(ranks) != world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(ranks), world_size=world_size)
     return None

@@ -63,8 +63,8 @@ class _Stuck(NodeAnswer):
 
 def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
     """Return the traces of all ranks that reported where they hang, whatever prefix their lines have."""
-    found = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
-    return [found[rank] for rank in sorted(found)]
+    trace_by_rank = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
+    return [trace_by_rank[rank] for rank in sorted(trace_by_rank)]
 
 
 def _events(lines: Iterable[str]) -> Iterator[_Stuck]:

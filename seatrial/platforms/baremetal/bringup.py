@@ -91,9 +91,9 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
     Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not answer are left to the
     launch, which finds them too.
     """
-    found = on_hosts(settings.hosts, partial(_find_image, hosts, container))
-    _raise_refusals(found)
-    lacking = [host for host, answer in found.items() if isinstance(answer, Answer) and answer.image_missing]
+    answers = on_hosts(settings.hosts, partial(_find_image, hosts, container))
+    _raise_refusals(answers)
+    lacking = [host for host, answer in answers.items() if isinstance(answer, Answer) and answer.image_missing]
     if lacking:
         names = some_of(lacking)
         log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)

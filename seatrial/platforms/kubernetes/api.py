@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from logging.handlers import BufferingHandler
 from typing import Any
 
 from yaml import YAMLError
@@ -26,6 +27,7 @@ TIMEOUT_S = 30  # of one request
 LIMIT = {"_request_timeout": TIMEOUT_S}
 _TAIL_LINES = 20_000
 _LAST_LINES = 5
+_MOST_ERRORS = 1000  # of the program that logs the user in
 
 
 class UnknownKindError(MissingError):
@@ -94,18 +96,17 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
 
     On a terminal the library lets the program write there, which only one that `asks` the user needs.
     """
-    said: list[str] = []
-    listener = logging.Handler(logging.ERROR)
-    listener.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    errors = BufferingHandler(_MOST_ERRORS)
+    errors.setLevel(logging.ERROR)
     root = logging.getLogger()
-    root.addHandler(listener)
+    root.addHandler(errors)
     try:
         with nullcontext() if asks else redirect_stdout(io.StringIO()):  # by which the library tells a terminal
             yield
     finally:
-        root.removeHandler(listener)
-    if said:
-        words = said[0].removeprefix("exec: ")
+        root.removeHandler(errors)
+    if errors.buffer:
+        words = errors.buffer[0].getMessage().removeprefix("exec: ")
         problem = (
             "its words are above" if "NoneType" in words else Secrets.of(os.environ).out_of_text(short(words))
         )  # the library's, without its output

@@ -46,23 +46,23 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     except SeatrialError as error:
         return [error.reason]
     needed = rights(launcher, bool(settings.queue), settings.profile)
-    found = list(_forbidden(api, [*needed, *qualify_rights(cluster)]))
+    reasons = list(_forbidden(api, [*needed, *qualify_rights(cluster)]))
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
-        found.append(error.reason)
+        reasons.append(error.reason)
     if settings.queue:
-        found += _queue(api, settings)
-    found += prerequisites(api, cluster, settings)
-    if not found:
-        found += _refused(api, cluster)
+        reasons += _queue(api, settings)
+    reasons += prerequisites(api, cluster, settings)
+    if not reasons:
+        reasons += _refused(api, cluster)
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
-        found += nodes_that_fit(nodes, cluster, settings)
+        reasons += nodes_that_fit(nodes, cluster, settings)
         meant = [node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)]
         if missing := not_requested(meant, cluster, settings):
-            found.append(missing)
-    return found
+            reasons.append(missing)
+    return reasons
 
 
 def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
@@ -231,10 +231,10 @@ def _preemptible_class(api: Api, cluster: "Cluster", settings: KubernetesPlatfor
         return
     where, name = "qualify.priority_class", cluster.qualify.priority_class
     step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
-    found = next((each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None)
-    if found is None:
+    priority_class = next((each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None)
+    if priority_class is None:
         yield _missing(where, f"the cluster has no {name}", step)
-    elif found["value"] >= 0 or found.get("preemptionPolicy") != "Never":
+    elif priority_class["value"] >= 0 or priority_class.get("preemptionPolicy") != "Never":
         yield _missing(where, f"tests of {name} would not give way, or preempt others", step)
 
 

@@ -47,12 +47,12 @@ class KubernetesService:
     def nodes(self) -> list[ServiceNode]:
         selected = node_selector(self._cluster, self._settings).items()
         users = self._users()
-        found = []
+        chosen = []
         for node in self._api.list(NODE):
             labels = node["metadata"].get("labels") or {}
             if selected <= labels.items() and self._is_chosen(labels):
-                found.append(self._node(node, labels, users.get(node["metadata"]["name"], "")))
-        return found
+                chosen.append(self._node(node, labels, users.get(node["metadata"]["name"], "")))
+        return chosen
 
     def _is_chosen(self, labels: dict[str, str]) -> bool:
         host, targets = labels.get(_HOSTNAME, ""), self._settings.target_nodes

@@ -46,15 +46,15 @@ def end_job(cluster: str, job: str) -> None:
 
 def runs_on(cluster: str, nodes: Sequence[str]) -> list[str]:
     """Return the runs of this user that have taken one of the nodes."""
-    found = []
+    run_ids = []
     for folder in states.folders("local"):
         try:
             described = states.recall(folder)
         except InputError:  # it only just begins or ends
             continue
         if described.name == cluster and set(nodes) & set(described.node_names()):
-            found.append(folder.name)
-    return found
+            run_ids.append(folder.name)
+    return run_ids
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -29,10 +29,10 @@ def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[
         if absent:
             return list(dict.fromkeys(absent))
         login.run(["scontrol", "ping"], timeout_s=20)
-        found = [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
+        reasons = [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
         if cluster.qualify:
-            found += _not_qualified(login, cluster, cluster.qualify)
-        return found
+            reasons += _not_qualified(login, cluster, cluster.qualify)
+        return reasons
     except SeatrialError as error:
         return [error.reason]
 

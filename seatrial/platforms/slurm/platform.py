@@ -283,10 +283,10 @@ class Slurm(RunsWithState[SlurmState]):
 def _reasons(folder: Path) -> dict[str, str]:
     """Return the drain reasons of the nodes that the run took from the gate; none where another machine took them."""
     try:
-        found = json.loads(states.read_file(folder, _GATED))
+        reasons = json.loads(states.read_file(folder, _GATED))
     except (InputError, ValueError):
         return {}
-    return {str(node): str(reason) for node, reason in found.items()} if isinstance(found, dict) else {}
+    return {str(node): str(reason) for node, reason in reasons.items()} if isinstance(reasons, dict) else {}
 
 
 platform = Slurm

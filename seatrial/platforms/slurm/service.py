@@ -98,10 +98,10 @@ class SlurmService:
 
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """Return the smallest switch or block of each node, by name: its leaf switch."""
-    found: dict[str, str] = {}
+    leaf_by_node: dict[str, str] = {}
     for name, nodes in sorted(groups.items(), key=lambda item: -len(item[1])):
-        found |= dict.fromkeys(nodes, name)
-    return found
+        leaf_by_node |= dict.fromkeys(nodes, name)
+    return leaf_by_node
 
 
 service = SlurmService

@@ -200,8 +200,8 @@ class Checkpoints:
 
     def _steps(self) -> list[int]:
         """Return the steps of whole checkpoints in the directory, in order."""
-        found = [re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()]
-        steps = [int(match[1]) for match in found if match]
+        matches = [re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()]
+        steps = [int(match[1]) for match in matches if match]
         return sorted(step for step in steps if (self._path(step) / _METADATA).is_file())
 
     def _over_ranks(self, value: float, operation: Any) -> float:

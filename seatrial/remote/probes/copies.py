@@ -30,13 +30,13 @@ def differing(
     group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
     digests: list[str] = []
     mine = {"rank": here.rank, "host": here.host, "kind": group, "digests": digests, "wrong_sums": 0}
-    found: list[dict[str, Any]] = []
+    outliers: list[dict[str, Any]] = []
     for time in range(_TIMES):
         digests.append(digest_of(_whole(model, is_wrong=is_wrong(options, here, "copy", time))))
-        found = odd(rendezvous.exchange(mine, device))
-        if not found:
+        outliers = odd(rendezvous.exchange(mine, device))
+        if not outliers:
             break
-    return [{**each, "by": "copy"} for each in found]
+    return [{**each, "by": "copy"} for each in outliers]
 
 
 def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[torch.Tensor]:

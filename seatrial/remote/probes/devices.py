@@ -108,8 +108,8 @@ def measured(device, options):
         result |= {"model": device.model(), "software": device.software()}
         measure_rates(device, options.seconds, result, options.shared_processors and not device.gpu)
         fault, _, where = os.environ.get(FAULT, "").partition(":")
-        found = search(device, options.rounds, fault if where in ("", device.name) else "")
-        result |= {key: value for key, value in found.items() if value}
+        corruption = search(device, options.rounds, fault if where in ("", device.name) else "")
+        result |= {key: value for key, value in corruption.items() if value}
     except Exception as error:  # a broken GPU may raise anything; the others are measured all the same
         result["error"] = thorough.problem_of(error)
     return result

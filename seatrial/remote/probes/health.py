@@ -57,22 +57,22 @@ def _exit_at_deadline(fast):
 def look(gpus, wanted_ports, deadline):
     """Return the faults of this machine, what is unknown, and what was seen."""
     faults, unknown = [], []
-    found = inventory.gpu_list(deadline)
+    listed = inventory.gpu_list(deadline)
     on_bus = len({each.rpartition(".")[0] for each in inventory.gpu_addresses([])})
-    if gpus and len(found) < gpus:
-        if found or on_bus < gpus:
-            faults.append("%d of %d GPUs" % (len(found) if found else on_bus, gpus))
+    if gpus and len(listed) < gpus:
+        if listed or on_bus < gpus:
+            faults.append("%d of %d GPUs" % (len(listed) if listed else on_bus, gpus))
         else:
             unknown.append("nvidia-smi lists no GPU")
-    for gpu in found:
+    for gpu in listed:
         faults.extend("%s %s" % (gpu["name"], problem) for problem in of_gpu(gpu))
-    addresses = inventory.gpu_addresses(found)
+    addresses = inventory.gpu_addresses(listed)
     seen = inventory.kernel_log(addresses, ports.rdma_addresses()) if addresses else None
     faults.extend(of_kernel(seen[0]) if seen else [])
     active = [port["port"] for port in ports.infiniband_ports() if port["up"]]
     if wanted_ports and len(active) < wanted_ports:
         faults.append("%d of %d ports are active" % (len(active), wanted_ports))
-    return faults, unknown, "%d GPUs without a fault, %d active ports" % (len(found), len(active))
+    return faults, unknown, "%d GPUs without a fault, %d active ports" % (len(listed), len(active))
 
 
 def of_gpu(gpu):

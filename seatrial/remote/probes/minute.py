@@ -30,11 +30,11 @@ def main():
 def parts():
     deadline = time.monotonic() + DEADLINE_S
     gpus = inventory.gpu_list(deadline) or amd_gpus.gpu_list(deadline)
-    found = {gpu["name"]: of_gpu(gpu) for gpu in gpus}
+    readings = {gpu["name"]: of_gpu(gpu) for gpu in gpus}
     for port in ports.infiniband_ports() + ports.network_ports():
-        found[port["port"]] = of_port(port)
-    found["cpu"] = of_processors()
-    return {name: known for name, known in found.items() if known}
+        readings[port["port"]] = of_port(port)
+    readings["cpu"] = of_processors()
+    return {name: known for name, known in readings.items() if known}
 
 
 def of_gpu(gpu):

@@ -158,7 +158,7 @@ def kind_of(device: torch.device) -> str:
 
 def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the ranks whose bits differ from the majority of their kind, by computing or by transport."""
-    found = []
+    outliers = []
     for kind in sorted({rank["kind"] for rank in ranks}):
         alike = [rank for rank in ranks if rank["kind"] == kind]
         counts = Counter(digest for rank in alike for digest in rank["digests"])
@@ -167,11 +167,11 @@ def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             differs = sum(digest != common for digest in rank["digests"])
             if differs:
                 is_certain = 2 * count > total
-                found.append({**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain})
+                outliers.append({**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain})
     bad = [rank for rank in ranks if rank["wrong_sums"]]
     for rank in bad:
-        found.append({**_place(rank), "by": "transport", "replays": 1, "is_certain": 2 * len(bad) < len(ranks)})
-    return found
+        outliers.append({**_place(rank), "by": "transport", "replays": 1, "is_certain": 2 * len(bad) < len(ranks)})
+    return outliers
 
 
 def _place(rank: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.model.result import Check, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.choose import Wanted, candidates
+from seatrial.qualify.choose import Selection, candidates
 from seatrial.qualify.current import standing
 from seatrial.tasks import launch
 from tests.unit.flow.conftest import Chain
@@ -45,14 +45,14 @@ def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
     service = FakeNodes.of(NODES)
     service.cluster = chain.platform.cluster()
     with open_store() as store:
-        result = qualify.Pass(service.cluster, LIVE, service, store).run(Wanted(), notify=False)
+        result = qualify.Pass(service.cluster, LIVE, service, store).run(Selection(), notify=False)
         found = standing(service.cluster, LIVE, service, store, now())
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
     assert (service.calls, chain.platform.up) == ([], {})
     names = {"node-0", "node-1"}
     assert {name: test.code for name, test in found.evidence.last.items()} == dict.fromkeys(names, QUEUED.code)
     assert {*found.coverage.overdue_nodes} == names
-    assert {node.name for node in candidates(NODES, found.evidence, Wanted(), found.coverage.max_age)} == names
+    assert {node.name for node in candidates(NODES, found.evidence, Selection(), found.coverage.max_age)} == names
     assert "last test inconclusive (slurm-queued-too-long) in run " in found.evidence.open_test("node-0")
 
 

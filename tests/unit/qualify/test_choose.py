@@ -8,7 +8,7 @@ from seatrial.history.node_tests import UNATTRIBUTED, NodeTest
 from seatrial.model.errors import InputError
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.choose import Wanted, batches, candidates, may_test
+from seatrial.qualify.choose import Selection, batches, candidates, may_test
 from seatrial.qualify.evidence import GAVE_WAY, Evidence
 from seatrial.qualify.pairs import choose_pair, proven, slow_with
 from tests.unit.qualify.played import NOW, idle, node_test
@@ -16,11 +16,11 @@ from tests.unit.qualify.played import NOW, idle, node_test
 WEEK, MONTH = timedelta(days=7), timedelta(days=30)
 FAIL, SLOW, OPEN = Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE
 
-DUE = Wanted()
+DUE = Selection()
 
 
-def chosen(nodes: list[ServiceNode], *tests: NodeTest, wanted: Wanted = DUE) -> list[str]:
-    return [node.name for node in candidates(nodes, Evidence.of(tests, NOW), wanted, WEEK)]
+def chosen(nodes: list[ServiceNode], *tests: NodeTest, selection: Selection = DUE) -> list[str]:
+    return [node.name for node in candidates(nodes, Evidence.of(tests, NOW), selection, WEEK)]
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_the_gate_comes_first_then_doubt_then_age() -> None:
     nodes.append(ServiceNode("n6", "gated", has_failed=True))
     tests = [node_test("n0", days=5), node_test("n1", days=6), node_test("n2", days=2), node_test("n2", SLOW, 1, "s")]
     assert chosen(nodes, *tests) == ["n4", "n2", "n3", "n1", "n0"]
-    assert chosen(nodes, *tests, wanted=Wanted(idle=False)) == ["n4"]
-    assert chosen(nodes, *tests, wanted=Wanted(gated=False)) == ["n2", "n3", "n1", "n0"]
+    assert chosen(nodes, *tests, selection=Selection(idle=False)) == ["n4"]
+    assert chosen(nodes, *tests, selection=Selection(gated=False)) == ["n2", "n3", "n1", "n0"]
 
 
 def test_names_are_taken_whatever_their_age_and_state() -> None:
     nodes = [*idle("n0"), ServiceNode("n1", "busy", why="job 7"), ServiceNode("n2", "out", is_ours=True)]
     nodes.append(ServiceNode("n3", "out"))
-    wanted = Wanted(("n2", "n1", "n0", "n2", "n3"))
-    taken = candidates(nodes, Evidence.of([node_test("n0")], NOW), wanted, WEEK)
+    selection = Selection(("n2", "n1", "n0", "n2", "n3"))
+    taken = candidates(nodes, Evidence.of([node_test("n0")], NOW), selection, WEEK)
     assert [(node.name, may_test(node)) for node in taken] == [
         ("n2", True),
         ("n1", False),
@@ -62,7 +62,7 @@ def test_names_are_taken_whatever_their_age_and_state() -> None:
         ("n3", False),
     ]
     with pytest.raises(InputError, match="node 'n9': is no node"):
-        chosen(nodes, wanted=Wanted(("n9",)))
+        chosen(nodes, selection=Selection(("n9",)))
 
 
 def test_a_node_at_the_gate_or_in_doubt_has_a_job_of_its_own() -> None:

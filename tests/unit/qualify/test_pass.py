@@ -9,7 +9,7 @@ from seatrial.history.node_tests import NOT_COMPARED
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
-from seatrial.qualify.choose import Wanted
+from seatrial.qualify.choose import Selection
 from seatrial.qualify.coverage import coverage
 from seatrial.qualify.cycle import Outcome, run_pass
 from seatrial.qualify.evidence import Evidence
@@ -19,11 +19,11 @@ from tests.unit.qualify.played import LIVE, NOW, PlayedCluster, idle, node_test
 
 FAIL, SLOW, OPEN = (Verdict.FAIL, "ecc"), (Verdict.DEGRADED, "slow"), (Verdict.INCONCLUSIVE, "gave-way")
 
-DUE = Wanted()
+DUE = Selection()
 
 
-def passed(played: PlayedCluster, wanted: Wanted = DUE, settings: Qualify = LIVE) -> Outcome:
-    return run_pass(played.at_work(settings), wanted)
+def passed(played: PlayedCluster, selection: Selection = DUE, settings: Qualify = LIVE) -> Outcome:
+    return run_pass(played.at_work(settings), selection)
 
 
 def test_nodes_are_tested_alone_and_then_in_pairs() -> None:
@@ -132,10 +132,10 @@ def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:
 def test_a_named_node_is_tested_again_and_let_in() -> None:
     past = [node_test("n0", Verdict.FAIL, 1, "ecc")]
     played = PlayedCluster.of([ServiceNode("n0", "out", is_ours=True), ServiceNode("n1", "busy", why="job 7")], past)
-    outcome = passed(played, Wanted(("n0", "n1")))
+    outcome = passed(played, Selection(("n0", "n1")))
     assert played.calls == [("let in", "n0")]
     assert outcome.refused == ["n1: is not idle (job 7)"]
-    result = pass_result("p", "c", NOW, NOW, outcome, Wanted(("n0", "n1")))
+    result = pass_result("p", "c", NOW, NOW, outcome, Selection(("n0", "n1")))
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
@@ -144,11 +144,11 @@ def test_a_pass_that_watches_waits_for_nodes_that_are_due() -> None:
     played = PlayedCluster.of([*idle("n0"), busy])
     passed(played)
     assert (played.batches, played.waits) == ([("qualify", ("n0",))], 0)
-    passed(played, Wanted(watch=True))
+    passed(played, Selection(watch=True))
     assert played.waits == 3
     assert ("qualify", ("n1",)) in played.batches
     young = PlayedCluster.of([*idle("n0"), busy], [node_test("n0", days=1), node_test("n1", days=1)])
-    passed(young, Wanted(watch=True))
+    passed(young, Selection(watch=True))
     assert (young.batches, young.waits) == ([], 0)
 
 
