@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, secrets_of
-from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.errors import InputError, MissingError, SeatrialError, described
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, merge_suspects
 from seatrial.model.testbed import Node, Testbed
@@ -194,7 +194,7 @@ def _as_far_as_possible() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        what = described(error)
         log.warning("not all logs could be collected: %s", what)
 
 

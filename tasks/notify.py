@@ -27,7 +27,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import published, secrets_of
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
@@ -256,7 +256,7 @@ def files_of(site: AlertContext, alert: Alert, current: RunResult | None) -> Fil
     try:
         picture = curve_png(run, alert.since.before if alert.since else None)
     except Exception as error:
-        log.warning("the curve could not be drawn: %s: %s", type(error).__name__, error)
+        log.warning("the curve could not be drawn: %s", classed(error))
         picture = None
     report = site.report if run is current else None
     return Files(picture, described(run), report.read_bytes() if report and report.is_file() else None)

@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.config.run import Run
 from seatrial.model.curves import Reading, every_reading
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
@@ -123,7 +123,7 @@ def _unwritten(out: Path, error: Exception) -> SeatrialError:
 
 
 def _strerror(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+    return (error.strerror if isinstance(error, OSError) else None) or classed(error)
 
 
 def _write_run_json(result: RunResult, out: Path) -> Path:
@@ -137,7 +137,7 @@ def _logging_failure(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        log.warning("%s could not be written: %s: %s", what, type(error).__name__, error)
+        log.warning("%s could not be written: %s", what, classed(error))
 
 
 def _jsonable(value: Any) -> Any:

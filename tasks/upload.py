@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.collectives.section import Collectives
 from seatrial.config.run import RESULT, Run, log_files, secrets_of
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.reason import Reason
 from seatrial.system.private import check_parents, private_folder, private_opener, read_opener
 from seatrial.text.redact import Secrets
@@ -47,7 +47,7 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
             names = stage(run, Path(staging), secrets)
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
-        (problem,) = secrets.out_of([" ".join(f"{type(error).__name__}: {error}".split())[:300]])
+        (problem,) = secrets.out_of([" ".join(classed(error).split())[:300]])
         log.warning("upload to %s failed: %s", target, problem)
         return None
     log.info("%d files", len(names))

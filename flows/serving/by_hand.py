@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.flows.serving.server import has_lasting_server, last_words, provide_prefect_server
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, classed
 from seatrial.model.reason import Reason, placed
 from seatrial.model.result import RunResult
 
@@ -130,7 +130,7 @@ def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
     except Exception as error:
         line = last_words()
         output = f"Its server printed: {line}" if line else ""
-        result = Reason.of("prefect-failed", problem=f"Prefect failed: {type(error).__name__}: {error}. {output}")
+        result = Reason.of("prefect-failed", problem=f"Prefect failed: {classed(error)}. {output}")
     listening.end()
     if interrupted := listening.unfinished:
         return interrupted
@@ -171,5 +171,5 @@ def _run_flow(flow: str, **parameters: Any) -> Any:
     except Exception as error:
         if not (results or errors):  # the flow has not begun
             raise
-        log.warning("Prefect does not know how the run ended: %s: %s", type(error).__name__, error)
+        log.warning("Prefect does not know how the run ended: %s", classed(error))
     return (results or errors or [ended])[-1]

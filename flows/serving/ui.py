@@ -18,7 +18,7 @@ from prefect.runtime import flow_run as current
 from prefect.states import Crashed, Running
 
 from seatrial.config.run import PICTURE, Run, published
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.result import RunResult, exit_status, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
@@ -94,7 +94,7 @@ def _decorated() -> Iterator[SyncPrefectClient]:
         with get_client(sync_client=True) as client:
             yield client
     except Exception as error:  # HTTP, Prefect's own errors, answers that are none: the verdict must come out after any
-        log.debug("Prefect does not show it: %s: %s", type(error).__name__, error)
+        log.debug("Prefect does not show it: %s", classed(error))
 
 
 def show_campaign(cluster: str, lines: Sequence[str]) -> None:

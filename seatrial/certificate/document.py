@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial import __version__
 from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
 from seatrial.certificate.requirements import RequirementsFile
-from seatrial.report.html import environment_of
-from seatrial.text.printable import printable
+from seatrial.report.html import environment_of, rendered
 from seatrial.text.words import number, unit_name
 
 if TYPE_CHECKING:
@@ -86,9 +85,7 @@ def as_json(certificate: Mapping[str, Any]) -> str:
 
 def as_page(certificate: Mapping[str, Any]) -> str:
     """Render certificate.html: one file that loads nothing, for screens and paper."""
-    text = _environment().get_template("certificate.html.j2").render(certificate=certificate)
-    text = text.encode(errors="backslashreplace").decode()  # half a character has no encoding
-    return "\n".join(map(printable, text.split("\n")))
+    return rendered(_environment(), "certificate.html.j2", {"certificate": certificate})
 
 
 @cache

@@ -14,6 +14,16 @@ class SeatrialError(Exception):
         return self.args[0] if self.args and isinstance(self.args[0], Reason) else uncoded(str(self))
 
 
+def classed(error: BaseException) -> str:
+    """Return the class and the message of an error: "ValueError: no number"."""
+    return f"{type(error).__name__}: {error}"
+
+
+def described(error: BaseException) -> str:
+    """Return the message of an error, with its class where it is not one of seatrial's."""
+    return str(error) if isinstance(error, SeatrialError) else classed(error)
+
+
 class InputError(SeatrialError):
     """Bad input; the message names file, field and the legal values. The command line exits with status 2."""
 

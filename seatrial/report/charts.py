@@ -204,13 +204,16 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
 
 
+def _shown(verdict: Verdict | None) -> str:
+    return f" · {words.GLYPHS[verdict]} {verdict.value}" if verdict else ""
+
+
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
     """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good run."""
-    verdict = f" · {words.GLYPHS[point.verdict]} {point.verdict.value}" if point.verdict else ""
     expected = words.interval(point.expected, "GB/s")
     lines = (
         f"{curve.operation}, {format_size(point.message_bytes)}",
-        f"{words.quantity(point.busbw_gb_s, 'GB/s')}{verdict}",
+        f"{words.quantity(point.busbw_gb_s, 'GB/s')}{_shown(point.verdict)}",
         f"expected {expected} ({point.source})" if expected != "–" else "",
         f"last good run {words.quantity(last, 'GB/s')}" if last is not None else "",
     )
@@ -343,10 +346,9 @@ def _widen_value_axis(axes: "Axes") -> None:
 
 
 def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
-    verdict = f" · {words.GLYPHS[then.verdict]} {then.verdict.value}" if then.verdict else ""
     lines = (
         words.moment(then.started),
-        f"{words.quantity(then.value, unit)}{verdict}",
+        f"{words.quantity(then.value, unit)}{_shown(then.verdict)}",
         f"changed: {then.software}" if then.software else "",
         f"run {then.run_id}",
     )

@@ -17,7 +17,7 @@ from seatrial.config.run import log_files as run_logs
 from seatrial.history.past import changes
 from seatrial.history.rows import VERDICTS, RunRow
 from seatrial.model.curves import worst_first
-from seatrial.model.errors import SeatrialError
+from seatrial.model.errors import classed, described
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
@@ -255,7 +255,7 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
     try:
         return past_of(result, store)
     except Exception as error:  # a report without its past is worth more than none
-        problem = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        problem = described(error)
         log.warning("the report goes without earlier runs: %s", problem)
         return EarlierRuns(problem=problem)
 
@@ -264,7 +264,7 @@ def _bands(result: RunResult, store: "Store | None") -> Sequence[Band]:
     try:
         return bands_of(result, store) if store else ()
     except Exception as error:  # a report without pictures is worth more than none
-        log.warning("the report goes without pictures of the campaign: %s: %s", type(error).__name__, error)
+        log.warning("the report goes without pictures of the campaign: %s", classed(error))
         return ()
 
 

@@ -22,6 +22,7 @@ from seatrial.model.curves import (
     plateau,
     share,
 )
+from seatrial.model.errors import classed
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import INTRA, arm_of
@@ -172,8 +173,8 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
         problems[:] = dict.fromkeys((*problems, f"a picture {how_to_install('charts')}; the numbers are below"))
         return ""
     except Exception as error:
-        log.warning("a chart of the report could not be drawn: %s: %s", type(error).__name__, error)
-        problems.append(f"a chart could not be drawn ({type(error).__name__}: {error}); the numbers are below")
+        log.warning("a chart of the report could not be drawn: %s", classed(error))
+        problems.append(f"a chart could not be drawn ({classed(error)}); the numbers are below")
         return ""
 
 
@@ -314,9 +315,13 @@ def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, floa
 
 def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
     """Render the report of the result in its context."""
-    text = _environment().get_template("report.html.j2").render(page(result, context))
-    text = text.encode(errors="backslashreplace").decode()  # half a character has no encoding
-    return "\n".join(map(printable, text.split("\n")))  # what came from nodes and files may hold escapes and overrides
+    return rendered(_environment(), "report.html.j2", page(result, context))
+
+
+def rendered(environment: "Environment", template: str, values: Mapping[str, Any]) -> str:
+    """Render a page without what files and nodes may hold: escapes, overrides, half a character."""
+    text = environment.get_template(template).render(values).encode(errors="backslashreplace").decode()
+    return "\n".join(map(printable, text.split("\n")))
 
 
 @cache

@@ -152,8 +152,7 @@ def _own_folder(path: Path) -> Iterator[tuple[int, int]]:
     folder = _open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         status = os.fstat(folder)
-        if status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+        _check_owner(status, path)
         yield folder, stat.S_IMODE(status.st_mode)
     finally:
         os.close(folder)
@@ -163,11 +162,15 @@ def _open_to_others(path: Path, mode: int) -> PermissionError:
     return PermissionError(errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path))
 
 
+def _check_owner(status: os.stat_result, path: str | Path) -> None:
+    if status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+
+
 def _check_file(status: os.stat_result, path: str | Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise PermissionError(errno.EPERM, "is no regular file", str(path))
-    if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+    _check_owner(status, path)
     if status.st_nlink > 1:
         raise PermissionError(errno.EPERM, "has other hard links", str(path))
 

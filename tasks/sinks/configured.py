@@ -20,6 +20,7 @@ from seatrial.alerts.alert import SCHEMA, Alert, digest, event, full_text, subje
 from seatrial.alerts.settings import APPRISE, URLLIB3, AlertSettings, SlackSettings, muted, secret
 from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Receipt
+from seatrial.model.errors import classed
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.sinks import Delivery, Files, Sink, full_receipt
@@ -136,7 +137,7 @@ class AppriseSink:
                 if sender.notify(body=body, title=title, notify_type=as_kind, attach=files or None, body_format=text):
                     return None
             except Exception as error:
-                messages.append(f"{type(error).__name__}: {error}")
+                messages.append(classed(error))
         return self.scrub(" ".join(dict.fromkeys(messages)) or "apprise did not say why")
 
     def _service(self) -> Any:

@@ -15,6 +15,7 @@ from seatrial.alerts.alert import Alert, mentions_for
 from seatrial.alerts.settings import SlackSettings
 from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
+from seatrial.model.errors import classed
 from seatrial.model.result import RunResult
 from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
 
@@ -85,7 +86,7 @@ def explain(error: Exception) -> str:
         return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
     if isinstance(error, OSError):
         return f"Slack cannot be reached ({reason}); check the network or proxy of this host"
-    return f"{type(error).__name__}: {error}"
+    return classed(error)
 
 
 def error_code(answered: object, status: int | None) -> str:

@@ -25,6 +25,7 @@ from seatrial.checks.training.result import (
     Figures,
     Finite,
     Learning,
+    conditions_of,
     flops,
     learned_too_little,
     of_computing,
@@ -297,8 +298,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
 
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
     """Yield the measurements of a training; numbers that are not there are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
-    where |= workload.conditions()
+    where = conditions_of(testbed, workload)
     subject = Subject("cluster", run.cluster.name)
     if last.tokens_s_per_gpu:
         yield Measurement("tokens_per_gpu", last.tokens_s_per_gpu, "tokens/s", subject, where)

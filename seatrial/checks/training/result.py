@@ -140,10 +140,14 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
+def conditions_of(testbed: Testbed, workload: Workload) -> dict[str, ConditionValue]:
+    """Return the conditions of all measurements of a training."""
+    return {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank, **workload.conditions()}
+
+
 def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload) -> Iterator[Measurement]:
     """Yield the measurements of a result; numbers that are not there or not finite are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
-    where |= workload.conditions()
+    where = conditions_of(testbed, workload)
     learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
     subject = Subject("cluster", cluster.name)
     losses = tuple(loss for loss in result.losses if loss is not None)

@@ -64,9 +64,7 @@ def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
-    torch.set_num_threads(1)
-    here = rendezvous.place(options)
-    device = rendezvous.choose_device(options.device, here)
+    here, device = rendezvous.begin(options)
     rendezvous.join(here, options, device)
     wrong = wrong_by_round(options, here, device)
     first = next((number for number, count in enumerate(wrong) if count), None)

@@ -90,16 +90,17 @@ class Objects:
 
     def save(self, id, bytes, shards):
         """Write a checkpoint: an object for each of `shards` ranks; return bytes and seconds."""
-        return storage.saved(bytes, shards, self.write_shard)
+        return storage.transferred(bytes, shards, self.write_shard)
 
     def load(self, id, folder, bytes, shards):
         """Read the checkpoint of another node, and compare it with what was written."""
-        return storage.loaded(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+        return storage.transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
     def write_shard(self, shard, size):
         content = storage.content_of(shard)
         with self.store.open(self.of(self.folder, f"shard-{shard}"), "wb") as file:
-            return sum(file.write(place.to_bytes(8, "little") + content) for place in range(0, size, storage.BLOCK))
+            places = range(0, size, storage.BLOCK)
+            return sum(file.write(place.to_bytes(8, "little") + content) for place in places), ""
 
     def read_shard(self, folder, shard, size):
         content, wrong = storage.content_of(shard), ""

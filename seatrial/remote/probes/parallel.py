@@ -72,11 +72,16 @@ def choose(given: dict[str, int | None], ranks: int) -> Degrees:
         others *= degrees[name] if name != "fsdp" else 1
     rest = ranks // others
     if ranks % others or (given.get("fsdp") and degrees["fsdp"] != rest):
-        divisors = ", ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)
         product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if given.get(name))
-        raise CannotStart(f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors}")
+        raise CannotStart(
+            f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors(ranks)}"
+        )
     degrees["fsdp"] = rest
     return Degrees(**degrees)
+
+
+def divisors(number: int) -> str:
+    return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 
 def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> Iterator[str]:
@@ -92,8 +97,7 @@ def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> 
     )
     for name, degree, what, value in divided:
         if value % degree:
-            legal = ", ".join(str(n) for n in range(1, value + 1) if value % n == 0)
-            yield f"{name} {degree} does not divide {what} {value}; {legal} do"
+            yield f"{name} {degree} does not divide {what} {value}; {divisors(value)} do"
     if degrees.ep > 1 and not size.experts:
         yield f"ep {degrees.ep} needs a model with experts"
     if size.experts and degrees.tp > 1:

@@ -54,9 +54,7 @@ _BEFORE_TIMEOUT = 0.8
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
-    torch.set_num_threads(1)
-    here = rendezvous.place(options)
-    device = rendezvous.choose_device(options.device, here)
+    here, device = rendezvous.begin(options)
     size, degrees = checked(options, here.world_size, device)
     add_faults(options, here, os.environ.get("SEATRIAL_TRAINING_FAULT", ""))
     hang.record_collectives()

@@ -137,6 +137,13 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
+def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
+    """Return this process's place and its device, as `place` and `choose_device` do; torch has one thread."""
+    torch.set_num_threads(1)
+    here = place(options)
+    return here, choose_device(options.device, here)
+
+
 def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") -> None:
     """Make the process group of all ranks: by gloo between processors, by NCCL between GPUs.
 
@@ -182,9 +189,14 @@ def share(text: str, device: str = "cpu") -> list[str]:
     if len(encoded) > _TEXT_BYTES:
         raise ValueError(f"{len(encoded)} bytes to share, at most {_TEXT_BYTES} fit")
     mine = torch.tensor(list(encoded.ljust(_TEXT_BYTES)), dtype=torch.uint8, device=device)
+    return [bytes(theirs.tolist()).decode().rstrip() for theirs in gathered(mine)]
+
+
+def gathered(mine: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensor of every rank, by rank."""
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
-    return [bytes(theirs.tolist()).decode().rstrip() for theirs in everyone]
+    return everyone
 
 
 def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:

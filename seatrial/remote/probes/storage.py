@@ -184,18 +184,18 @@ class Storage:
     def save(self, id, bytes, shards):
         """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes and seconds."""
         os.ftruncate(self.file, 0)
-        return saved(bytes, shards, self.write_shard)
+        return transferred(bytes, shards, self.write_shard)
 
     def load(self, id, folder, bytes, shards):
         """Read the checkpoint of another node, and compare it with what was written."""
-        return loaded(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+        return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
     def write_shard(self, shard, size):
         file = os.open(os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             disk.takes_direct(file)
             written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
-            return written
+            return written, ""
         finally:
             os.close(file)
 
@@ -209,17 +209,10 @@ class Storage:
             os.close(file)
 
 
-def saved(size, shards, write):
-    """Call `write` for all shards at once, and return their bytes and seconds."""
+def transferred(size, shards, transfer):
+    """Write or read all shards at once, and return their bytes, seconds and what is wrong with them."""
     began, part = time.monotonic(), size // shards // BLOCK * BLOCK
-    each = at_once(shards, lambda shard: write(shard, part))
-    return {"bytes": sum(each), "seconds": time.monotonic() - began}
-
-
-def loaded(size, shards, read):
-    """Call `read` for all shards at once, and return their bytes, seconds and what is wrong with them."""
-    began, part = time.monotonic(), size // shards // BLOCK * BLOCK
-    each = at_once(shards, lambda shard: read(shard, part))
+    each = at_once(shards, lambda shard: transfer(shard, part))
     wrong = next(filter(None, (wrong for _, wrong in each)), "")
     return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
 

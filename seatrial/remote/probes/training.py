@@ -53,9 +53,7 @@ _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for eve
 def over_ranks(value: float, device: str) -> list[float]:
     """Return every rank's value, by rank."""
     mine = torch.tensor([value], dtype=torch.float64, device=device)
-    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(everyone, mine)
-    return [float(theirs) for theirs in everyone]
+    return [float(theirs) for theirs in rendezvous.gathered(mine)]
 
 
 def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
@@ -104,9 +102,7 @@ def main(arguments: Sequence[str]) -> int:
             ) from error
         return int(pretraining.main(arguments))
     options = parse(arguments)
-    torch.set_num_threads(1)
-    here = rendezvous.place(options)
-    device = rendezvous.choose_device(options.device, here)
+    here, device = rendezvous.begin(options)
     hang.record_collectives()
     rendezvous.join(here, options, device)
     if options.download and options.data != "synthetic" and here.local_rank == 0:
