@@ -47,8 +47,9 @@ def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason
     for (suite, _), rows in alike.items():
         of = sum(phase.suite == suite for phase in state.counted)
         first = rows[0]
-        values = {"count": len(rows), "of": of, "suite": suite, "reason": first.reason, "run": first.run_id}
-        yield Reason.of("campaign-phases-failed", **values)
+        yield Reason.of(
+            "campaign-phases-failed", count=len(rows), of=of, suite=suite, reason=first.reason, run=first.run_id
+        )
 
 
 def _left_out(state: CampaignState) -> Iterator[Suspect]:

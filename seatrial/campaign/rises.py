@@ -108,8 +108,12 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
     """Return the minute in which a part was hottest, or all parts took most power; None for other metrics."""
     if series.metric == "temperature_c":
         row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
-        values = {"reading": f"{series.readings[row, column]:g}", "part": series.parts[int(column)]}
-        return Reason.of("minutes-hottest", **values, hour=_hour(series, int(row)))
+        return Reason.of(
+            "minutes-hottest",
+            reading=f"{series.readings[row, column]:g}",
+            part=series.parts[int(column)],
+            hour=_hour(series, int(row)),
+        )
     if series.metric == "power_w":
         watts = np.nansum(series.readings, axis=1)
         at = int(np.argmax(watts))

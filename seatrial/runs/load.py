@@ -208,27 +208,25 @@ def _measurable(setup: Setup) -> Setup:
     return setup
 
 
-class _GroupTest(_Model):
-    """A test of the localisation; the other fields of it and of the findings are kept as they are."""
+class _OpenModel(_Model):
+    """A part of the localisation, whose other fields are kept as they are."""
 
     model_config = ConfigDict(extra="allow")
 
+
+class _GroupTest(_OpenModel):
     nodes: Annotated[list[Name], Field(max_length=MAX_NODES)]
     ratio: float | None = None
     slow: bool = False
     busbw_gb_s: float | None = None
 
 
-class _Finding(_Model):
-    model_config = ConfigDict(extra="allow")
-
+class _Finding(_OpenModel):
     kind: Name
     sides: Annotated[list[list[Name]], Field(max_length=MAX_NODES)] = []
 
 
-class _Localization(_Model):
-    model_config = ConfigDict(extra="allow")
-
+class _Localization(_OpenModel):
     findings: Annotated[list[_Finding], Field(max_length=1000)] = []
     tests: Annotated[list[_GroupTest], Field(max_length=MAX_TESTS)] = []
 

@@ -143,9 +143,13 @@ def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
         for start in range(len(excess) - count + 1):
             if min(excess[start : start + count]) > most:
                 (first, _, _), (last, _, reached) = middle[start], middle[start + count - 1]
-                span = {"first": format_size(first), "last": format_size(last)}
-                rates = {"reached": number(reached), "best": number(best)}
-                return Verdict.DEGRADED, Reason.of("middle-sizes-slow", **span, **rates)
+                return Verdict.DEGRADED, Reason.of(
+                    "middle-sizes-slow",
+                    first=format_size(first),
+                    last=format_size(last),
+                    reached=number(reached),
+                    best=number(best),
+                )
     return None
 
 

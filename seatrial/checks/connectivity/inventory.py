@@ -135,8 +135,15 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Rea
         if len(unlike) > _MOST_VALUES:
             unlike = {f"one of {len(unlike)} other values": [node for those in unlike.values() for node in those]}
         for other, nodes in unlike.items():
-            values = {"attribute": attribute, "other": other, "common": common, "count": count}
-            yield Reason.of("nodes-unequal", nodes=some_of(nodes), all=len(value_by_node), **values)
+            yield Reason.of(
+                "nodes-unequal",
+                nodes=some_of(nodes),
+                all=len(value_by_node),
+                attribute=attribute,
+                other=other,
+                common=common,
+                count=count,
+            )
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:

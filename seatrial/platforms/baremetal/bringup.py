@@ -120,8 +120,9 @@ def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> An
 
 def image_missing(container: Container, host: str, problem: str) -> Reason:
     """Return the reason for a host without the image."""
-    values = {"image": printable(container.image), "problem": printable(problem)[:500]}
-    return Reason.of("baremetal-image-missing", host=host, **values)
+    return Reason.of(
+        "baremetal-image-missing", host=host, image=printable(container.image), problem=printable(problem)[:500]
+    )
 
 
 def _raise_refusals(answers: dict[str, Answer | SeatrialError]) -> None:

@@ -229,8 +229,15 @@ class Baremetal(RunsWithState[BaremetalState]):
             return
         (folder / states.KEY_FILE).unlink(missing_ok=True)
         until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
-        numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
-        raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
+        raise SeatrialError(
+            Reason.of(
+                "baremetal-hosts-remain",
+                count=len(remaining),
+                hosts=len(settings.hosts),
+                problems=some_of(remaining),
+                until=until,
+            )
+        )
 
     def missing(self) -> list[Reason]:
         """List what would keep a run from starting, on every host. Changes nothing on them."""

@@ -210,8 +210,14 @@ class Docker(RunsWithState[DockerState]):
         state.save(folder, testbed)
         limit_s = self._settings.start_timeout_s
         if not wait_for_sshd(testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2):
-            values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{limit_s:g}"}
-            raise LaunchError(Reason.of("docker-nodes-silent", **values, address=daemon.remote_host or "this machine"))
+            raise LaunchError(
+                Reason.of(
+                    "docker-nodes-silent",
+                    nodes=some_of([node.name for node in testbed.nodes]),
+                    limit_s=f"{limit_s:g}",
+                    address=daemon.remote_host or "this machine",
+                )
+            )
         return testbed
 
     def _network(self, run_id: str) -> str | None:

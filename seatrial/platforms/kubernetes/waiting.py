@@ -344,8 +344,9 @@ def _pod_problem(pod: Object) -> Reason | None:
         if ended and (ended.get("exitCode") or container in own):
             status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
             cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
-            values = {"what": f"container {container['name']}", "exit_code": status_code, "cause": cause}
-            return Reason.of("container-exited", **values)
+            return Reason.of(
+                "container-exited", what=f"container {container['name']}", exit_code=status_code, cause=cause
+            )
     if status.get("phase") == "Failed":
         ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
         return Reason.of("pod-failed", how=ended)

@@ -360,9 +360,16 @@ class BringUp:
         if not job.is_up:
             self._started = None
             if now - self._submitted > self._settings.queue_timeout_s:
-                values = {"limit_s": f"{self._settings.queue_timeout_s:g}", "pending": job.pending}
                 meaning = waits_for(job.pending)
-                raise LaunchError(Reason.of("slurm-queued-too-long", job=job.job_id, **values, meaning=meaning))
+                raise LaunchError(
+                    Reason.of(
+                        "slurm-queued-too-long",
+                        job=job.job_id,
+                        limit_s=f"{self._settings.queue_timeout_s:g}",
+                        pending=job.pending,
+                        meaning=meaning,
+                    )
+                )
             return False
         self._started = self._started or now
         settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._node_count

@@ -313,8 +313,11 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
     limit = _clock(settings.time_limit_s)
     name, longest_s = max(needed_s.items(), key=lambda item: item[1], default=("", 0.0))
     if longest_s > settings.time_limit_s:
-        values = {"suite": run.suite.name, "limit": limit, "check": name, "longest": _clock(longest_s)}
-        raise MissingError(Reason.of("slurm-time-limit-short", **values))
+        raise MissingError(
+            Reason.of(
+                "slurm-time-limit-short", suite=run.suite.name, limit=limit, check=name, longest=_clock(longest_s)
+            )
+        )
     kept_s = run.cluster.kept_s
     total_s = sum(needed_s.values()) + kept_s
     if total_s <= settings.time_limit_s:
