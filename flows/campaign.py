@@ -101,7 +101,6 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
         run_state.notes += notes
         run_state.add(check)
         numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, minutes))]
-        is_shared = run.cluster.platform.uses_host_software
-        run_state.add(drift_check(numbers, is_shared=is_shared, minutes=by_hour))
+        run_state.add(drift_check(numbers, is_shared=run.cluster.platform.uses_host_software, minutes=by_hour))
     run_state.finished = now()
     return run_state

@@ -66,8 +66,8 @@ def measurements_csv(result: RunResult) -> str:
     rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
     conditions = sorted({key for row in rows for key in row} - set(FIXED_COLUMNS))
     place = FIXED_COLUMNS.index("value")
-    columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]
     # dtype object: a column of whole numbers stays whole where some rows have none
+    columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]
     return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(index=False, lineterminator="\n")
 
 

@@ -197,8 +197,13 @@ def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) 
     age = now - last.finished
     if age <= max_age:
         return None
-    late = f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
-    return _silent(last.run_id, now, Reason.of("run-overdue", late=late).sentence)
+    return _silent(
+        last.run_id,
+        now,
+        Reason.of(
+            "run-overdue", late=f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
+        ).sentence,
+    )
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:

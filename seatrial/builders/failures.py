@@ -115,8 +115,13 @@ def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reaso
 
 def over_time(image: str, timeout_s: float, log: str | Path) -> Reason:
     """Return the reason for a build that was ended at the time limit of the cluster file."""
-    problem = f"it did not end within {timeout_s} s; raise image.timeout_s"
-    return Reason.of("image-build-time-limit", image=image, stage="the build was ended", problem=problem, log=str(log))
+    return Reason.of(
+        "image-build-time-limit",
+        image=image,
+        stage="the build was ended",
+        problem=f"it did not end within {timeout_s} s; raise image.timeout_s",
+        log=str(log),
+    )
 
 
 def _explain(text: str) -> tuple[BuildFailure | None, str]:

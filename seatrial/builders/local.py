@@ -94,8 +94,13 @@ class DockerImage(LocalImage):
     def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         _need("docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build")
         if _output("docker", "buildx", "version") is None:
-            remedy = "install Docker's buildx plugin (docker-buildx-plugin)"
-            raise MissingError(Reason.of("builder-missing", program="docker buildx", remedy=remedy))
+            raise MissingError(
+                Reason.of(
+                    "builder-missing",
+                    program="docker buildx",
+                    remedy="install Docker's buildx plugin (docker-buildx-plugin)",
+                )
+            )
         with tempfile.TemporaryDirectory() as folder:
             metadata = Path(folder) / "metadata.json"
             _run_build(docker_argv(plan, metadata), plan, log_file)

@@ -44,8 +44,9 @@ class Loop:
         while not self.state.is_over:
             cluster = self._cluster()
             if cluster is None:
-                left = self.cluster.nodes - len(self.state.left_out)
-                return Reason.of("campaign-too-few-nodes", left=left, of=self.cluster.nodes)
+                return Reason.of(
+                    "campaign-too-few-nodes", left=self.cluster.nodes - len(self.state.left_out), of=self.cluster.nodes
+                )
             before = len(self.state.left_out)
             result = self._phase(
                 cluster.at(self.state.spent_s), self.suites[len(self.state.counted) % len(self.suites)]

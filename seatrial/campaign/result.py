@@ -23,8 +23,9 @@ def campaign_check(
     verdicts = [phase.verdict for phase in state.counted if phase.verdict]
     verdicts += [Verdict.FAIL] if suspects else []
     verdicts += [Verdict.INCONCLUSIVE] if stopped or not state.counted else []
-    hours = f"{state.spent_s / 3600:.2f}"
-    passed = Reason.of("campaign-passed", phases=count(len(state.counted), "phase"), hours=hours)
+    passed = Reason.of(
+        "campaign-passed", phases=count(len(state.counted), "phase"), hours=f"{state.spent_s / 3600:.2f}"
+    )
     judgements = tuple(_judgements(state, runs))
     return Check(
         CAMPAIGN,

@@ -69,8 +69,7 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
     with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)
     if done.exit_status == 127:  # the shell did not find it
-        where = f"on {node.name}"
-        raise RemoteError(Reason.of("program-missing", program="dcgmi", where=where, remedy=_REMEDY))
+        raise RemoteError(Reason.of("program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY))
     if done.timed_out:
         raise RemoteError(Reason.of("dcgm-failed", problem=f"no end within {section.timeout_s:g} s"))
     if results := read_diagnoses(done.output):

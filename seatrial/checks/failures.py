@@ -105,8 +105,9 @@ def missing_reports(result: MpiResult) -> tuple[Verdict, Reason] | None:
     """Return the verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
     if not result.ok or not result.unreported:
         return None
-    ranks = some_of(map(str, result.unreported))
-    return Verdict.INCONCLUSIVE, Reason.of("ranks-unreported", ranks=ranks, nodes=host_list(result.silent_nodes))
+    return Verdict.INCONCLUSIVE, Reason.of(
+        "ranks-unreported", ranks=some_of(map(str, result.unreported)), nodes=host_list(result.silent_nodes)
+    )
 
 
 def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
@@ -171,8 +172,9 @@ def _fault(
         return Verdict.INCONCLUSIVE, cause or Reason.of(
             "mpirun-failed", problem="the output ends early, without a cause"
         )
-    problem = f"mpirun's exit status is {result.exit_status}, and the output names no cause"
-    return Verdict.FAIL, cause or Reason.of("mpirun-failed", problem=problem)
+    return Verdict.FAIL, cause or Reason.of(
+        "mpirun-failed", problem=f"mpirun's exit status is {result.exit_status}, and the output names no cause"
+    )
 
 
 def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
@@ -314,8 +316,7 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
     """Yield ranks that had no memory to start; the others were ended before they could report anything."""
     for match in _own_lines(CANNOT_START, result):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
-            cause = match["cause"]
-            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=cause)
+            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=match["cause"])
 
 
 def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:

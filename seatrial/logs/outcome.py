@@ -62,8 +62,12 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOut
     """Return the outcome for numbers of another cluster: wrong results and named causes count, numbers do not."""
     if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
         return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
-    verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
-    return replace(outcome, verdict=verdict, reason=join((outcome.reason, strange)), measurements=())
+    return replace(
+        outcome,
+        verdict=worst((outcome.verdict, Verdict.INCONCLUSIVE)),
+        reason=join((outcome.reason, strange)),
+        measurements=(),
+    )
 
 
 def _without_a_measurement(sweep: Sweep) -> Reason | None:

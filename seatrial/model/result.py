@@ -302,9 +302,11 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
     for suspect in sorted(blamed, key=_harm):
         known = merged.setdefault((suspect.kind, suspect.name), suspect)
         if known is not suspect:
-            confidence = max(known.confidence, suspect.confidence)
-            evidence = join((known.evidence, suspect.evidence))
-            merged[suspect.kind, suspect.name] = replace(known, confidence=confidence, evidence=evidence)
+            merged[suspect.kind, suspect.name] = replace(
+                known,
+                confidence=max(known.confidence, suspect.confidence),
+                evidence=join((known.evidence, suspect.evidence)),
+            )
     return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), _harm(s), -s.confidence))
 
 

@@ -148,8 +148,12 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
     if match := _UNKNOWN.search(errors):
         return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
     if match := _REFUSED.search(errors):
-        user = printable(options().get("user", "?"))
-        return Reason.of("baremetal-login-refused", host=host, user=user, methods=printable(match[1]))
+        return Reason.of(
+            "baremetal-login-refused",
+            host=host,
+            user=printable(options().get("user", "?")),
+            methods=printable(match[1]),
+        )
     lines = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
     problem = printable("; ".join(dict.fromkeys(lines[-2:])) or "no message")[:_SHOWN]
     if _SILENT.search(errors):

@@ -42,8 +42,9 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     failure = _failure(node.name, test, evidence)
     if failure is not None:
         code = failure.code or failure.verdict.value
-        found = f"{failure.verdict.value} ({code}) in run {failure.run_id}"
-        reason = Reason.of("qualify-kept-out", node=node.name, found=found)
+        reason = Reason.of(
+            "qualify-kept-out", node=node.name, found=f"{failure.verdict.value} ({code}) in run {failure.run_id}"
+        )
         return Decision(node.name, "keep out", failure.run_id, code, reason)
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):

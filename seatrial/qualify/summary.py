@@ -63,8 +63,7 @@ def standing_result(
     reason = join((*(suspect.evidence for suspect in kept_out), outcome.common))
     checks = [Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))]
     if late := coverage.overdue_nodes:
-        days = f"{coverage.max_age / _DAY:g}"
-        untested = Reason.of("qualify-untested", nodes=host_list(late), days=days)
+        untested = Reason.of("qualify-untested", nodes=host_list(late), days=f"{coverage.max_age / _DAY:g}")
         checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
     verdict, why = conclude(checks)
     told = tuple(coverage.lines())

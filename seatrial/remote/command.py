@@ -107,8 +107,9 @@ class RemoteProcess(LineReader):
         """Raise FloodError at a server that ignores the window, which paramiko does not check."""
         if len(self._channel.in_buffer) + len(self._channel.in_stderr_buffer) > _WINDOW_BYTES:
             self._channel.close()
-            excess = "its SSH server sends more than the window allows and was cut off"
-            raise FloodError(Reason.of("output-flood", excess=excess))
+            raise FloodError(
+                Reason.of("output-flood", excess="its SSH server sends more than the window allows and was cut off")
+            )
 
     def exit_status(self) -> int | None:
         """Return the exit status, None when the connection ended without one."""
@@ -227,8 +228,9 @@ def connection_lost(error: Exception) -> RemoteError:
 def check_output_bytes(process: LineReader, max_bytes: int) -> None:
     """Raise FloodError if the process has printed more."""
     if process.received_bytes > max_bytes:
-        excess = f"it printed more than {max_bytes / 1024**2:g} MiB and was ended"
-        raise FloodError(Reason.of("output-flood", excess=excess))
+        raise FloodError(
+            Reason.of("output-flood", excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended")
+        )
 
 
 def start_process(

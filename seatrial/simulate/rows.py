@@ -157,8 +157,9 @@ def night_rows(series: "DataFrame", relative: Floats, night: int) -> "DataFrame"
     which = np.nonzero(np.isfinite(relative))
     rows = series.drop(columns=["node", "part", "group", "level"]).take(which[0])
     values = (relative * series["level"].to_numpy()[:, None])[which]
-    started = (FIRST_NIGHT + timedelta(days=night)).isoformat()
-    return rows.assign(value=values, run_id=f"night-{night:03}", started=started)
+    return rows.assign(
+        value=values, run_id=f"night-{night:03}", started=(FIRST_NIGHT + timedelta(days=night)).isoformat()
+    )
 
 
 def all_rows(nights: Sequence["DataFrame"]) -> "DataFrame":

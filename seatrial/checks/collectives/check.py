@@ -147,8 +147,12 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
     works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
     if not works or network.verdict is not Verdict.FAIL or network.measurements:
         return network
-    reason = Reason.of("network-arm-broke", reason=network.reason)
-    return replace(network, verdict=Verdict.INCONCLUSIVE, reason=reason, fabric_gone=False)
+    return replace(
+        network,
+        verdict=Verdict.INCONCLUSIVE,
+        reason=Reason.of("network-arm-broke", reason=network.reason),
+        fabric_gone=False,
+    )
 
 
 def _without_lost_nodes(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:

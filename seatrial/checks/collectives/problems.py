@@ -187,15 +187,18 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
     if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
-    problem = f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
-    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", problem=problem)
+    return Verdict.INCONCLUSIVE, Reason.of(
+        "ranks-unknown", problem=f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
+    )
 
 
 def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
     if sweep.groups > 1:
         return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
+    if not sweep.rows:
+        return None
     problem = f"how many of {setting.ranks} ranks took part is unknown: the header is lost, and the numbers do not tell"
-    return (Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", problem=problem)) if sweep.rows else None
+    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", problem=problem)
 
 
 def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:

@@ -159,8 +159,9 @@ class HostnameResult:
             return uncoded(self.result.cause)
         if self.result.timed_out:
             return Reason.of("mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s")
-        ended = f"ended with status {self.result.exit_status} and did not show it"
-        return Reason.of("mpirun-hostname-failed", ended=ended)
+        return Reason.of(
+            "mpirun-hostname-failed", ended=f"ended with status {self.result.exit_status} and did not show it"
+        )
 
 
 def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:

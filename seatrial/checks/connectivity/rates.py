@@ -275,8 +275,13 @@ def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
     judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
     if judge_sees or not _are_many(slow, streams):
         return Reason()
-    usual = number(_faster_half(egress(streams).values()))
-    return Reason.of("tcp-nodes-divided", slow=len(slow), nodes=len(nodes), names=some_of(slow), usual=usual)
+    return Reason.of(
+        "tcp-nodes-divided",
+        slow=len(slow),
+        nodes=len(nodes),
+        names=some_of(slow),
+        usual=number(_faster_half(egress(streams).values())),
+    )
 
 
 def measurements(streams: Streams) -> list[Measurement]:

@@ -128,8 +128,7 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasu
     measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
-        problem = f"torch sees {visible} of {node.gpus} GPUs"
-        raise RemoteError(Reason.of("probe-failed", probe=PROBE, problem=problem))
+        raise RemoteError(Reason.of("probe-failed", probe=PROBE, problem=f"torch sees {visible} of {node.gpus} GPUs"))
     return measured
 
 

@@ -154,8 +154,9 @@ class _Trial:
                 if place >= len(all_ended) or all_ended[place].status == _NOT_FOUND
             ]
             if lacking:
-                where = f"on {some_of(lacking)}"
-                raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=_REMEDY))
+                raise MissingError(
+                    Reason.of("program-missing", program=program, where=f"on {some_of(lacking)}", remedy=_REMEDY)
+                )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
         return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
 

@@ -110,8 +110,9 @@ class _Trial:
         """Take all measurements, the quick ones first."""
         if lacking := {name: greeting.lacks for name, greeting in self.nodes.greetings.items() if greeting.lacks}:
             program, where = next(iter(lacking.values())), f"on {some_of(lacking)}"
-            remedy = f"install package {program}"
-            raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=remedy))
+            raise MissingError(
+                Reason.of("program-missing", program=program, where=where, remedy=f"install package {program}")
+            )
         size = self._bytes()
         if size and self._check_visibility():  # rates of different file systems say nothing
             if not is_object_store(self.path):  # which has no locks, and whole objects only

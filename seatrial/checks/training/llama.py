@@ -228,8 +228,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     """Return the check after one mpirun of the probe. Pure."""
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
-        began = bool(read_events(from_rank_0(result.lines)))
-        return conclude_without_end(testbed, result, began=began)
+        return conclude_without_end(testbed, result, began=bool(read_events(from_rank_0(result.lines))))
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
     if problem is None and not result.ok:
         problem = classify_failure(result, began=True)

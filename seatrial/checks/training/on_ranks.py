@@ -66,5 +66,6 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     now = roll_call(run, testbed)
     if not now.problems:
         return check
-    suspects = (*check.suspects, *now.suspects)
-    return replace(check, verdict=now.verdict, reason=now.reason(check.reason), suspects=suspects)
+    return replace(
+        check, verdict=now.verdict, reason=now.reason(check.reason), suspects=(*check.suspects, *now.suspects)
+    )

@@ -118,8 +118,12 @@ def learned_too_little(result: Learning, least: float, unit: str) -> tuple[Verdi
     drop = result.loss_drop or 0.0
     if drop >= least:
         return None
-    fell = f"the loss went from {number(result.first_loss)} to {quantity(result.last_loss, unit)}"
-    return Verdict.FAIL, Reason.of("learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(least))
+    return Verdict.FAIL, Reason.of(
+        "learned-too-little",
+        fell=f"the loss went from {number(result.first_loss)} to {quantity(result.last_loss, unit)}",
+        drop=fraction(drop),
+        min_loss_drop=fraction(least),
+    )
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:

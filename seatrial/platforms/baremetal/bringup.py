@@ -187,8 +187,9 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
             log.warning("%s", answer.reason)
             options = hosts.options(host)
             address, user = options.get("hostname", host), options.get("user", "root")
-            proxied = hosts.is_proxied(host)
-            addresses.append(HostAddress(name=host, address=address, port=port, user=user, proxied=proxied))
+            addresses.append(
+                HostAddress(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
+            )
         else:
             addresses.append(answer)
     return tuple(addresses)

@@ -234,8 +234,9 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
             raise MissingError(Reason.of("ssh-missing")) from None
         raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=argv[0])) from None
     except subprocess.TimeoutExpired:
-        problem = f"it did not answer within {timeout_s:g} s"
-        raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
+        raise HostError(
+            Reason.of("baremetal-connection-lost", host=host, problem=f"it did not answer within {timeout_s:g} s")
+        ) from None
 
 
 def _answer(host: str, output: str) -> Answer | None:
@@ -246,5 +247,6 @@ def _answer(host: str, output: str) -> Answer | None:
     try:
         return Answer.model_validate(json.loads(lines[-1].removeprefix(MARK)))
     except (ValueError, RecursionError, ValidationError) as error:
-        problem = "its answer is not what the program prints"
-        raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem)) from error
+        raise HostError(
+            Reason.of("baremetal-host-failed", host=host, problem="its answer is not what the program prints")
+        ) from error

@@ -104,8 +104,7 @@ def _host_problems(
         yield answer.reason
         return
     if answer.missing:
-        programs = printable(some_of(answer.missing))[:500]
-        yield Reason.of("baremetal-host-lacks", host=host, programs=programs)
+        yield Reason.of("baremetal-host-lacks", host=host, programs=printable(some_of(answer.missing))[:500])
     if answer.image_missing and container:
         advice = (
             f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
@@ -228,14 +227,13 @@ class Baremetal(RunsWithState[BaremetalState]):
             states.remove_folder(folder)
             return
         (folder / states.KEY_FILE).unlink(missing_ok=True)
-        until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
         raise SeatrialError(
             Reason.of(
                 "baremetal-hosts-remain",
                 count=len(remaining),
                 hosts=len(settings.hosts),
                 problems=some_of(remaining),
-                until=until,
+                until=f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC",
             )
         )
 

@@ -76,9 +76,13 @@ class Daemon:
                 )
             ) from error
         if tuple(int(part) for part in client.api.api_version.split(".") if part.isdecimal()) < MIN_API:
-            oldest = ".".join(map(str, MIN_API))
             raise MissingError(
-                Reason.of("docker-too-old", address=self.address, version=client.api.api_version, oldest=oldest)
+                Reason.of(
+                    "docker-too-old",
+                    address=self.address,
+                    version=client.api.api_version,
+                    oldest=".".join(map(str, MIN_API)),
+                )
             )
         return client
 

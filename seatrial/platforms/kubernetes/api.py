@@ -331,9 +331,13 @@ class Api:
                 versions = self._discovery.versions(kind)
             if not versions:
                 raise
-            problem = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
-            install = ": install a release that serves it"
-            raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install)) from error
+            raise UnknownKindError(
+                Reason.of(
+                    "kind-unknown",
+                    problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}",
+                    install=": install a release that serves it",
+                )
+            ) from error
 
     def may(self, verb: str, right: Permission) -> bool:
         """Return whether the current user has one verb of a right."""
@@ -398,9 +402,10 @@ class Api:
             if getattr(error, "status", None):
                 raise refused(doing, self.namespace, error) from error
             problem = error.reason if isinstance(error, ApiException) else error  # TLS failed: there is no status
-            host = self.client.configuration.host
             raise LaunchError(
-                Reason.of("api-server-unreachable", doing=doing, host=host, error=short(problem))
+                Reason.of(
+                    "api-server-unreachable", doing=doing, host=self.client.configuration.host, error=short(problem)
+                )
             ) from error
 
 

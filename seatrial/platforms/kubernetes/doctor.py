@@ -73,8 +73,9 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
         if denied:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
             where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
-            problem = f"needed to {right.why}"
-            yield Reason.of("forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=problem)
+            yield Reason.of(
+                "forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=f"needed to {right.why}"
+            )
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:

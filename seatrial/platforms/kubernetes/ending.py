@@ -59,8 +59,13 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
         raise NodesError(ill)
     if left:
         where, some = ", ".join(sorted(set(left.values()))), ", ".join(sorted(left)[:4])
-        pods = f"{len(left)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {some}"
-        raise LaunchError(Reason.of("pods-do-not-end", pods=pods, where=where))
+        raise LaunchError(
+            Reason.of(
+                "pods-do-not-end",
+                pods=f"{len(left)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {some}",
+                where=where,
+            )
+        )
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:

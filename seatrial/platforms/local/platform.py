@@ -173,8 +173,14 @@ class Local:
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
         if not wait_for_sshd(testbed, timeout_s):
             head = testbed.head
-            problem = _last_line(folder / "nodes" / head.name / "node.log")
-            raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
+            raise LaunchError(
+                Reason.of(
+                    "local-sshd-silent",
+                    port=head.port,
+                    node=head.name,
+                    problem=_last_line(folder / "nodes" / head.name / "node.log"),
+                )
+            )
         return testbed
 
     def _check_free(self, run: Run) -> None:

@@ -303,9 +303,13 @@ class Runai(RunsWithState[RunaiState]):
                 logged = workload.shown
                 log.info("%s: %s", name, logged)
             if time.monotonic() > deadline:
-                limit_s = f"{self._settings.queue_timeout_s:g}"
                 raise LaunchError(
-                    Reason.of("runai-queued-too-long", workload=name, limit_s=limit_s, phase=workload.shown)
+                    Reason.of(
+                        "runai-queued-too-long",
+                        workload=name,
+                        limit_s=f"{self._settings.queue_timeout_s:g}",
+                        phase=workload.shown,
+                    )
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])

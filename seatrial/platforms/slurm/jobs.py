@@ -149,8 +149,12 @@ def _pending_code(pending: str) -> str:
 def ending(job: Job) -> Reason:
     """Explain the end of a job."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
-    how = _HOW.get(job.state, f"ended early ({job.state})")
-    return Reason.of(_ENDED.get(job.state, "slurm-job-failed"), job=job.job_id, how=how, detail=detail)
+    return Reason.of(
+        _ENDED.get(job.state, "slurm-job-failed"),
+        job=job.job_id,
+        how=_HOW.get(job.state, f"ended early ({job.state})"),
+        detail=detail,
+    )
 
 
 def submit(login: Login, script: str) -> str:
@@ -360,14 +364,13 @@ class BringUp:
         if not job.is_up:
             self._started = None
             if now - self._submitted > self._settings.queue_timeout_s:
-                meaning = waits_for(job.pending)
                 raise LaunchError(
                     Reason.of(
                         "slurm-queued-too-long",
                         job=job.job_id,
                         limit_s=f"{self._settings.queue_timeout_s:g}",
                         pending=job.pending,
-                        meaning=meaning,
+                        meaning=waits_for(job.pending),
                     )
                 )
             return False

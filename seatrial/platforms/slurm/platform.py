@@ -248,8 +248,10 @@ class Slurm(RunsWithState[SlurmState]):
         if self._settings.launch == "sshd":
             return testbed
         folders = state.workdir, default_folder(run_id)
-        launcher = SrunLauncher(self._login, self._cluster, self._settings, state.job_id, state.image, *folders)
-        return replace(testbed, launcher=launcher)
+        return replace(
+            testbed,
+            launcher=SrunLauncher(self._login, self._cluster, self._settings, state.job_id, state.image, *folders),
+        )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not self._folder(run_id).exists():

@@ -277,8 +277,12 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None, folder=folder))}"
     yield ""
     if cluster.gpus > 1:
-        assignments = " ".join(_assignments(settings, ENVIRONMENT[INTRA]))
-        yield _BY_NODE.format(at_once=_AT_ONCE, gpus=cluster.gpus, assignments=assignments, sweep=sweep)
+        yield _BY_NODE.format(
+            at_once=_AT_ONCE,
+            gpus=cluster.gpus,
+            assignments=" ".join(_assignments(settings, ENVIRONMENT[INTRA])),
+            sweep=sweep,
+        )
     if cluster.nodes > 1:
         yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
         yield f"{' '.join(_assignments(settings, ENVIRONMENT[NETWORK]))} \\"
