@@ -291,7 +291,7 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
 
 
 @task(name="watch", cache_policy=NO_CACHE)
-def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
+def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None) -> Notified:
     """Run `watch`. Raises SeatrialError if a delivery failed, so that Prefect shows the task as failed."""
     with _history(gone) as store:
         notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)

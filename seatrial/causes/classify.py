@@ -273,7 +273,7 @@ def cause_in(text: str) -> Finding | None:
     return next((finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None)
 
 
-def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
+def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -> Finding | None:
     """Return the first cause of the table that a line shows.
 
     All needles are looked for at once, since most show none.

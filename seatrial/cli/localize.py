@@ -141,7 +141,7 @@ def _write_page(file: Path, found: "Localization") -> None:
     from seatrial.report.pairs_page import html_page
 
     lines = [f"{finding.confidence:.2f} {finding.title}: {finding.reason}" for finding in found.findings]
-    page = html_page(_matrices(found), "Pairs of nodes", [*lines, f"{found.verdict.value}: {found.reason}"])
+    page = html_page(_matrices(found), [*lines, f"{found.verdict.value}: {found.reason}"])
     try:
         file.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -38,7 +38,7 @@ def suites(cluster: Path | None, nodes: int, gpus_per_node: int, as_json: bool) 
     show_suites(cluster, nodes, gpus_per_node, as_json=as_json)
 
 
-def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *, as_json: bool = False) -> None:
+def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *, as_json: bool) -> None:
     """Print the suites for the nodes of a cluster file, or for so many nodes."""
     from seatrial.checks.contract import PlannedNodes
     from seatrial.checks.suites import nodes_of, outlines

@@ -209,10 +209,9 @@ def explained(url: URL, what: str) -> Iterator[None]:
         ) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
         cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
-        reason = Reason.of(
-            "history-failed", place=name, action=what, problem=first_line(cause, url), next_step=next_step
-        )
-        raise SeatrialError(reason) from error
+        raise SeatrialError(
+            Reason.of("history-failed", place=name, action=what, problem=first_line(cause, url), next_step=next_step)
+        ) from error
 
 
 def make_usable(url: URL) -> None:

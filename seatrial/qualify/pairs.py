@@ -23,7 +23,7 @@ def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta)
 
 
 def choose_pair(
-    nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str] = ()
+    nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str]
 ) -> tuple[ServiceNode, ServiceNode] | None:
     """Return the two of `nodes` that are due: in doubt, else of the pair of groups that is oldest; None where none are.
 

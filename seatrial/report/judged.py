@@ -84,7 +84,7 @@ def _next_step(code: str) -> str | None:
     return explanation.next_step if explanation else None
 
 
-def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: Sequence[str] = ()) -> None:
+def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Sequence[str]) -> None:
     """Print one line per sweep, why those failed that did, and `verdict: reason` as the last line."""
     encoding = sys.stdout.encoding or "ascii"
     rows = [(*_judgement_cells(check), check.verdict.value) for check in judged.checks]

@@ -45,7 +45,7 @@ class PairMatrix:
 def pair_matrix(result: RunResult) -> PairMatrix | None:
     """Return the matrix of a run, whose rounds have one operation; None where no pairs were tested."""
     document = result.localization or {}
-    blamed = [name for suspect in result.suspects for name in _nodes_of(suspect.name)]
+    blamed = [name for suspect in result.suspects for name in suspect.name.partition("/")[0].split("--")]
     return next(iter(pair_matrices(document, blamed)), None)
 
 
@@ -63,10 +63,6 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
     every = [pair for pairs in by_operation.values() for pair in pairs.items()]
     nodes = _ordered(every, marked, cut)
     return [_matrix(operation, pairs, nodes, marked, cut) for operation, pairs in by_operation.items()]
-
-
-def _nodes_of(suspect: str) -> list[str]:
-    return suspect.partition("/")[0].split("--")
 
 
 def _ordered(

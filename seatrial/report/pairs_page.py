@@ -8,6 +8,7 @@ from seatrial.report.pairs import PairCell, PairMatrix
 
 _BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
 _PLAIN = {Verdict.FAIL: "#", Verdict.DEGRADED: "+", Verdict.PASS: "."}
+_TITLE = "Pairs of nodes"
 _NAME = 24  # characters of a node's name in a terminal
 _COLOURS = {Verdict.FAIL: "#c0392b", Verdict.DEGRADED: "#f0ad4e", Verdict.PASS: "#dfeee0"}
 _STYLE = """
@@ -32,23 +33,20 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     for place, (node, cells) in enumerate(zip(matrix.nodes, matrix.lines, strict=True)):
         if place in matrix.starts:
             lines.append("")
-        row = "".join(("  " if i in matrix.starts else " ") + _mark(cell, marks) for i, cell in enumerate(cells))
+        texts = [marks[cell.verdict] if cell.verdict else " " for cell in cells]  # a blank was not tested
+        row = "".join(("  " if i in matrix.starts else " ") + text for i, text in enumerate(texts))
         lines.append(f"{'>' if node in matrix.blamed else ' '} {node[:width]:<{width}}{row}".rstrip())
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
 
 
-def _mark(cell: PairCell, marks: dict[Verdict, str]) -> str:
-    return marks[cell.verdict] if cell.verdict else " "  # not tested
-
-
-def html_page(matrices: Sequence[PairMatrix], title: str, lines: Sequence[str]) -> str:
+def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
     """Render a whole page: what was found, in `lines`, and a panel for each operation. All texts are escaped."""
     paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     panels = "".join(_panel(matrix) for matrix in matrices)
-    head = f'<meta charset="utf-8">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>'
-    body = f"<h1>{escape(title)}</h1>\n{paragraphs}{panels}"
+    head = f'<meta charset="utf-8">\n<title>{_TITLE}</title>\n<style>{_STYLE}</style>'
+    body = f"<h1>{_TITLE}</h1>\n{paragraphs}{panels}"
     return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}</body>\n</html>\n'
 
 

@@ -71,7 +71,7 @@ def table(
     return grid
 
 
-def verdict_cell(verdict: Verdict, lacks_baseline: bool = False) -> Text:
+def verdict_cell(verdict: Verdict, lacks_baseline: bool) -> Text:
     """Return a verdict in its colour; a pass of which something was compared with nothing in grey."""
     return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
 

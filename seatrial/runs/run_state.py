@@ -245,8 +245,7 @@ def _explain(error: Exception) -> tuple[Verdict, Reason]:
         case LaunchError() | SeatrialError():
             return Verdict.INCONCLUSIVE, error.reason
         case _:
-            reason = Reason.of("internal-error", error=type(error).__name__, message=str(error))
-            return Verdict.INCONCLUSIVE, reason
+            return Verdict.INCONCLUSIVE, Reason.of("internal-error", error=type(error).__name__, message=str(error))
 
 
 @lru_cache(1)

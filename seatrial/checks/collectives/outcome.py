@@ -188,8 +188,9 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
     host, used = fewest
     if used >= nics:  # more where storage has NICs of its own
         return None
-    reason = Reason.of("nics-missing", used=used, nics=nics, fabric=setting.fabric, host=host or "a node")
-    return Verdict.DEGRADED, reason
+    return Verdict.DEGRADED, Reason.of(
+        "nics-missing", used=used, nics=nics, fabric=setting.fabric, host=host or "a node"
+    )
 
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:

@@ -272,7 +272,7 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and logs its rows."""
 
-    def __init__(self, planned: PlannedSweep, setting: Setting, *, quiet: bool = False) -> None:
+    def __init__(self, planned: PlannedSweep, setting: Setting, *, quiet: bool) -> None:
         self.transport = TransportReader()
         self._planned, self._setting = planned, setting
         self._quiet = quiet  # one of many at once

@@ -146,7 +146,7 @@ def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
     return [even, last] if every_other else [even, odd, last]
 
 
-def second_tries(streams: Streams, tried: Collection[str] = ()) -> list[list[Pair]]:
+def second_tries(streams: Streams, tried: Collection[str]) -> list[list[Pair]]:
     """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint pairs.
 
     A slow first try may be due to a stolen time slice or to the peer. There are several lists if fewer nodes are

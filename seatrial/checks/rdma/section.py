@@ -90,7 +90,7 @@ def memory_of(known: Set[str], rail: Rail) -> str:
     return next((kind for kind in ("cuda", "rocm") if f"use_{kind}" in known), "host")
 
 
-def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str = "") -> list[str]:
+def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str) -> list[str]:
     """Return the command of one end of a test over one rail; the client's has the address of the server.
 
     `known` are the options that perftest has on both nodes: what differs between its ends fails.

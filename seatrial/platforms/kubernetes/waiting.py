@@ -364,8 +364,7 @@ def describe_progress(
         wait = _waiting(_most(_unschedulable(pod) for pod in pods))
         return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=wait)
     cause = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    reason = Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause))
-    return caused(reason, cause)
+    return caused(Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause)), cause)
 
 
 def _most(reasons: Iterable[Reason | None]) -> Reason | None:

@@ -80,8 +80,9 @@ class Login:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             late = f"it did not end within {timeout_s:g} s"
-            reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=late)
-            raise LaunchError(reason) from None
+            raise LaunchError(
+                Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=late)
+            ) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
         """Return the reason if the program to start is missing on this machine."""
@@ -89,8 +90,7 @@ class Login:
 
     def _failed(self, argv: Sequence[str], message: str) -> CommandError:
         shown = printable(message)[:1000]
-        reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown)
-        return CommandError(reason, shown)
+        return CommandError(Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown), shown)
 
     def _command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)

@@ -115,7 +115,7 @@ def measured(device, options):
     return result
 
 
-def measure_rates(device, seconds, result, is_shared=False):
+def measure_rates(device, seconds, result, is_shared):
     """Put the samples of multiplication and copy into the result, and what they got wrong."""
     multiply, same = device.product()
     products = sampled(multiply, seconds, is_shared=is_shared)

@@ -68,7 +68,7 @@ class MachineLock:
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
 
-def lock_file(number=0):
+def lock_file(number):
     """Return the lock's path, beside the probe."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()

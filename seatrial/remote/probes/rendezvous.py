@@ -208,7 +208,7 @@ def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]
     return exchange(mine, device)
 
 
-def exchange(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:
+def exchange(mine: Mapping[str, Any], device: str) -> list[dict[str, Any]]:
     """Gather the values of every rank, by rank."""
     return [json.loads(text) for text in share(json.dumps(mine), device)]
 
