@@ -54,6 +54,7 @@ _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
 _TESTS = rf"{_START}(?:(?P<writer>[\w.-]{{1,253}}+): (?=Test ))?"
 _CUDA = (
     r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: "
+    r"|cuda runtime error \(\d{1,4}\) ?: |THCudaCheck FAIL file=\S{1,200} line=\d{1,6} error=\d{1,4} : "
     r"|call to cu\w{1,40} returned error \d{1,3}(?: \(\w{1,60}\))?: )"  # of OpenACC
 )
 _OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in a message of NCCL
@@ -64,7 +65,7 @@ _KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_C
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
-    "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-[\w.-]{{1,100}})?: (?:error|fatal): +",
+    "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-(?P<writer>[\w.-]{{1,100}}))?: (?:error|fatal): +",
     "pyxis": rf"(?:{_START}|\A.{{0,120}}?\berror: )pyxis: +",
     "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
     "c10d": r"\A.{0,200}?\[?[EWFI]?[ \d:.]{0,40}ProcessGroupNCCL\.cpp:\d{1,6}\] ",

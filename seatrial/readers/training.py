@@ -18,7 +18,7 @@ from seatrial.readers.report import Report, Result
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
-from seatrial.text.words import quantity
+from seatrial.text.words import count, quantity
 
 NOT_FINITE, SLOWER = "training-log-not-finite", "training-log-slower"
 SLOW_STEP = 1.5  # times the median of the steps before: such a step is noted
@@ -30,7 +30,7 @@ _ASSERTION = lazy(
     r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device (?P<device>\d{1,4}), "
     r"iteration #?-?\d{1,12}: (?P<what>(?:First rerun: )?[Uu]nexpected result.{0,160}|[Pp]ossible .{0,160})"
     r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
-    r"Device: (?P<old_device>\d{1,4}), node: (?P<old_node>[\w.-]{1,253}))"
+    r"Device: (?P<old_device>\d{1,4})(?:, node: (?P<old_node>[\w.-]{1,253}))?)"
 )
 LINE = lazy(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}", re.IGNORECASE)
 NEEDLES = (
@@ -96,19 +96,16 @@ def _description(steps: Sequence[Step]) -> str:
     if not steps:
         return "training log"
     said = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
-    of = f"training log of {len(steps)} step{'s' if len(steps) > 1 else ''}"
+    of = f"training log of {count(len(steps), 'step')}"
     return f"{of} ({', '.join(said)})" if said else of
 
 
 def _accused(lines: Sequence[str]) -> list[Accused]:
-    found: dict[int, Accused] = {}
-    for line in lines:
-        match = _ASSERTION.match(line)
-        if match is None:
-            continue
+    found: dict[str, Accused] = {}
+    for match in filter(None, map(_ASSERTION.match, lines)):
         old = "old_" if match["old_rank"] else ""
-        rank = int(match[f"{old}rank"])
-        found.setdefault(rank, Accused(rank, match[f"{old}node"], match[f"{old}device"], match[f"{old}what"]))
+        rank, node, device, what = (match[old + name] for name in ("rank", "node", "device", "what"))
+        found.setdefault(rank, Accused(int(rank), node or "node not named", device, what))
     return list(found.values())
 
 
@@ -123,7 +120,7 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     is_loss = first.loss is not None and first.loss - first.loss != 0
     what = "the loss" if is_loss else "the gradient norm"
     if bad[-1] == len(steps) - 1:
-        at = f"{what} is not finite from step {first.number} on"
+        at = f"{what} is not finite from step {first.number or f'{bad[0] + 1} of the log'} on"
         return [Result(Verdict.FAIL, NOT_FINITE, f"{at}{where}{more}")]
     at = f"{what} was not finite at {len(bad)} steps, {first.number} to {last.number}, and is finite after them"
     verdict = Verdict.FAIL if accused else Verdict.DEGRADED
@@ -155,9 +152,7 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
         before = median(value for _, value in costs[max(0, at - 100) : at])
         if cost >= SLOW_STEP * before:
             slow.append(f"step {number} took {quantity(cost, unit)}, {cost / before:.1f} times those before")
-        if len(slow) > 4:
-            break
-    return slow
+    return slow[:5]
 
 
 def _slower(steps: Sequence[Step]) -> list[Result]:

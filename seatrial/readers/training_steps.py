@@ -23,7 +23,8 @@ LINE = lazy(
     re.IGNORECASE,
 )
 _STEP = lazy(
-    r"\biteration\s{1,20}(\d{1,12})\s{0,4}/|\b(?:global_)?step['\"]?\s{0,4}[:=]\s{0,8}(\d{1,12})", re.IGNORECASE
+    r"\biteration\s{1,20}(\d{1,12})\s{0,4}/|\b(?:global_)?step(?:/max_steps)?['\"]?\s{0,4}[:=]\s{0,8}['\"]?(\d{1,12})",
+    re.IGNORECASE,
 )
 _OF_BAR = lazy(r"\| {0,2}(\d{1,12})/\d")
 _LOSS = lazy(rf"\b(?:lm[ _]|reduced_train_|train_)?loss(?:/\w{{1,40}}){{0,3}}{_IS}{_NUMBER}", re.IGNORECASE)
@@ -71,9 +72,8 @@ def read_step(line: str) -> Step | None:
     if not LINE.match(line):
         return None
     number = _STEP.search(line) or _OF_BAR.search(line)
-    seconds = _value(_SECONDS, line)
     milliseconds = _value(_MILLISECONDS, line)
-    if milliseconds is None and seconds is not None:
+    if milliseconds is None and (seconds := _value(_SECONDS, line)) is not None:
         milliseconds = seconds * 1000
     return Step(
         number=int(next(filter(None, number.groups()))) if number else None,

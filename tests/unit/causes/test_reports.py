@@ -127,6 +127,110 @@ FOUND = [
         "Abort(940719887) on node 3 (rank 3 in comm 0): Fatal error in internal_Init: Other MPI error, error stack:",
         ("log-mpi-init", "MPI could not start", None, 3),
     ),
+    (
+        "n-0:139577:139678 [0] transport/net_ib.cc:154 NCCL WARN NET/IB : mlx5_1:1 async fatal event on QP"
+        " (0x7309dc3bb338): invalid request local work queue error",
+        ("log-qp-access", "(invalid request)", "n-0", None),
+    ),
+    (
+        "n-1:94639:94647 [0] transport/net_ib.cc:100 NCCL WARN NET/IB : mlx5_0:1 Got async event : local access"
+        " violation work queue error",
+        ("log-qp-access", "(local access violation)", "n-1", None),
+    ),
+    (
+        "slurmstepd-n-2: error: Step 1141810.0 exceeded memory limit (52917772 > 20971520), being killed",
+        ("log-oom", "out of memory", "n-2", None),
+    ),
+    (
+        "slurmstepd: error: Job 42664148 exceeded memory limit (10889240 > 4194304), being killed",
+        ("log-oom", "out of memory", None, None),
+    ),
+    (
+        "XGBoostError: [01:44:51] /w/updater_gpu_hist.cu:980: Exception in gpu_hist: NCCL failure :unhandled system"
+        " error /w/device_helpers.cuh(952)",
+        ("log-nccl-system-error", "system error", None, None),
+    ),
+    (
+        "- [nccl_stub.cc:49|21:50:37]: NCCL failure: unhandled cuda error (run with NCCL_DEBUG=INFO for details).",
+        ("log-nccl-cuda-error", "CUDA error", None, None),
+    ),
+    (
+        "device_helpers.cuh:135: NCCL failure :remote process exited or there was a network error /c.cuh(54)",
+        ("log-nccl-remote", "remote process exited", None, None),
+    ),
+    (
+        "ExternalError:  Nccl error, unhandled cuda error  at (/paddle/paddle/fluid/platform/nccl_context.cc:60)",
+        ("log-nccl-cuda-error", "CUDA error", None, None),
+    ),
+    (
+        "The actor is dead because its node has died. Node Id: 677df2a9020c5db45e755b0078c469e2ce51",
+        ("log-ray-worker", "(its node has died)", None, None),
+    ),
+    (
+        "ERROR 2021-07-21 18:25:47,709 launch_utils.py:584] ABORT!!! Out of all 4 trainers, the trainer process with"
+        " rank=[3] was aborted. Please check its log.",
+        ("log-paddle-trainer", "Paddle: trainers were aborted", None, 3),
+    ),
+    (
+        "Container rank 2 status failed cmd ['/opt/bin/python', '-u', 'train.py'] code 1 log log/workerlog.2 ",
+        ("log-paddle-trainer", "Paddle", None, 2),
+    ),
+    (
+        "[1,0]<stderr>:[2019-04-13 13:55:31.858119: W horovod/common/operations.cc:588] HorovodBroadcast_dense_0"
+        " [missing ranks: 1]",
+        ("log-rank-behind", "did not come", None, 1),
+    ),
+    (
+        "[rank6]:[E624 04:14:29.2 ProcessGroupNCCL.cpp:684] [Rank 6] Some NCCL operations have failed or timed out.",
+        ("log-torch-group", "process group failed", None, 6),
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        ("log-bus-error", "/dev/shm too small", None, None),
+    ),
+    (
+        "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
+        ("log-bus-error", "/dev/shm too small", None, None),
+    ),
+    (
+        "RuntimeError: DataLoader worker (pid 1817) is killed by signal: Killed. ",
+        ("log-dataloader", "(Killed)", None, None),
+    ),
+    (
+        "SystemError: (Fatal) DataLoader process (pid 10222) exited is killed by signal: Aborted. (at a.cc:1)",
+        ("log-dataloader", "(Aborted)", None, None),
+    ),
+    (
+        "[rank3]: RuntimeError: DataLoader worker (pid(s) 25, 26) exited unexpectedly",
+        ("log-dataloader", "(exited unexpectedly)", None, 3),
+    ),
+    (
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect."
+        " Timed out task names:",
+        ("log-rank-behind", "(PjRT_Client_Connect)", None, None),
+    ),
+    (
+        "2024-10-09 15:47:38.568412: E external/xla/coordination_service.cc:1170] /job:jax_worker/replica:0/task:37 has"
+        " been set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat"
+        " timeout. This indicates that the remote task has failed, got preempted, or crashed unexpectedly.",
+        ("log-nvrx-heartbeat", "sends no heartbeat", None, 37),
+    ),
+    (
+        "OSError: [Errno 116] Stale file handle: '/home/a/.cache/datasets'",
+        ("log-stale-handle", "('/home/a/.cache/datasets')", None, None),
+    ),
+    (
+        "RuntimeError: read(): fd 33 failed with Stale file handle",
+        ("log-stale-handle", "no longer knows", None, None),
+    ),
+    (
+        "RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /pytorch/aten/a.cpp:265",
+        ("log-gpu-ecc", "ECC", None, None),
+    ),
+    (
+        "THCudaCheck FAIL file=/tmp/aten/LeakyReLU.cu line=56 error=39 : uncorrectable ECC error encountered",
+        ("log-gpu-ecc", "ECC", None, None),
+    ),
 ]
 
 
@@ -152,6 +256,24 @@ def test_a_report_names_its_cause_host_and_rank(text: str, expected: tuple[str, 
         "[1745499308.8] [a:760  :0]  ib_mlx5.h:965  UCX  WARN  mlx5dv_devx_obj_destroy(SRQ) failed: Invalid argument",
         "a:1:2 [0] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use",
         "we call to cuCtxCreate, which returned error 214 once",
+        "the kernel log of mlx5_0 says local access violation work queue error after async fatal event on QP",
+        "a:1:2 [0] NCCL INFO NET/IB : Got async event : local access violation work queue error is what we looked for",
+        "raise RuntimeError('DataLoader worker (pid(s) {}) exited unexpectedly'.format(pids_str))",
+        "a DataLoader worker that is killed by signal: Killed had too little memory",
+        "the barrier timed out, and DEADLINE_EXCEEDED was in its log",
+        "Task /job:worker/replica:0/task:3 heartbeat timeout is 100 s",
+        "a stale file handle is what NFS gives then",
+        "the cuda runtime error that we had (39) was an uncorrectable ECC error",
+        "a bus error encountered in worker 3 is not what we saw",
+        "jobs whose step exceeded memory limit (20 GB), being killed, are listed by sacct",
+        "slurmstepd: debug: Step 7.0 exceeded memory limit (52917772 > 20971520), being killed",
+        "our fix of the NCCL failure that said unhandled system error",
+        "no actor is dead because of that; its node has died before",
+        "the message ABORT!!! Out of all trainers is of Paddle's launcher",
+        "no container of rank 0 has the status failed cmd",
+        "the rank 2 has the missing ranks [1, 2]",
+        "a run survives it: HorovodBroadcast_dense_0 [missing ranks: 1]",
+        "ProcessGroupGloo: operations that failed or timed out are said by ProcessGroupNCCL",
         "INFO WARN-level messages of include/socket.h:194 WARN Call to recv failed : Connection reset by peer",
     ],
 )

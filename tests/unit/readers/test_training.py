@@ -104,6 +104,23 @@ def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(said: str) -> Non
     assert alone.verdict is Verdict.FAIL and "rank 37 (node-4, GPU 5)" in alone.reason.sentence
 
 
+def test_a_rank_is_named_without_its_node_where_the_assertion_has_none() -> None:
+    said = "AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel"
+    read = check([f"{said} communication collective. Device: 3"])
+    assert read.verdict is Verdict.FAIL and "rank 11 (node not named, GPU 3)" in read.reason.sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [("'global_step/max_steps': '{}/2169', ", "from step 5 on"), ("'epoch': 0.0{}, ", "from step 2 of the log on")],
+)
+def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(number: str, said: str) -> None:
+    lines = [
+        f"{{'loss': 1.8, 'grad_norm': {norm}, {number.format(at)}'x': 1}}" for at, norm in ((1, "2.5"), (5, "nan"))
+    ]
+    assert said in check(lines).reason.sentence
+
+
 def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
     """A loss scale that is too large makes one, and the step is not taken."""
     lines = [megatron(n, norm="inf" if n < 3 else "1.0", skipped=int(n < 3)) for n in range(1, 30)]
