@@ -285,7 +285,7 @@ def about(alert: Alert) -> list[str]:
     shown = f" · run {alert.run_id}" if alert.run_id else ""
     facts = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
     if run:
-        took = words.duration((run.finished - run.started).total_seconds())
+        took = words.duration(run.seconds)
         facts += [f"{words.count(len(run.nodes), 'node')} · {took}", *run.notes]
     return facts
 

@@ -215,6 +215,10 @@ class RunResult:
     next_steps: Sequence[NextStep] = ()  # in order of harm
 
     @property
+    def seconds(self) -> float:
+        return (self.finished - self.started).total_seconds()
+
+    @property
     def coverage(self) -> Coverage:
         return coverage(self.checks)
 

@@ -254,7 +254,7 @@ def _facts(result: RunResult, heat: HeatMap | None) -> list[tuple[str, str]]:
         ("checks", _counted(check.verdict for check in result.checks)),
         ("numbers", _counted(j.verdict for j in judgements)),
         ("compared", f"{result.coverage.judged:,} of {result.coverage.numbers:,}" if judgements else ""),
-        ("took", words.duration((result.finished - result.started).total_seconds())),
+        ("took", words.duration(result.seconds)),
     ]
     return [(name, text) for name, text in facts if text]
 

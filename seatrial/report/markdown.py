@@ -76,7 +76,7 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
 
 
 def _facts(result: RunResult) -> str:
-    took = words.duration((result.finished - result.started).total_seconds())
+    took = words.duration(result.seconds)
     nodes = words.count(len(result.nodes), "node")
     started = words.moment(result.started)
     return f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"

@@ -73,7 +73,7 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
         verdict.labels(**own, verdict=each.value).set(each is result.verdict)
     values = [
         ("run_timestamp_seconds", "when the last run ended", result.finished.timestamp()),
-        ("run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()),
+        ("run_duration_seconds", "how long it took", result.seconds),
         ("numbers", "how many numbers were to be judged", result.coverage.numbers),
         ("judged_numbers", "how many of them were compared with a baseline", result.coverage.judged),
         ("nodes", "how many nodes it was launched on", len(result.nodes)),
