@@ -37,8 +37,8 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
     if state is None or state.started != result.started:
         return []
     run_ids = [phase.run_id for phase in state.counted]
-    found = (series_of(state, store, metric) for metric in store.minute_metrics(run_ids))
-    bands = [_band(_title(series.metric), by_hour(series)) for series in found]
+    minutes = (series_of(state, store, metric) for metric in store.minute_metrics(run_ids))
+    bands = [_band(_title(series.metric), by_hour(series)) for series in minutes]
     for phases in phase_numbers(state, store):
         for columns in alike(phases.series):
             first = phases.series[columns[0]]

@@ -66,14 +66,14 @@ def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Seq
 
 def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
     """Read the numbers of the phases of each suite. Raises SeatrialError."""
-    found = []
+    numbers = []
     for suite in dict.fromkeys(phase.suite for phase in state.counted):
         phases = [phase for phase in state.counted if phase.suite == suite]
         run_ids = [phase.run_id for phase in phases]
         series = store.measurements(run_ids[0])
         began_s = np.array([phase.began_s for phase in phases])
-        found.append(PhaseNumbers(suite, began_s, series, _table(store, run_ids, series)))
-    return found
+        numbers.append(PhaseNumbers(suite, began_s, series, _table(store, run_ids, series)))
+    return numbers
 
 
 def _table(store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]) -> "NDArray[np.float64]":

@@ -45,15 +45,15 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
     return MetricMinutes(metric, parts, times, readings)
 
 
-def minutes_check(found: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
+def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
     """Return the check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
-    found = [series for series in found if series.readings.size]
-    if not found:
+    minutes = [series for series in minutes if series.readings.size]
+    if not minutes:
         return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
-    judgements = [judgement for series in found if series.metric in _RISES for judgement in _judged(series)]
+    judgements = [judgement for series in minutes if series.metric in _RISES for judgement in _judged(series)]
     bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
-    most = max(len(series.times_s) for series in found)
-    parts = len({part for series in found for part in series.parts})
+    most = max(len(series.times_s) for series in minutes)
+    parts = len({part for series in minutes for part in series.parts})
     steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
     suspects = tuple(Suspect(*_kind_of(str(j.measurement.conditions["part"])), 0.9, j.reason, j.verdict) for j in bad)
     check = Check(
@@ -65,7 +65,7 @@ def minutes_check(found: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
         tuple(judgements),
         suspects,
     )
-    notes = [*(note for series in found for note in _notes(series)), *filter(None, map(_worst_minute, found))]
+    notes = [*(note for series in minutes for note in _notes(series)), *filter(None, map(_worst_minute, minutes))]
     return check, notes
 
 

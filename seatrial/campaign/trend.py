@@ -49,12 +49,12 @@ def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     for begin in range(0, readings.shape[1], at_once):
         some = readings[:, begin : begin + at_once]
         score[begin : begin + at_once] = np.nansum(np.sign(some[second] - some[first]), axis=0)
-    found = np.ones(readings.shape[1])
+    p_values = np.ones(readings.shape[1])
     counts = np.isfinite(readings).sum(axis=0)
     for column in np.flatnonzero((counts > 1) & (score != 0)):
         z = (abs(score[column]) - 1) / math.sqrt(_variance(int(counts[column])))
-        found[column] = math.erfc(z / math.sqrt(2))
-    return found
+        p_values[column] = math.erfc(z / math.sqrt(2))
+    return p_values
 
 
 def _variance(count: int) -> float:

@@ -24,10 +24,10 @@ def gpu_model(name: str) -> str | None:
     if exact := hardware_of(name.strip()):
         return exact
     plain = name.replace("_", " ")
-    found = _FAMILY.search(plain)
-    if found is None:
+    match = _FAMILY.search(plain)
+    if match is None:
         return None
-    family, form = found[1].upper(), ""
+    family, form = match[1].upper(), ""
     if family in _SEVERAL_FORMS:  # most are SXM where the name says nothing
         form = "PCIE" if _PCIE.search(plain) else "NVL" if _NVL.search(plain) else "SXM"
     names = (f"{family}-{form}", family, f"{family}-NVL72", f"{family}X")
@@ -45,12 +45,12 @@ def find_hardware(name: str) -> tuple[str | None, str]:
     if name in known_hardware():
         return name, ""
     by_lower = {each.lower(): each for each in known_hardware()}
-    found = by_lower.get(name.strip().lower()) or gpu_model(name)
-    if found in known_hardware():
-        return found, f"{name} is taken as {found}"
-    nearest = nearest_of(found or name, known_hardware())
-    if found is None:
+    model = by_lower.get(name.strip().lower()) or gpu_model(name)
+    if model in known_hardware():
+        return model, f"{name} is taken as {model}"
+    nearest = nearest_of(model or name, known_hardware())
+    if model is None:
         return None, nearest or f"known: {', '.join(known_hardware())}"
-    return found, f"{found} is not in the catalog, so no published number is of it" + (
+    return model, f"{model} is not in the catalog, so no published number is of it" + (
         f"; {nearest}" if nearest else ""
     )

@@ -42,14 +42,14 @@ class Flaps:
         events = self._events.get((host or "", port), [])
         if len(events) < 2:
             return ""
-        said = []
+        shown = []
         before: datetime | None = None
         for state, time in events[:_SHOWN]:
-            said.append(_words_of(state, time, before))
+            shown.append(_words_of(state, time, before))
             before = time
         if len(events) > _SHOWN:
-            said.append(f"and {len(events) - _SHOWN} more")
-        return ", ".join(said)
+            shown.append(f"and {len(events) - _SHOWN} more")
+        return ", ".join(shown)
 
 
 def _words_of(state: str, time: datetime, before: datetime | None) -> str:

@@ -27,26 +27,26 @@ class Format(NamedTuple):
 
 def finding_of_warning(text: str, message: str, host: str | None, rank: int | None) -> Finding:
     """Return the finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
-    said = " ".join(message.rpartition("NCCL WARN ")[2].split())
-    known = _format_of(said) or _format_of(_HIP.sub("cuda", said))
+    warning = " ".join(message.rpartition("NCCL WARN ")[2].split())
+    known = _format_of(warning) or _format_of(_HIP.sub("cuda", warning))
     if known is None:
         return other(WARNING, text, host, rank)
     return finding_of_class(known.about, known.severity, text, host, rank)
 
 
-def _format_of(said: str) -> Format | None:
+def _format_of(warning: str) -> Format | None:
     """Return the longest format whose words all occur in `said`, in order."""
-    candidates = (each for start in _STARTS for each in _formats().get(said[:start], ()))
-    return max((each for each in candidates if _says(said, each.words)), key=_length, default=None)
+    candidates = (each for start in _STARTS for each in _formats().get(warning[:start], ()))
+    return max((each for each in candidates if _says(warning, each.words)), key=_length, default=None)
 
 
-def _says(said: str, words: tuple[str, ...]) -> bool:
+def _says(warning: str, words: tuple[str, ...]) -> bool:
     at = 0
     for number, word in enumerate(words):
-        found = said.find(word, at)
-        if found < 0 or (number == 0 and found > 0):
+        place = warning.find(word, at)
+        if place < 0 or (number == 0 and place > 0):
             return False
-        at = found + len(word)
+        at = place + len(word)
     return True
 
 

@@ -27,11 +27,11 @@ class Completion:
     def __call__(self, context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
         import logging
 
-        found: list[str] = []
+        values: list[str] = []
         logging.getLogger("seatrial").setLevel(logging.CRITICAL)  # its words would stand in the command line
         with suppress(Exception):
-            found = list(dict.fromkeys(self._values(context)))
-        items = [CompletionItem(value) for value in found if value.startswith(typed)]
+            values = list(dict.fromkeys(self._values(context)))
+        items = [CompletionItem(value) for value in values if value.startswith(typed)]
         items = items[:_MOST]
         if self._files:
             items.append(CompletionItem(typed, type="file"))

@@ -35,12 +35,12 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     traces = _merged(files)
     if not traces:
         raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
-    found = late_ranks(traces, ranks)
+    late = late_ranks(traces, ranks)
     if as_json:
-        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason.sentence} for each in found])
+        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason.sentence} for each in late])
     else:
-        _show(found, traces)
-    sys.exit(1 if found else 3)
+        _show(late, traces)
+    sys.exit(1 if late else 3)
 
 
 def _merged(files: tuple[Path, ...]) -> "list[RankTrace]":
@@ -81,14 +81,14 @@ def _read(path: Path) -> "list[RankTrace]":
         raise InputError(f"{path}: {error}") from error
 
 
-def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
+def _show(late: "list[Late]", traces: "list[RankTrace]") -> None:
     """Print a line for each rank, with its next step."""
     from seatrial.model.reason import Reason
     from seatrial.model.result import NextStep, next_line
     from seatrial.readers.flight_recorder import circular_wait
     from seatrial.runs.explanations import CATALOG
 
-    reasons = [each.reason for each in found]
+    reasons = [each.reason for each in late]
     reasons = reasons or [circular_wait(traces) or Reason.of("no-rank-behind", ranks=len(traces))]
     for reason in reasons:
         print(reason)

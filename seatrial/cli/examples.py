@@ -24,13 +24,13 @@ def examples(name: str | None, out: Path | None, as_json: bool) -> None:
 
     Nothing is overwritten. A cluster file gets its JSON Schema beside it, by which editors check it.
     """
-    found = shipped_examples()
+    shipped = shipped_examples()
     if name is None:
         if out is not None:
             raise InputError("--out: needs the NAME of an example; `seatrial examples` lists them")
-        _list(found, as_json)
+        _list(shipped, as_json)
         return
-    source = _source(name, found)
+    source = _source(name, shipped)
     if out is not None:
         _write(name, source, out, as_json)
         return
@@ -43,23 +43,23 @@ def examples(name: str | None, out: Path | None, as_json: bool) -> None:
         print(text, end="")
 
 
-def _source(name: str, found: Mapping[str, Example]) -> Path:
+def _source(name: str, shipped: Mapping[str, Example]) -> Path:
     """Return the file or folder of that name. Raises InputError."""
-    if name not in found:
-        legal = nearest_of(name, found) or "`seatrial examples` lists them"
+    if name not in shipped:
+        legal = nearest_of(name, shipped) or "`seatrial examples` lists them"
         raise InputError(f"NAME {name[:80]!r}: is no example; {legal}")
-    return found[name].path
+    return shipped[name].path
 
 
-def _list(found: Mapping[str, Example], as_json: bool) -> None:
+def _list(shipped: Mapping[str, Example], as_json: bool) -> None:
     if as_json:
         rows = []
-        for name, example in found.items():
+        for name, example in shipped.items():
             rows.append({"name": name, "path": str(example.path), "purpose": example.purpose})
         print_json(rows)
         return
-    width = max(map(len, found))
-    for name, example in found.items():
+    width = max(map(len, shipped))
+    for name, example in shipped.items():
         print(f"{name:<{width}}  {example.purpose}")
 
 

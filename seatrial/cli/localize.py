@@ -45,14 +45,14 @@ def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path |
     if history:
         tests += _stored(name_of(history), days)
     _check_parts(tests)
-    found = localized(tests)
+    localization = localized(tests)
     if html:
-        _write_page(html, found)
+        _write_page(html, localization)
     if as_json:
-        print_json(found.to_dict())
+        print_json(localization.to_dict())
     else:
-        _show(found)
-    sys.exit(found.verdict.exit_status)
+        _show(localization)
+    sys.exit(localization.verdict.exit_status)
 
 
 def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
@@ -105,7 +105,7 @@ def _stored(cluster: str, days: int) -> "list[GroupTest]":
         return stored_tests(store, cluster, days)
 
 
-def _show(found: "Localization") -> None:
+def _show(localization: "Localization") -> None:
     """Print the matrices, each finding with the tests that convince, the next step, and the verdict last."""
 
     from seatrial.model.result import NextStep, next_line
@@ -115,19 +115,19 @@ def _show(found: "Localization") -> None:
     from seatrial.runs.explanations import CATALOG
 
     console = output()
-    for matrix in _matrices(found):
+    for matrix in _matrices(localization):
         if len(matrix.nodes) + matrix.left_out <= NODES_SHOWN:
             print_rows(console, [*terminal_lines(matrix, console.encoding), ""])
-    for finding in found.findings:
+    for finding in localization.findings:
         print_line(console, f"{finding.confidence:.2f} {finding.title}: {finding.reason}")
         for row in finding.rows:
             ratio = "failed" if row.ratio is None else f"{100 * row.ratio:.0f} %"
             print_line(console, f"- {row.source}: {ratio}")
-    codes = [finding.reason.code or "" for finding in found.findings if finding.named]
-    for code in dict.fromkeys(codes or [found.reason.code or ""]):
+    codes = [finding.reason.code or "" for finding in localization.findings if finding.named]
+    for code in dict.fromkeys(codes or [localization.reason.code or ""]):
         if code in CATALOG and (step := CATALOG[code].next_step):
             print_line(console, next_line(NextStep(step, code)))
-    print_line(console, f"{found.verdict.value}: {found.reason}")
+    print_line(console, f"{localization.verdict.value}: {localization.reason}")
 
 
 def _matrices(found: "Localization") -> "list[PairMatrix]":

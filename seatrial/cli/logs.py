@@ -60,12 +60,12 @@ def _checked_hardware(context: click.Context, option: click.Parameter, name: str
 
     if name is None or name == OTHER:
         return name
-    found, line = find_hardware(name)
-    if found is None:
+    hardware, line = find_hardware(name)
+    if hardware is None:
         raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {line}; or {OTHER}")
     if line:
         click.echo(f"--hardware: {printable(line)}", err=True)
-    return found
+    return hardware
 
 
 def _checked_fabric(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
@@ -197,10 +197,10 @@ def _files(path: str) -> list[tuple[str, bool]]:
     if not os.path.isdir(path):
         return [(path, False)]
     below = (file for file in Path(path).rglob("*") if not file.name.startswith(".") and file.is_file())
-    found = sorted(str(file) for file in islice(below, _MOST_FILES + 1))
-    if not found or len(found) > _MOST_FILES:
+    files = sorted(str(file) for file in islice(below, _MOST_FILES + 1))
+    if not files or len(files) > _MOST_FILES:
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files")
-    return [(file, True) for file in found]
+    return [(file, True) for file in files]
 
 
 @click.command()

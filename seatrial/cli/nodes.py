@@ -270,8 +270,8 @@ def watch(run: str, require_baseline: bool) -> NoReturn:
     from seatrial.report.terminal import closing_lines
     from seatrial.runs.login import find_run
 
-    found = find_run(run)
-    folder = found if found.is_dir() else found.parent
+    path = find_run(run)
+    folder = path if path.is_dir() else path.parent
     if not (folder / _LOG).is_file():
         raise InputError(f"RUN {run}: has no {_LOG}; give the folder that the run writes to")
     result = _followed(folder)

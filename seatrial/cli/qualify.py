@@ -44,25 +44,25 @@ def show_standing(file: Path, *, as_json: bool) -> None:
         campaign = store.campaign(cluster.name)
         if cluster.qualify is None and campaign is None:
             raise InputError(f"{file}: no campaign was run, and qualify: is missing (docs/qualify.md)")
-        found = standing(cluster, cluster.qualify, node_service(cluster), store, now()) if cluster.qualify else None
+        current = standing(cluster, cluster.qualify, node_service(cluster), store, now()) if cluster.qualify else None
     if as_json:
-        nodes = found.nodes if found else ()
+        nodes = current.nodes if current else ()
         states = {node.name: {"state": node.state, "group": node.group, "why": node.why} for node in nodes}
-        covered = found.coverage.to_dict() if found else {}
+        covered = current.coverage.to_dict() if current else {}
         progress = campaign.to_dict() if campaign else None
         print_json({"cluster": cluster.name, "campaign": progress, "states": states, **covered})
         return
     for line in campaign.lines() if campaign else ():
         print(printable(line))
-    if found is None:
+    if current is None:
         return
-    for node in found.nodes:
-        age = found.coverage.nodes[node.name]
+    for node in current.nodes:
+        age = current.coverage.nodes[node.name]
         passed = "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
         why = f" ({node.why})" if node.why else ""
         state = _STATES.get(node.state, node.state)
-        print(printable(f"{node.name}  {state}{why}  {passed}{found.evidence.open_test(node.name)}"))
-    for line in found.coverage.lines():
+        print(printable(f"{node.name}  {state}{why}  {passed}{current.evidence.open_test(node.name)}"))
+    for line in current.coverage.lines():
         print(printable(line))
 
 

@@ -42,12 +42,12 @@ def shipped_examples() -> dict[str, Example]:
 
     clusters = (REPOSITORY / CLUSTERS).glob("*.yaml")
     shipped_suites = Path(suites.__file__).parent.glob("*.yaml")
-    found = {}
+    examples = {}
     for file in [*sorted(clusters), *sorted(shipped_suites), *sorted(SHIPPED_FOLDER.glob("*.yaml"))]:
-        found[file.stem] = Example(file, _first_line(file))
+        examples[file.stem] = Example(file, _first_line(file))
     for name, folder in _FOLDERS.items():
-        found[name] = Example(REPOSITORY / folder, _PURPOSES[name])
-    return found
+        examples[name] = Example(REPOSITORY / folder, _PURPOSES[name])
+    return examples
 
 
 def _first_line(file: Path) -> str:

@@ -117,10 +117,10 @@ class RunJudge:
     def doubts(self) -> dict[str, list[Doubt]]:
         """Return by check what to measure once more."""
         doubts: dict[str, list[Doubt]] = defaultdict(list)
-        wanted = set() if self._judged is None else self._in_doubt(self._judged)
+        in_doubt = set() if self._judged is None else self._in_doubt(self._judged)
         for name, number in self._numbers.items():
             taken = self._taken[name]
-            if name in wanted:
+            if name in in_doubt:
                 doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), MOST_READINGS))
             elif number is not None and is_noisy(number) and _is_undecided(number, taken):
                 doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), 2 * _AGREEING - 1))
@@ -141,7 +141,7 @@ class RunJudge:
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """Return the checks with the judgements of their numbers."""
         judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
-        found = self._findings()
+        run_findings = self._findings()
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
         is_run = bool(self._knowledge.nodes)  # of logs without a fabric the judge of logs says it, with the evidence
         by_check: dict[str, list[str]] = defaultdict(list)
@@ -151,7 +151,7 @@ class RunJudge:
             self._judged_check(
                 check,
                 {n: judgements[n] for n in by_check[check.name]},
-                found,
+                run_findings,
                 [*unmeasured(check, nodes, blamed), *far_below_links(check, self._knowledge.setup, is_run)],
             )
             for check in checks
@@ -161,19 +161,23 @@ class RunJudge:
         """Return findings about this run's own series, without peers from other runs, which are not news."""
         if self._judged is None:
             return []
-        found = []
+        run_findings = []
         nodes = {node for taken in self._taken.values() for node in taken[0].subject.nodes}
         for finding in findings(self._judged):
             own = [i for i in finding.series if self._name(i) in self._check_of]
             if len(own) == len(finding.series):
-                found.append(finding)
+                run_findings.append(finding)
             elif own:
                 suspects = tuple(s for s in finding.suspects if s.name.partition("/")[0] in nodes)
-                found.append(replace(finding, series=tuple(own), suspects=suspects))
-        return found
+                run_findings.append(replace(finding, series=tuple(own), suspects=suspects))
+        return run_findings
 
     def _judged_check(
-        self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[Reason]
+        self,
+        check: Check,
+        judgements: Mapping[str, Judgement],
+        run_findings: Sequence[Finding],
+        missing: Sequence[Reason],
     ) -> Check:
         """Judge one check; `missing` says which numbers some nodes lack."""
         judgements = self._with_own(check, judgements)
@@ -181,7 +185,7 @@ class RunJudge:
         new = {n: self._changed(j) for n, j in judgements.items() if not (is_sanity_pass(j) and n in recorded)}
         if not new:
             return check
-        own = [f for f in found if self._name(f.series[0]) in new]
+        own = [f for f in run_findings if self._name(f.series[0]) in new]
         together = [f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"]
         members = {self._name(i): f.judgement for f in together for i in f.series}
         alone = [j for name, j in new.items() if name not in members]

@@ -77,15 +77,15 @@ def earlier_peers(
 def _readings(store: "Store", run_by_node: Mapping[str, str], measured: Sequence[Measurement]) -> Iterator[Measurement]:
     """Yield the newest accepted reading of each number, on each of the nodes."""
     shapes = list(_shapes(measured))
-    wanted = [(run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes]
+    numbers = [(run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes]
     run_ids = list(dict.fromkeys(run_by_node.values()))
-    found = store.readings(run_ids, [m.series() for _, m in wanted])
+    readings = store.readings(run_ids, [m.series() for _, m in numbers])
     values: dict[int, float] = {}
-    for run, series, value, good in zip(found.run, found.series, found.value, found.good, strict=True):
-        if good and run_ids[int(run)] == wanted[int(series)][0]:
+    for run, series, value, good in zip(readings.run, readings.series, readings.value, readings.good, strict=True):
+        if good and run_ids[int(run)] == numbers[int(series)][0]:
             values[int(series)] = float(value)
     for i, value in values.items():
-        yield replace(wanted[i][1], value=value)
+        yield replace(numbers[i][1], value=value)
 
 
 def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:

@@ -166,10 +166,10 @@ def _side(m: Measurement) -> str:
 def findings(judged: JudgedSeries) -> list[Finding]:
     """Return the findings, the worst first, and of equals those that name a node, GPU or link."""
     outcome = judged.outcome
-    found = [_moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit]
+    shifted = [_moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit]
     alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
-    found += [*alike, *_by_cause(judged, alone)]
-    return sorted(found, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
+    every = [*shifted, *alike, *_by_cause(judged, alone)]
+    return sorted(every, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
 
 
 def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
@@ -185,7 +185,7 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
     """Return findings on groups of which more than a third, or all that share a fact, are low; and the rest."""
-    found, left = [], []
+    alike, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
         by_group[int(judged.table.group[i])].append(i)
@@ -197,10 +197,10 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
             distance = float(np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places]))
             limit = float(np.median(judged.outcome.limit[places]))
             against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(peers)}"
-            found.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
+            alike.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
         else:
             left += places
-    return found, left
+    return alike, left
 
 
 def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
@@ -231,9 +231,9 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     )
     value = judged.table.value(places[0], float(np.median([judged.outcome.value[i] for i in places])))
     subject = Subject("group", f"{len(places)} of {total} {kinds}")
-    lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
+    measurement = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
     deviation = math.exp(-distance if m.better == "lower" else distance) - 1
-    return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=deviation)
+    return Judgement(measurement, verdict, reason, judged.source(places[0]), deviation=deviation)
 
 
 def _without_nodes(m: Measurement) -> tuple[object, ...]:

@@ -103,10 +103,10 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
 
 def _hosts_check(log: Log, nodes: int | None) -> Check:
     """Check that a list of hosts has as many different ones as there are nodes."""
-    found = len(set(log.hosts))
-    if nodes is not None and found < nodes:
-        return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=found, nodes=nodes))
-    return Check(log.name, Verdict.PASS, uncoded(f"{found} hosts"))
+    hosts = len(set(log.hosts))
+    if nodes is not None and hosts < nodes:
+        return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=hosts, nodes=nodes))
+    return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:

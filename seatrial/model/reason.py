@@ -41,10 +41,10 @@ class Reason:
     @property
     def sentence(self) -> str:
         """The sentence for people."""
-        said = self.written or "; ".join(map(str, self.parts))
-        if not said and (explanation := explanation_of(self.code or "")):
-            said = explanation.template.format(**self.values)
-        return ": ".join((*self.places, said)) + self.detail
+        sentence = self.written or "; ".join(map(str, self.parts))
+        if not sentence and (explanation := explanation_of(self.code or "")):
+            sentence = explanation.template.format(**self.values)
+        return ": ".join((*self.places, sentence)) + self.detail
 
     def to_dict(self, name: str = "reason") -> dict[str, Any]:
         """Return the reason as run.json has it, with its sentence as `name`, and its parts if it was joined."""

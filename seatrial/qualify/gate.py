@@ -41,11 +41,9 @@ def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidenc
 def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
     failure = _failure(node.name, test, evidence)
     if failure is not None:
-        code = failure.code or failure.verdict.value
-        reason = Reason.of(
-            "qualify-kept-out", node=node.name, found=f"{failure.verdict.value} ({code}) in run {failure.run_id}"
+        return Decision(
+            node.name, "keep out", failure.run_id, _failure_code(failure), reason_kept_out(node.name, failure)
         )
-        return Decision(node.name, "keep out", failure.run_id, code, reason)
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
         return Decision(node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name))
@@ -53,6 +51,12 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
         reason = Reason.of("qualify-not-compared", node=node.name)
         return Decision(node.name, "leave", test.run_id, test.code or "", reason)
     return Decision(node.name, "leave", test.run_id, test.code or "", Reason())
+
+
+def reason_kept_out(node: str, failure: NodeTest) -> Reason:
+    """Return the reason to keep the node out that failed in a test."""
+    words = f"{failure.verdict.value} ({_failure_code(failure)}) in run {failure.run_id}"
+    return Reason.of("qualify-kept-out", node=node, found=words)
 
 
 def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
@@ -81,14 +85,14 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
     `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a
     node that fails again: nodes in doubt and after a repair are tested first, one after the other.
     """
-    said = _of_nodes(tested)
-    failed = [test for test in said if test.verdict.is_fault]
+    conclusive = _of_nodes(tested)
+    failed = [test for test in conclusive if test.verdict.is_fault]
     if not failed:
         return None
     code, count = Counter(map(_failure_code, failed)).most_common(1)[0]
-    if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(said):
-        return Reason.of("qualify-common-cause", count=count, of=len(said), failure=code)
-    code, row = _failures_in_a_row(list(_first_failures(_of_nodes([*before, *said]))))
+    if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(conclusive):
+        return Reason.of("qualify-common-cause", count=count, of=len(conclusive), failure=code)
+    code, row = _failures_in_a_row(list(_first_failures(_of_nodes([*before, *conclusive]))))
     if row >= in_a_row:
         return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
     return None

@@ -13,6 +13,7 @@ from seatrial.qualify.choose import Selection
 from seatrial.qualify.coverage import Coverage
 from seatrial.qualify.cycle import Outcome
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
+from seatrial.qualify.gate import reason_kept_out
 from seatrial.text.headline import conclude
 from seatrial.text.hostlist import host_list
 
@@ -66,8 +67,8 @@ def standing_result(
         untested = Reason.of("qualify-untested", nodes=host_list(late), days=f"{coverage.max_age / _DAY:g}")
         checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
     verdict, why = conclude(checks)
-    told = tuple(coverage.lines())
-    return replace(base, verdict=verdict, reason=why, checks=tuple(checks), suspects=tuple(kept_out), notes=told)
+    notes = tuple(coverage.lines())
+    return replace(base, verdict=verdict, reason=why, checks=tuple(checks), suspects=tuple(kept_out), notes=notes)
 
 
 def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
@@ -112,8 +113,5 @@ def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
     is_out = node.has_failed or (node.state == "out" and node.is_ours)
     if not is_out and (not failures or evidence.is_doubtful(node.name)):
         return None
-    found = node.why
-    if failures:
-        code = failures[0].code or failures[0].verdict.value
-        found = f"{failures[0].verdict.value} ({code}) in run {failures[0].run_id}"
-    return Suspect("node", node.name, 1.0, Reason.of("qualify-kept-out", node=node.name, found=found))
+    reason = Reason.of("qualify-kept-out", node=node.name, found=node.why)
+    return Suspect("node", node.name, 1.0, reason_kept_out(node.name, failures[0]) if failures else reason)

@@ -180,9 +180,9 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
     warnings = [_warning_text(each) for each in listed(result.get("warnings"))]
-    found = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
-    numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and found.code != _SETTING else []
-    yield Diagnosis(found.verdict, printable(found.words)[:MAX_WORDS], tuple(map(int, numbers)), found.code)
+    read = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
+    numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and read.code != _SETTING else []
+    yield Diagnosis(read.verdict, printable(read.words)[:MAX_WORDS], tuple(map(int, numbers)), read.code)
 
 
 def _warning_text(warning: Any) -> str:

@@ -83,10 +83,10 @@ def read_document(document: dict[str, Any]) -> Report | None:
     nodes, status = document.get("nodes"), document.get("status")
     if not isinstance(nodes, dict) or not isinstance(status, str):
         return None
-    found = [node for node in nodes.values() if isinstance(node, dict) and "connections" in node]
-    if not found:
+    members = [node for node in nodes.values() if isinstance(node, dict) and "connections" in node]
+    if not members:
         return None
-    states = [(str(node.get("host") or node.get("hostName")), str(node.get("status"))) for node in found[:4096]]
+    states = [(str(node.get("host") or node.get("hostName")), str(node.get("status"))) for node in members[:4096]]
     return Report("nvidia-imex-ctl", tuple(_of_domain(states, status)))
 
 

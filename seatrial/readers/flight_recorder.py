@@ -235,12 +235,12 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     waits = {rank: _waits_for(trace, known, members) for rank, trace in known.items()}
     awaited = set().union(*waits.values()) if waits else set()
     silent = sorted(set().union(*members.values(), range(ranks or 0)) - set(known)) if members or ranks else []
-    found = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
+    late = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
     roots = working if working or silent else roots  # ranks that wait, wait for those that are silent
-    found += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
-    return found or _not_communicating(known)
+    late += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
+    return late or _not_communicating(known)
 
 
 def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, set[int]]:
@@ -258,12 +258,12 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
 
 def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> set[int]:
     """Return the ranks that have not entered a collective or a transfer that this one has entered."""
-    found = {peer for peer, _ in _partners_missing(trace, known)}
+    awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         for other in members[group_id] & set(known):
             if _number(known[other], group_id) < group.collective:
-                found.add(other)
-    return found
+                awaited.add(other)
+    return awaited
 
 
 def _partners_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> Iterator[tuple[int, Transfer]]:

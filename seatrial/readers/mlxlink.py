@@ -42,11 +42,11 @@ def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
     advice = fields.get("Recommendation", "")
-    said = f": {advice}" if advice and "no issue" not in advice.lower() else ""
+    advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
     if not is_up:
-        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {fields.get('Physical state', '?')}{said}"
-    elif said and fields.get("Status Opcode", "0") not in ("0", "N/A"):
-        yield Verdict.DEGRADED, _MODULE, f"status {fields['Status Opcode']}{said}"
+        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {fields.get('Physical state', '?')}{advised}"
+    elif advised and fields.get("Status Opcode", "0") not in ("0", "N/A"):
+        yield Verdict.DEGRADED, _MODULE, f"status {fields['Status Opcode']}{advised}"
     verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
     dark = _bad_lanes(fields, "Rx LOS")
     for name, what in _LANES.items():

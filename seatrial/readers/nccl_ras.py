@@ -70,9 +70,9 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
         elif section is None:
             continue
         elif member := _MEMBER.match(line):
-            said = (member["says"] or "").strip()
+            remark = (member["says"] or "").strip()
             place = f"process {member['process']}, GPU {member['gpu']}, node {member['node']}"
-            section.members.append(f"rank {member['rank']} ({place})" + (f" {said}" if said else ""))
+            section.members.append(f"rank {member['rank']} ({place})" + (f" {remark}" if remark else ""))
         elif process := _PROCESS.match(line):
             section.members.append(f"process {process['process']} (GPU {process['gpu']}, node {process['node']})")
         elif operation := _OPERATION.match(line):

@@ -44,12 +44,12 @@ def bandwidth(test: str, gb_s: float) -> Measurement:
 
 def read_document(document: dict[str, Any]) -> Report | None:
     """Return the report of `nvbandwidth --json`; None for another document."""
-    found = document.get("nvbandwidth")
-    if not isinstance(found, dict):
+    output = document.get("nvbandwidth")
+    if not isinstance(output, dict):
         return None
     results: list[Result] = []
     measurements: list[Measurement] = []
-    for test in items(found, "testcases"):
+    for test in items(output, "testcases"):
         status, total = str(test.get("status", "")), test.get("sum")
         if status.lower() in ("error", "failed"):
             is_wrong = _WRONG_DATA.search(str(test))

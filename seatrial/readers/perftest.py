@@ -100,5 +100,7 @@ def read_document(document: dict[str, Any]) -> Report | None:
     size, rate, typical = (max(0.0, finite(results.get(name)) or 0.0) for name in ("MsgSize", "MsgRate", "t_typical"))
     values = {"bw average[GB/s]": rate * _MEGA * size / 1e9} if rate else {"t_typical[usec]": typical}
     subject = Subject("node", str(info.get("Device") or "node")[:60])
-    found = _of_row(tool, subject, int(size), values, both_ways=both_ways) if size and any(values.values()) else ()
-    return Report(tool, (), tuple(found))
+    measurements = (
+        _of_row(tool, subject, int(size), values, both_ways=both_ways) if size and any(values.values()) else ()
+    )
+    return Report(tool, (), tuple(measurements))

@@ -44,16 +44,16 @@ def read_rank_times(lines: Sequence[str]) -> Report:
 
 def _of_reports(reports: Sequence[str]) -> list[Result]:
     """Return the ranks that at least half of the reports show as slow: one slow interval is no straggler."""
-    words: dict[int, list[str]] = {}
+    by_rank: dict[int, list[str]] = {}
     for line in reports:
         slow = _slow_rank(line)
         if slow is not None:
-            rank, said = slow
-            words.setdefault(rank, []).append(said)
+            rank, words = slow
+            by_rank.setdefault(rank, []).append(words)
     return [
-        Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {said[-1]}")
-        for rank, said in words.items()
-        if 2 * len(said) >= len(reports)
+        Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {words[-1]}")
+        for rank, words in by_rank.items()
+        if 2 * len(words) >= len(reports)
     ]
 
 
@@ -100,8 +100,10 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
     most = max(1, len(usual_of_rank) // _FEW)
     if not slow or len(slow) > most:
         return [Result(Verdict.PASS, SAYS_BAD, timer)]
-    said = {rank: f"takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms" for rank in slow}
-    return [Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {words}") for rank, words in said.items()]
+    sentences = (
+        f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms" for rank in slow
+    )
+    return [Result(Verdict.DEGRADED, STRAGGLER, sentence) for sentence in sentences]
 
 
 def _note_of(match: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ def measurements_of(
     subject, setup = subject or Subject("cluster", "training"), setup or TrainingSetup()
     after = _after_warmup(steps)
     conditions = setup.conditions()
-    found = []
+    measurements = []
     for metric, unit, better, values in (
         ("step_time", "ms", "lower", [step.time_ms for step in after]),
         ("model_flops", "TFLOP/s", "higher", [step.tflops_per_gpu for step in after]),
@@ -80,8 +80,8 @@ def measurements_of(
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
         if known:
             where = {**conditions, "steps": len(known)} if metric == "tokens_per_gpu" else {"steps": len(known)}
-            found.append(Measurement(metric, median(known), unit, subject, where, known, better))  # type: ignore[arg-type]
-    return tuple(found)
+            measurements.append(Measurement(metric, median(known), unit, subject, where, known, better))  # type: ignore[arg-type]
+    return tuple(measurements)
 
 
 def _tokens(step: Step, setup: TrainingSetup) -> float | None:
@@ -95,18 +95,18 @@ def _description(steps: Sequence[Step]) -> str:
     """Describe the log: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
-    said = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
+    rates = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
     of = f"training log of {count(len(steps), 'step')}"
-    return f"{of} ({', '.join(said)})" if said else of
+    return f"{of} ({', '.join(rates)})" if rates else of
 
 
 def _accused(lines: Sequence[str]) -> list[Accused]:
-    found: dict[str, Accused] = {}
+    accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):
         old = "old_" if match["old_rank"] else ""
         rank, node, device, what = (match[old + name] for name in ("rank", "node", "device", "what"))
-        found.setdefault(rank, Accused(int(rank), node or "node not named", device, what))
-    return list(found.values())
+        accused.setdefault(rank, Accused(int(rank), node or "node not named", device, what))
+    return list(accused.values())
 
 
 def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Result]:

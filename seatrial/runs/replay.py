@@ -211,8 +211,8 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     outcome = judge.outcome()
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
-        wanted = outcome.doubtful | outcome.young
-        repeats = np.where(wanted & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        unsettled = outcome.doubtful | outcome.young
+        repeats = np.where(unsettled & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)
         judge.add(repeats)

@@ -98,9 +98,9 @@ def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
     """Return the check's reason; of the run's suspects only the names, since their evidence is shown beside them."""
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
-    said = {each.name: parts_of(each.evidence) for each in suspects}
-    blamed = [name for name, evidence in said.items() if not {*parts.values()}.isdisjoint(evidence)]
-    rest = [part for part, alone in parts.items() if not any(alone in evidence for evidence in said.values())]
+    evidence_of = {each.name: parts_of(each.evidence) for each in suspects}
+    blamed = [name for name, evidence in evidence_of.items() if not {*parts.values()}.isdisjoint(evidence)]
+    rest = [part for part, alone in parts.items() if not any(alone in evidence for evidence in evidence_of.values())]
     return join((uncoded(f"blames {host_list(blamed)}"), *rest)).sentence if blamed else check.reason.sentence
 
 

@@ -77,10 +77,10 @@ def unwrapped(raw: str) -> list[str]:
     if start != "{" and field is None:
         return [raw]
     try:
-        found = json.loads(raw) if field is None else json.loads(raw[field.end() :].rstrip().removesuffix(","))
+        document = json.loads(raw) if field is None else json.loads(raw[field.end() :].rstrip().removesuffix(","))
     except (ValueError, RecursionError):
         return [raw]
-    lines = [line for text in _texts(found, "log" if field else "", 0) for line in text.splitlines()]
+    lines = [line for text in _texts(document, "log" if field else "", 0) for line in text.splitlines()]
     return lines or [raw]
 
 

@@ -34,8 +34,8 @@ def with_sizes(suite: Suite) -> Suite:
     return suite.model_copy(update={"collectives": section.model_copy(update=update)})
 
 
-def nodes_of(found: Localized) -> list[str]:
-    return suspect_names(found.step.check)
+def nodes_of(localized: Localized) -> list[str]:
+    return suspect_names(localized.step.check)
 
 
 @contextmanager
@@ -70,20 +70,20 @@ def _connected(local_testbed: LocalTestbed, nodes: int, *later: Any) -> Iterator
 def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
-        found = localize_run(context, checks, judge, time.monotonic() + 3600)
-        assert found
-    assert (nodes_of(found), found.step.check.reason.code) == (["node-2"], "localize-measured-again")
+        localized = localize_run(context, checks, judge, time.monotonic() + 3600)
+        assert localized
+    assert (nodes_of(localized), localized.step.check.reason.code) == (["node-2"], "localize-measured-again")
     assert not list(context.run.logs.glob("localize-*"))
 
 
 @pytest.mark.slow
 def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
-        found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
-        assert found
-    assert (nodes_of(found), found.step.check.reason.code) == (["node-2"], "localize-node")
-    assert found.step.check.suspects[0].confidence >= 0.95
-    assert len(list(context.run.logs.glob("localize-*.log"))) == len(found.document["tests"]) >= 4
+        localized = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+        assert localized
+    assert (nodes_of(localized), localized.step.check.reason.code) == (["node-2"], "localize-node")
+    assert localized.step.check.suspects[0].confidence >= 0.95
+    assert len(list(context.run.logs.glob("localize-*.log"))) == len(localized.document["tests"]) >= 4
 
 
 @pytest.mark.slow
@@ -91,12 +91,12 @@ def test_a_slow_uplink_is_a_cut_with_both_sides(local_testbed: LocalTestbed) -> 
     leaf = ["node-1", "node-3", "node-4", "node-6"]
     uplink = {"switch": leaf, "uplink": "10mbit", "after": "connectivity"}
     with _connected(local_testbed, 8, uplink) as (context, checks):
-        found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
-        assert found
-    (finding,) = found.document["findings"]
-    assert (finding["kind"], nodes_of(found)) == ("cut", [])
+        localized = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+        assert localized
+    (finding,) = localized.document["findings"]
+    assert (finding["kind"], nodes_of(localized)) == ("cut", [])
     assert leaf in finding["sides"]
-    assert len(found.step.testbed.nodes) == 8
+    assert len(localized.step.testbed.nodes) == 8
 
 
 @pytest.mark.slow
@@ -115,12 +115,12 @@ def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(local_testbed
         killer = threading.Thread(target=kill_in_the_first_round)
         killer.start()
         try:
-            found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+            localized = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
         finally:
             ended.set()
             killer.join()
-        assert found
-    assert set(nodes_of(found)) == {"node-2", "node-4"}
-    assert all(suspect.confidence >= 0.95 for suspect in found.step.check.suspects)
-    assert "node-2" not in {node.name for node in found.step.testbed.nodes}
-    assert len(found.step.testbed.nodes) == 5
+        assert localized
+    assert set(nodes_of(localized)) == {"node-2", "node-4"}
+    assert all(suspect.confidence >= 0.95 for suspect in localized.step.check.suspects)
+    assert "node-2" not in {node.name for node in localized.step.testbed.nodes}
+    assert len(localized.step.testbed.nodes) == 5

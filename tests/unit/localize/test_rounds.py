@@ -42,8 +42,8 @@ def speed_with(slow: set[str], group: Group) -> float:
     return 0.6 if slow.intersection(group.nodes) else 1
 
 
-def named(found: Localization) -> set[tuple[str, str]]:
-    return {(f.cause.kind, f.cause.name) for f in found.findings if f.named}
+def named(localization: Localization) -> set[tuple[str, str]]:
+    return {(f.cause.kind, f.cause.name) for f in localization.findings if f.named}
 
 
 def test_the_first_two_rounds_are_the_pairs_of_a_ring() -> None:
@@ -71,37 +71,37 @@ LEAF = frozenset(nodes(16)[3:8])
 @pytest.mark.parametrize("seed", range(3))
 def test_slow_nodes_are_named_in_three_rounds(seed: int) -> None:
     slow = set(random.Random(seed).sample(nodes(232), 5))
-    found, _ = localized(232, partial(speed_with, slow), seed, rounds=3)
-    assert named(found) == {("node", node) for node in slow}
+    localization, _ = localized(232, partial(speed_with, slow), seed, rounds=3)
+    assert named(localization) == {("node", node) for node in slow}
 
 
 @pytest.mark.parametrize("gpus", [(), GPUS[:2]], ids=["whole nodes", "single GPUs"])
 def test_where_most_nodes_are_slow_no_rail_link_or_cut_is_blamed_for_them(gpus: tuple[str, ...]) -> None:
     for seed in range(12):
         slow = set(random.Random(seed).sample(nodes(8), 5))
-        found, _ = localized(8, partial(speed_with, slow), seed, gpus)
-        assert named(found) <= {("node", node) for node in slow}
-        assert found.verdict == ("degraded" if named(found) else "inconclusive")
-        assert named(found) or found.next_test
+        localization, _ = localized(8, partial(speed_with, slow), seed, gpus)
+        assert named(localization) <= {("node", node) for node in slow}
+        assert localization.verdict == ("degraded" if named(localization) else "inconclusive")
+        assert named(localization) or localization.next_test
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_gpu_of_a_node_is_told_from_the_node(seed: int) -> None:
-    found, _ = localized(32, lambda group: 0.6 if "n005" in group.nodes and "2" in group.gpus else 1, seed)
-    assert named(found) == {("gpu", "n005/2")}
+    localization, _ = localized(32, lambda group: 0.6 if "n005" in group.nodes and "2" in group.gpus else 1, seed)
+    assert named(localization) == {("gpu", "n005/2")}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_link_is_told_from_its_nodes(seed: int) -> None:
-    found, _ = localized(32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed)
-    assert named(found) == {("link", "n004--n005")}
+    localization, _ = localized(32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed)
+    assert named(localization) == {("link", "n004--n005")}
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_two_links_of_a_node_are_told_from_it_and_its_gpus(seed: int) -> None:
     shares = {frozenset({"n004", "n005"}): 0.55, frozenset({"n005", "n006"}): 0.6}
-    found, rounds = localized(32, lambda group: shares.get(frozenset(group.nodes), 1), seed)
-    assert named(found) == {("link", "n004--n005"), ("link", "n005--n006")}
+    localization, rounds = localized(32, lambda group: shares.get(frozenset(group.nodes), 1), seed)
+    assert named(localization) == {("link", "n004--n005"), ("link", "n005--n006")}
     assert rounds <= 5
 
 
@@ -114,32 +114,32 @@ def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
         stray = strays.uniform(0.4, 0.9) if strays.random() < 0.01 else 1
         return stray * (0.75 if 0 < len(side.intersection(group.nodes)) < 2 else 1)
 
-    found, _ = localized(600, speed, seed)
-    (cut,) = (finding for finding in found.findings if finding.named)
+    localization, _ = localized(600, speed, seed)
+    (cut,) = (finding for finding in localization.findings if finding.named)
     assert (cut.kind, set(cut.sides[0])) == ("cut", side)
 
 
 @pytest.mark.parametrize(("seed", "sigma", "needed"), [(11, 0.1, 4), (33, 0.12, 5)])
 def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float, needed: int) -> None:
     slow = set(random.Random(seed).sample(nodes(32), 5))
-    found, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
+    localization, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
     assert rounds == needed
-    named = {finding.cause.name for finding in found.findings if finding.named}
-    assert named, found.reason
+    named = {finding.cause.name for finding in localization.findings if finding.named}
+    assert named, localization.reason
     assert named <= slow
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rail_that_slows_all_tests_alike_is_found_on_single_gpus(seed: int) -> None:
-    found, _ = localized(32, lambda group: 0.6 if "3" in group.gpus else 1, seed)
-    assert named(found) == {("rail", "3")}
+    localization, _ = localized(32, lambda group: 0.6 if "3" in group.gpus else 1, seed)
+    assert named(localization) == {("rail", "3")}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
     side = set(random.Random(seed).sample(nodes(32), 12))
-    found, _ = localized(32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed)
-    (cut,) = (finding for finding in found.findings if finding.named)
+    localization, _ = localized(32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed)
+    (cut,) = (finding for finding in localization.findings if finding.named)
     assert cut.kind == "cut"
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
 
@@ -165,15 +165,15 @@ def test_failures_without_a_pattern_name_nothing(seed: int) -> None:
 
 
 def test_a_healthy_fleet_names_nothing() -> None:
-    found, rounds = localized(16, lambda _: 1)
-    assert named(found) == set()
+    localization, rounds = localized(16, lambda _: 1)
+    assert named(localization) == set()
     assert rounds == 5
 
 
 def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
     side = set(random.Random(7).sample(nodes(232), 90))
-    found, _ = localized(232, lambda group: 0.55 if len(side.intersection(group.nodes)) == 1 else 1)
-    (cut,) = (finding for finding in found.findings if finding.named)
+    localization, _ = localized(232, lambda group: 0.55 if len(side.intersection(group.nodes)) == 1 else 1)
+    (cut,) = (finding for finding in localization.findings if finding.named)
     assert cut.kind == "cut"
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
 
@@ -190,5 +190,7 @@ def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
 def test_a_slow_uplink_is_named_by_the_group_that_is_known(
     others: dict[str, frozenset[str]], expected: tuple[str, str]
 ) -> None:
-    found, _ = localized(16, lambda group: 0.5 if 0 < len(LEAF.intersection(group.nodes)) < 2 else 1, groups=others)
-    assert named(found) == {expected}
+    localization, _ = localized(
+        16, lambda group: 0.5 if 0 < len(LEAF.intersection(group.nodes)) < 2 else 1, groups=others
+    )
+    assert named(localization) == {expected}

@@ -33,9 +33,9 @@ def judged(text: str) -> LogsJudgement:
 
 @pytest.mark.parametrize("tool", OUTPUTS)
 def test_each_tools_output_alone_passes(tool: str) -> None:
-    found = judged(OUTPUTS[tool])
-    assert found.verdict is Verdict.PASS, found.reason
-    assert len(found.checks) == 1
+    judgement = judged(OUTPUTS[tool])
+    assert judgement.verdict is Verdict.PASS, judgement.reason
+    assert len(judgement.checks) == 1
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
@@ -43,24 +43,26 @@ def test_each_tools_output_alone_passes(tool: str) -> None:
 def test_an_event_counts_before_and_after_a_healthy_report(tool: str, code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (f"{line}\n{OUTPUTS[tool]}", f"{OUTPUTS[tool]}{line}\n", f"{OUTPUTS[tool]}{line}\n{OUTPUTS[tool]}"):
-        found = judged(text)
-        assert (found.verdict, found.reason.code) == (Verdict.FAIL, code), found.reason
+        judgement = judged(text)
+        assert (judgement.verdict, judgement.reason.code) == (Verdict.FAIL, code), judgement.reason
 
 
 @pytest.mark.parametrize("code", [*FROM_KERNEL, "log-ib-timeout"])
 def test_an_event_counts_before_and_after_a_healthy_sweep(code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (f"{line}\n{SWEEP}", f"{SWEEP}{line}\n"):
-        found = judged(text)
-        assert found.verdict is Verdict.FAIL and code in {check.reason.code for check in found.checks}, found.reason
+        judgement = judged(text)
+        assert judgement.verdict is Verdict.FAIL and code in {check.reason.code for check in judgement.checks}, (
+            judgement.reason
+        )
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
 def test_a_sweep_is_read_beside_each_report(tool: str) -> None:
     for text in (SWEEP + OUTPUTS[tool], OUTPUTS[tool] + SWEEP):
-        found = judged(text)
-        assert found.verdict is Verdict.PASS and "every result right" in found.reason.sentence, found.reason
-        assert len(found.checks) == 2
+        judgement = judged(text)
+        assert judgement.verdict is Verdict.PASS and "every result right" in judgement.reason.sentence, judgement.reason
+        assert len(judgement.checks) == 2
 
 
 BAD = {
@@ -79,8 +81,8 @@ def test_a_bad_report_counts_beside_each_healthy_one(tool: str, bad: str) -> Non
     alone = judged(BAD[bad])
     assert alone.verdict.is_fault, alone.reason
     for text in (BAD[bad] + OUTPUTS[tool], OUTPUTS[tool] + BAD[bad]):
-        found = judged(text)
-        assert (found.verdict, found.reason.code) == (alone.verdict, alone.reason.code), found.reason
+        judgement = judged(text)
+        assert (judgement.verdict, judgement.reason.code) == (alone.verdict, alone.reason.code), judgement.reason
 
 
 def test_labelled_lines_are_parts_of_their_hosts() -> None:
@@ -88,9 +90,9 @@ def test_labelled_lines_are_parts_of_their_hosts() -> None:
     bad = BAD["ibstat"].splitlines()
     mixed = [f"{host}: {line}" for good, ill in zip(IBSTAT.splitlines(), bad, strict=True) for host, line in
              (("node-a", good), ("node-b", ill))]  # fmt: skip
-    found = judged("\n".join(mixed))
-    assert found.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in found.reason.sentence
-    assert len(found.checks) == 2
+    judgement = judged("\n".join(mixed))
+    assert judgement.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in judgement.reason.sentence
+    assert len(judgement.checks) == 2
 
 
 def test_the_first_cause_in_time_is_the_cause() -> None:

@@ -83,8 +83,8 @@ def test_a_missing_dump_is_evidence() -> None:
 
 
 def test_a_dump_says_what_was_not_entered() -> None:
-    (found,) = late_ranks([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
-    assert found.reason.sentence == "rank 1 did not enter all_reduce 3 of group mesh_7"
+    (late,) = late_ranks([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
+    assert late.reason.sentence == "rank 1 did not enter all_reduce 3 of group mesh_7"
 
 
 def test_the_stage_of_a_pipeline_that_did_not_send_is_named() -> None:
@@ -95,9 +95,9 @@ def test_the_stage_of_a_pipeline_that_did_not_send_is_named() -> None:
         pipeline(6, ("recv 2<-1", "completed")),
         pipeline(7, ("recv 3<-2", "scheduled")),
     ]
-    (found,) = late_ranks(stages)
-    assert (found.rank, found.reason.code) == (6, "transfer-not-entered")
-    assert found.reason.sentence == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
+    (late,) = late_ranks(stages)
+    assert (late.rank, late.reason.code) == (6, "transfer-not-entered")
+    assert late.reason.sentence == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
     assert late_ranks([*stages[:2], *stages[3:]])[0].reason.code == "rank-left-no-dump"
 
 
@@ -110,8 +110,8 @@ def test_transfers_whose_partners_both_wait_blame_none() -> None:
 
 
 def test_a_rank_that_computes_is_late_before_ranks_that_wait_in_what_gloo_does_not_record() -> None:
-    (found,) = late_ranks([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
-    assert found.rank == 2
+    (late,) = late_ranks([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
+    assert late.rank == 2
 
 
 class Runs:
@@ -159,13 +159,13 @@ work sequence id: 4710 PG status: last enqueued work: 4710, last completed work:
 
 
 def test_the_lines_of_the_watchdog_name_the_rank(tmp_path: Path) -> None:
-    (found,) = late_ranks(read_watchdog(WATCHDOG.splitlines()))
-    assert found.reason.sentence == "rank 1 did not enter ALLREDUCE 4711 of group tp"
+    (late,) = late_ranks(read_watchdog(WATCHDOG.splitlines()))
+    assert late.reason.sentence == "rank 1 did not enter ALLREDUCE 4711 of group tp"
     log = tmp_path / "job.log"
     log.write_text(WATCHDOG)
     done = CliRunner().invoke(diagnose, [str(log)])
     assert done.exit_code == 1
-    assert done.output.splitlines()[0] == found.reason.sentence
+    assert done.output.splitlines()[0] == late.reason.sentence
 
 
 def test_diagnose_reads_a_folder_of_dumps(tmp_path: Path) -> None:
