@@ -126,8 +126,8 @@ def is_right(finding: Finding, fleet: Fleet) -> bool:
     fault, unsure = fleet.fault, set(finding.unsure)
     if fault.groups:
         sides = [set(side) - unsure for side in finding.sides]
-        groups = [set(group) - unsure for group in fault.groups]
-        return finding.kind == "cut" and len(sides) == len(groups) and all(group in sides for group in groups)
+        groups = [sure for group in fault.groups if (sure := set(group) - unsure)]
+        return finding.kind == "cut" and len(sides) == len(groups) > 1 and all(group in sides for group in groups)
     if finding.kind in ("cut", "placement") or (finding.kind == "link") != (fault.kind == "link"):
         return False
     if not set(finding.nodes) <= set(fault.nodes) or not set(fault.nodes) <= {*finding.nodes, *unsure}:

@@ -60,7 +60,7 @@ def _places(ends: Ends, addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[st
     return np.array(tests, dtype=np.int64), nodes, names
 
 
-def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: float) -> Bools:
+def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: int) -> Bools:
     """Return the nodes of a block: first those slow by themselves, then each by tests that it alone explains.
 
     Fewer than `least` are left as they are.
@@ -85,9 +85,9 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: float) 
     return members
 
 
-def _least(of: int, addresses: int) -> float:
+def _least(of: int, addresses: int) -> int:
     """Return the number of nodes from which one fault is likelier than a few single ones."""
-    return _LEAST_SOCKETS if addresses > 1 else max(_LEAST_LEAF, _LEAST_SHARE * of)
+    return _LEAST_SOCKETS if addresses > 1 else max(_LEAST_LEAF, int(_LEAST_SHARE * of))
 
 
 def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:

@@ -180,7 +180,7 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
 def _gpus(observed: Observed) -> list[Column]:
     """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together are one candidate.
 
-    So are all GPUs of a socket. If all GPUs of a node took part in the same tests, they are the node.
+    So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
     """
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
     total = sum(map(len, observed.ends.values()))
@@ -189,12 +189,13 @@ def _gpus(observed: Observed) -> list[Column]:
         alike = together(tests)
         if len(alike) < 2 or node not in bad:
             continue
+        of_node = {i for some in tests.values() for i in some}
         for addresses, where in alike.items():
             share = _EXPECTED["gpu"] * len(addresses) / total
             of_gpus.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
         for socket in socket_halves(tests):
-            if socket not in alike:
-                where = sorted({i for address in socket for i in tests[address]})
+            where = sorted({i for address in socket for i in tests[address]})
+            if socket not in alike and len(where) < len(of_node):
                 of_gpus.append(_on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.ends)))
     return of_gpus
 

@@ -1,7 +1,7 @@
 """Findings: a cause with its confidence, the tests that convince, and the sentence that says so. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Any, Literal
@@ -75,7 +75,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        return called(replace(self.cause, nodes=self.nodes))
+        return called(replace(self.cause, nodes=self.nodes, sides=self.sides if self.cause.sides else ()))
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
@@ -113,17 +113,27 @@ def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Findin
         first.setdefault(cause.key, cause)
     shares = effect.parts
     shown = [key for key, share in shares.items() if share >= SHOWN]
-    return [finding_of(posterior, first[key], min(shares[key], 0.999), band) for key in shown]
+    lead = effect.causes[0].key
+    return [
+        finding_of(posterior, first[key], min(shares[key], 0.999), band, effect.unsure if key == lead else ())
+        for key in shown
+    ]
 
 
-def finding_of(posterior: Posterior, cause: Cause, confidence: float, band: Band) -> Finding:
+def finding_of(
+    posterior: Posterior, cause: Cause, confidence: float, band: Band, differing: Collection[str] = ()
+) -> Finding:
+    """Make the finding of a cause; likely variants of it have other nodes of those that are `differing`."""
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = tests[observed.bad[tests]]
     slowdown = -float(np.median(observed.value[slow])) if len(slow) > (len(hit) - len(slow)) else float("inf")
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
-    unsure = unsure_nodes(posterior, cause)
+    unsure = tuple(sorted({*unsure_nodes(posterior, cause), *differing}))
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
+    if len(sides) > 2:
+        sides = tuple(side for side in sides if side)
+    side, other = (*sides, (), ())[:2]
     partners = observed.nodes_of(hit).difference(cause.nodes)
     values = {
         "name": printable(cause.name),
@@ -139,8 +149,8 @@ def finding_of(posterior: Posterior, cause: Cause, confidence: float, band: Band
         "inside": len(without),
         "fine": int(observed.fine[without].sum()),
         "groups": len(sides),
-        "side": some_of(map(printable, sides[0]), _NODES_SHOWN),
-        "other": some_of(map(printable, sides[1]), _NODES_SHOWN),
+        "side": some_of(map(printable, side), _NODES_SHOWN),
+        "other": some_of(map(printable, other), _NODES_SHOWN),
         "sides": " | ".join(some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]),
         "more": _circumstances(observed, tests, band) + _not_sure(unsure),
     }

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from seatrial.localize.causes import CauseKind
 from seatrial.localize.confounded import doubt_confounded, doubted
 from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_misfits, supported, unsettled
 from seatrial.localize.findings import Finding, findings_of, titled
+from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
 from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
 from seatrial.localize.posterior import Posterior, infer
@@ -107,12 +109,47 @@ def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
     return [finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")]
 
 
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    """Effects that tests support and none contradicts, their findings, and the keys of causes that are contradicted.
+
+    `apart` is a test that tells causes apart, where one would.
+    """
+
+    posterior: Posterior
+    findings: list[Finding]
+    apart: NextTest | None
+    contradicted: frozenset[tuple[CauseKind, str]]
+
+    @classmethod
+    def of(cls, posterior: Posterior, band: Band) -> "_Explanation":
+        posterior = with_variants(posterior)
+        posterior = replace(posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e)))
+        out = [effect for effect in posterior.effects if contradicted(posterior, effect)]
+        keys = frozenset(cause.key for effect in out for cause in effect.causes)
+        kept = tuple(effect for effect in posterior.effects if effect.causes[0].key not in keys)
+        posterior = replace(posterior, effects=kept)
+        findings = [finding for effect in kept for finding in findings_of(posterior, effect, band)]
+        return cls(posterior, *doubt_confounded(posterior, findings, band), keys)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether other causes may explain more: those that were sought are contradicted, too few, or an unsure cut."""
+        unsure_cut = any(finding.kind == "cut" and not finding.named for finding in self.findings)
+        return bool(self.contradicted) or unsure_cut or has_misfits(self.posterior.settled(_EXPLAINS))
+
+    @property
+    def is_whole(self) -> bool:
+        named = bool(self.findings) and all(finding.named for finding in self.findings)
+        return named and not self.contradicted and not has_misfits(self.posterior)
+
+
 def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: Band) -> Localization:
-    posterior = infer(observed, groups)
-    posterior = replace(posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e)))
-    posterior = replace(posterior, effects=tuple(e for e in posterior.effects if not contradicted(posterior, e)))
-    findings = [finding for effect in posterior.effects for finding in findings_of(posterior, effect, band)]
-    findings, apart = doubt_confounded(posterior, findings, band)
+    explanation = _Explanation.of(infer(observed, groups), band)
+    if explanation.is_doubtful:
+        other = _Explanation.of(infer(observed, groups, explanation.contradicted, with_single_nodes=True), band)
+        explanation = other if other.is_whole else explanation
+    posterior, findings, apart = explanation.posterior, explanation.findings, explanation.apart
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(_EXPLAINS)
     misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]

@@ -6,6 +6,8 @@ own tests, the others as they were found (naive Bayes).
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 from math import log
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import slowed_operations
 from seatrial.localize.observations import Bools, Floats, GroupTest
-from seatrial.localize.posterior import Posterior
+from seatrial.localize.posterior import Effect, Posterior
 
 _STRAYS = 0.03  # the share of tests that are slow for a reason of their own
 _SURE = log(9)  # log odds
@@ -26,6 +28,33 @@ def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     return _unsure_of_set(posterior, cause) if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1 else ()
 
 
+def with_variants(posterior: Posterior) -> Posterior:
+    """Return the effects with causes that differ from the likeliest in unsure nodes alone taken together with it."""
+    return replace(posterior, effects=tuple(_with_variants(posterior, effect) for effect in posterior.effects))
+
+
+def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
+    first, share, others, differing = effect.causes[0], effect.shares[0], list[tuple[Cause, float]](), set[str]()
+    unsure = set(unsure_nodes(posterior, first))
+    for cause, each in zip(effect.causes[1:], effect.shares[1:], strict=True):
+        nodes = _difference(posterior, first, cause)
+        if nodes and nodes.issubset(unsure.union(unsure_nodes(posterior, cause))):
+            share += each
+            differing |= nodes
+        else:
+            others.append((cause, each))
+    causes, shares = zip((first, share), *others, strict=True)
+    return replace(effect, causes=causes, shares=shares, unsure=frozenset(differing))
+
+
+def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
+    """Return the nodes in which two leaves, sockets or cuts in two differ; none for other causes."""
+    if (one.kind, one.gpus, len(one.sides)) != (other.kind, other.gpus, len(other.sides)) or len(one.sides) > 2:
+        return set()
+    nodes = set(one.nodes).symmetric_difference(other.nodes)
+    return min(nodes, set(posterior.observed.nodes - nodes), key=len) if one.sides else nodes
+
+
 def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     """Return the log odds of each test that the cause touches it, by whether it is slow."""
     observed, tests = posterior.left_to(cause), posterior.tests_of(cause)
@@ -34,13 +63,15 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
     odds = np.where(observed.bad, log(share / _STRAYS), log((1 - share) / (1 - _STRAYS)))
     informative = within & ~posterior.observed.levels.flat[observed.like]  # where none is slow, all may be
+    informative[tests] &= ~posterior.slower_than_by(cause)[tests]
     return np.where(informative, odds * observed.weight, 0.0)
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     """Return nodes that are about as likely in another group; of more than two groups also in one of their own.
 
-    So are those that no chain of tests joins with most: together they may be on either side.
+    So are those that no chain of tests joins with most: together they may be on either side. Of two of many groups that
+    no slow test tells apart, the nodes of the smaller are.
     """
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
     group_of = {node: i for i, side in enumerate(cause.sides) for node in side}
@@ -53,12 +84,16 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
                 with_group[node][groups.pop()] += each
     chains = joined(tests, odds != 0)
     most = Counter(chains[node] for node in with_group).most_common(1)
-    unsure = []
+    unsure = set[str]()
+    for i, other in combinations(numbers, 2) if len(numbers) > 2 else ():
+        if sum(with_group[node][other] for node in cause.sides[i]) < _SURE:
+            smaller = min(cause.sides[i], cause.sides[other], key=len)
+            unsure.update(smaller)
     for node, across in with_group.items():
         own = across.pop(group_of[node])
         others = [*across.values(), *([0.0] if len(numbers) > 2 else [])]
         if min(others) - own < _SURE or chains[node] != most[0][0]:
-            unsure.append(node)
+            unsure.add(node)
     return tuple(sorted(unsure))
 
 
@@ -78,12 +113,27 @@ def joined(tests: Sequence[GroupTest], some: Bools) -> dict[str, str]:
 
 
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Return nodes that are about as likely in the set as not, by tests that no other node of the set explains."""
-    tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
-    alone: dict[str, float] = defaultdict(float)
-    for test, each in zip(tests, odds.tolist(), strict=True):
-        used = {n for n, gpus in zip(test.nodes, test.gpus, strict=False) if not set(cause.gpus).isdisjoint(gpus)}
-        members = used.intersection(cause.nodes)
-        for node in used:
-            alone[node] += each if members <= {node} else 0.0
-    return tuple(sorted(node for node, each in alone.items() if abs(each) < _SURE))
+    """Return nodes that are about as likely in the set as not.
+
+    A slow test counts for a node if no other node of it may be in the set; a fine one against all of its nodes, or by
+    the same rule if tests within the set are fine.
+    """
+    users = [_users(test, cause) for test in posterior.observed.tests]
+    odds = _log_odds(posterior, cause).tolist()
+    unsure = set[str]()
+    while True:
+        evidence: dict[str, float] = defaultdict(float)
+        possible = unsure.union(cause.nodes)
+        for nodes, each in zip(users, odds, strict=True):
+            for node in nodes:
+                shows = possible.intersection(nodes) <= {node} or (each < 0 and not cause.at_one_end)
+                evidence[node] += each if shows else 0.0
+        more = {node for node, each in evidence.items() if abs(each) < _SURE}
+        if more <= unsure:
+            return tuple(sorted(unsure))
+        unsure |= more
+
+
+def _users(test: GroupTest, cause: Cause) -> set[str]:
+    """Return the nodes that take part in a test with a GPU of the cause."""
+    return {node for node, gpus in zip(test.nodes, test.gpus, strict=False) if not set(cause.gpus).isdisjoint(gpus)}

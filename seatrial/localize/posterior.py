@@ -14,7 +14,7 @@ A cause slows an operation with probability q, and at least one. Of a kind of te
 e (`Levels`). A test is as slow as the worst of its causes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,13 +51,17 @@ LEAST_OF_A_CUT = 4  # slow pairs across
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One of the causes of slow tests: which it is, with shares that add up to one with that of `none`."""
+    """One of the causes of slow tests: which it is, with shares that add up to one with that of `none`.
+
+    Those that differ from the first in the nodes that are `unsure` alone count with it.
+    """
 
     causes: tuple[Cause, ...]
     shares: tuple[float, ...]
     none: float
     explained: Floats  # of each test, the log slowdown that follows
     fails: Floats  # of each test, the probability of failing that follows
+    unsure: frozenset[str] = frozenset()
 
     @property
     def parts(self) -> dict[tuple[CauseKind, str], float]:
@@ -89,9 +93,19 @@ class Posterior:
 
     def left_to(self, cause: Cause) -> Observed:
         """Return the tests for the effect of a cause: those that other effects slow show nothing of it."""
-        own = next((effect for effect in self.effects if cause in effect.causes), None)
+        own = self._effect_of(cause)
         explained = self.observed.bad & ~self.unexplained(without=own) & (own is not None)
         return replace(self.observed, alone=self.observed.alone | explained, failed=self.observed.failed & ~explained)
+
+    def slower_than_by(self, cause: Cause) -> Bools:
+        """Return tests slower than the effect of a cause makes them, by more than noise: they have another reason."""
+        own, observed = self._effect_of(cause), self.observed
+        explained = own.explained if own else np.full(len(observed.tests), np.inf)
+        slower: Bools = observed.slow & (observed.value + explained < -3 * width_of(observed.scale, explained))
+        return slower
+
+    def _effect_of(self, cause: Cause) -> Effect | None:
+        return next((effect for effect in self.effects if cause in effect.causes), None)
 
     def tests_of(self, cause: Cause) -> Ints:
         """Return the tests that a cause of an effect would slow, or any cut."""
@@ -147,20 +161,34 @@ class _Design:
         return np.where(nothing_left, 1.0, doubt)
 
 
-def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
-    """Return the likeliest effects, with as many cuts as make the whole likelier than without."""
+def infer(
+    observed: Observed,
+    groups: Mapping[str, frozenset[str]],
+    excluded: Collection[tuple[CauseKind, str]] = (),
+    *,
+    with_single_nodes: bool = False,
+) -> Posterior:
+    """Return the likeliest effects, with as many cuts as make the whole likelier than without.
+
+    Causes that are `excluded`, by their key, are none of them. Groups of a cut may be single nodes, if asked for.
+    """
     candidates = columns(observed, groups) if observed.bad.any() else []
-    if not candidates:  # all tests are fine
+    if candidates:
+        blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
+        candidates += with_penetrances(blocks, observed)
+    candidates = [column for column in candidates if column.cause.key not in excluded]
+    if not candidates:  # such as where all tests are fine
         return Posterior(observed, (), ())
-    blocks = with_reference_tests(block_columns(observed, _likelihood(observed, [])), observed)
-    design = _Design([*candidates, *with_penetrances(blocks, observed)], observed)
+    design, pairs = _Design(candidates, observed), Pairs.of(observed.tests)
     best = _with_more_effects([], design, observed)
     evidence = _evidence(best, design, observed)
     # Before all other causes, then beside those that always slow their tests: the rest may stand in for a cut.
     for before_others in (True, False):
         known = [] if before_others else [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
         for _ in range(_MOST_CUTS):
-            some = _cuts(observed, known, design)
+            some = _cuts(observed, pairs, known, with_single_nodes)
+            old = {column.cause.key for column in design.columns}.union(excluded)
+            some = [column for column in some if column.cause.key not in old]
             cut = _single(_Design(some, observed), _likelihood(observed, known)) if some else None
             if not cut or not cut.causes:
                 break
@@ -263,12 +291,12 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
 
 
-def _cuts(observed: Observed, known: Sequence[Effect], design: _Design) -> list[Column]:
-    """Return the best new cut in two, and in more groups, of enough slow pairs that no known effect explains."""
+def _cuts(observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single_nodes: bool) -> list[Column]:
+    """Return the best cut in two, and in more groups, of enough slow pairs that no known effect explains."""
     odd = _unexplained(observed, known)
     if odd.sum() < LEAST_OF_A_CUT:
         return []
-    nodes, pairs = observed.nodes, Pairs.of(observed.tests)
+    nodes = observed.nodes
     cuts = list[Column]()
     informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
     likelihood = _likelihood(observed, known)
@@ -279,12 +307,13 @@ def _cuts(observed: Observed, known: Sequence[Effect], design: _Design) -> list[
             if 2 <= len(side) <= len(nodes) - 2:
                 cuts.append(cut_column(observed, (side, nodes - side)))
             if penetrance == ALWAYS:  # with the freedom of a share too many groups fit
-                groups = sorted((group for group in groups_apart(pairs, weight) if len(group) > 1), key=min)
-                if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * len(nodes):
-                    cuts.append(cut_column(observed, groups))
+                groups = sorted(groups_apart(pairs, weight), key=min)
+                several = [group for group in groups if len(group) > 1]
+                most = sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes)
+                if len(several) >= _LEAST_GROUPS and (most or with_single_nodes):
+                    cuts.append(cut_column(observed, several if most else groups))
     by_name = {column.cause.key: column for column in cuts}
-    old = {column.cause.key for column in design.columns}
-    possible = [column for key, column in by_name.items() if key not in old and _is_cut(observed, column, odd)]
+    possible = [column for column in by_name.values() if _is_cut(observed, column, odd)]
     return with_penetrances(with_reference_tests(possible, observed), observed)
 
 

@@ -209,6 +209,31 @@ def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
 
 
+def test_a_node_whose_tests_all_have_gpus_of_both_sockets_is_not_told_from_a_socket() -> None:
+    tests = group_tests(
+        PAIRS_OF_12, lambda _, group, *__: 0.7 if "n03" in group else 1, gpus=lambda d: d.sample(ADDRESSES, 5)
+    )
+    assert named(localize(tests)) == [("node", "n03")]
+
+
+def test_nodes_of_one_slow_test_of_a_leaf_switch_are_unsure() -> None:
+    """Slower than by the leaf, or with another node that was tested as seldom."""
+    leaf, rest = nodes(16)[:6], nodes(16)[6:13]
+    pairs = [(a, b) for a in leaf[:5] for b in rest[:4]] + [(a, b) for a, b in combinations(rest, 2)]
+    alone = [*pairs, ("n05", "n13"), ("n14", "n12")]
+
+    def speed(_: str, group: Sequence[str], ends: Sequence[Sequence[str]], __: int) -> float:
+        if ADDRESSES[3] not in ends[0]:
+            return 1
+        return 0.3 if "n14" in group else 0.7 if set(leaf).intersection(group) else 1
+
+    with_it = group_tests(alone, speed, gpus=taking(ADDRESSES[3:4]))
+    without = group_tests(list(combinations(nodes(15), 2)), speed, gpus=taking(ADDRESSES[:3]))
+    (finding,) = localize([*with_it, *without]).findings
+    assert (finding.kind, finding.named, finding.nodes) == ("leaf", True, tuple(leaf[:5]))
+    assert {"n05", "n13", "n14"} <= set(finding.unsure)
+
+
 def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
     leaf, unknown, drawn = set(nodes(16)[:8]), "n07", random.Random(4)
     tests = []
@@ -260,6 +285,20 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
     (finding,) = localization.findings
     assert finding.named
     assert sorted(map(list, finding.sides)) == leaves
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nodes_of_a_spine_without_a_test_in_their_group_are_unsure_and_hide_no_other(seed: int) -> None:
+    leaves = [nodes(24)[i : i + 4] for i in range(0, 24, 4)]
+    unplaced = {"n03", "n07", "n11"}
+    inside = [pair for leaf in leaves for pair in combinations(leaf, 2)]
+    outside = [pair for pair in combinations(nodes(24), 2) if pair not in inside]
+    pairs = [pair for pair in inside if unplaced.isdisjoint(pair)] + random.Random(seed).sample(outside, 120)
+    localization = localize(group_tests(pairs, lambda _, group, *__: 1 if tuple(group) in inside else 0.6, seed=seed))
+    (finding,) = localization.findings
+    assert (finding.kind, finding.named, set(finding.unsure)) == ("cut", True, unplaced)
+    assert sorted(map(set, finding.sides), key=min) == [set(leaf) - unplaced for leaf in leaves]
+    assert finding.title == "a cut between 6 groups"
 
 
 def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
