@@ -307,7 +307,8 @@ def fast_level(values: Floats) -> float:
     fast = ordered[ordered >= ordered[width - 1] - _FAR]
     if len(fast) >= _HALVES:
         sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(fast) / 1.349))
-    apart = (ordered[0] - ordered[-1]) / 20  # next to a fault that slows tenfold, a tenth is agreement
+    gaps = ordered[width - 1 : -1] - ordered[width:]
+    apart = max(gaps, default=0.0) / 5  # above a gap five times as wide, tests agree however much they scatter
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
     level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, sigma)
     for _ in range(5):

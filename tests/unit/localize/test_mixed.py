@@ -216,6 +216,16 @@ def test_a_node_whose_tests_all_have_gpus_of_both_sockets_is_not_told_from_a_soc
     assert named(localize(tests)) == [("node", "n03")]
 
 
+def test_slow_tests_that_agree_are_not_the_level_of_fast_ones_that_scatter() -> None:
+    """Rounds of pairs of four real nodes, one of them behind 10 Mbit/s, on a machine that was busy."""
+    rates = "01:17.3 23:1.3 12:1.2 30:12.1 01:7.9 23:1.3 30:15.1 12:1.3 12:1.2 30:17.2"
+    tests = []
+    for name in rates.split():
+        pair, _, rate = name.partition(":")
+        tests.append(GroupTest(name, "all_reduce", (f"n{pair[0]}", f"n{pair[1]}"), {1 << 17: float(rate)}))
+    assert named(localize(tests)) == [("node", "n2")]
+
+
 def test_nodes_of_one_slow_test_of_a_leaf_switch_are_unsure() -> None:
     """Slower than by the leaf, or with another node that was tested as seldom."""
     leaf, rest = nodes(16)[:6], nodes(16)[6:13]
