@@ -39,19 +39,19 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--hours", type=int, default=72)
-    given = parser.parse_args(arguments)
-    parts = [f"node-{node}/gpu-{gpu}" for node in range(given.nodes) for gpu in range(GPUS)]
+    options = parser.parse_args(arguments)
+    parts = [f"node-{node}/gpu-{gpu}" for node in range(options.nodes) for gpu in range(GPUS)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "history.db")
         with open_store(f"sqlite:///{file}") as store:
             began = time.monotonic()
-            state = _write(store, parts, given.hours)
+            state = _write(store, parts, options.hours)
             written_s, size = time.monotonic() - began, file.stat().st_size
             began, used = time.monotonic(), time.process_time()
             named = _judge(store, state, parts)
             judged_s, used_s = time.monotonic() - began, time.process_time() - used
-    readings = len(parts) * given.hours * 60 * (len(GAUGES) + len(COUNTERS))
-    print(f"{len(parts):,} GPUs, {given.hours} h: {readings / 1e6:,.0f} million readings")
+    readings = len(parts) * options.hours * 60 * (len(GAUGES) + len(COUNTERS))
+    print(f"{len(parts):,} GPUs, {options.hours} h: {readings / 1e6:,.0f} million readings")
     print(f"history {size / 1e9:.2f} GB, written in {written_s:.0f} s")
     print(f"judged in {judged_s:.0f} s ({used_s:.0f} s of processor): {', '.join(named)}")
     return 0 if size < LIMIT_BYTES and min(judged_s, used_s) < LIMIT_S and len(named) == 2 else 1
@@ -89,9 +89,9 @@ def _minutes(nth: int, parts: Sequence[str], *, is_late: bool) -> Iterator[Metri
 
 def _judge(store: Store, state: CampaignState, parts: Sequence[str]) -> list[str]:
     """The parts that are named: by what rose, and by the drift of clocks and of each phase's rate."""
-    found = [series_of(state, store, metric) for metric in (*GAUGES, *COUNTERS)]
-    check, _ = minutes_check(found)
-    by_hour = [*filter(None, map(hourly, found))]
+    series = [series_of(state, store, metric) for metric in (*GAUGES, *COUNTERS)]
+    check, _ = minutes_check(series)
+    by_hour = [*filter(None, map(hourly, series))]
     measured = [Measurement("matmul_stress", 0.0, "TFLOP/s", Subject("gpu", part)) for part in parts]
     began_s = np.array([phase.began_s for phase in state.phases])
     rates = np.random.default_rng(1).normal(700, 7, (len(began_s), len(parts)))

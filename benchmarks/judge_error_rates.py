@@ -89,8 +89,8 @@ def bounds(cells: Sequence[tuple[str, int]]) -> str:
     rows = []
     several = (cell for cell in cells if not ROWS[cell[0]].one_reading)
     for name, sizes in groupby(several, itemgetter(0)):
-        found = [oracle(name, len(ROWS[name].metrics) * nodes) for _, nodes in sizes]
-        columns = zip(*found, strict=True)
+        shares_by_size = [oracle(name, len(ROWS[name].metrics) * nodes) for _, nodes in sizes]
+        columns = zip(*shares_by_size, strict=True)
         rows.append((f"`{name}`", *("/".join(f"{100 * share:.0f}" for share in column) for column in columns)))
     headings = [f"{100 * loss:.0f} % in {nights} night{'s'[: nights > 1]}" for loss, nights in GOALS]
     return markdown(("noise", *headings), rows)

@@ -39,8 +39,8 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = (folder / "llama.jsonl").open("a")
 
-    def add(self, what: str, **values: Any) -> None:
-        line = json.dumps({"what": what, **values})
+    def add(self, measurement: str, **values: Any) -> None:
+        line = json.dumps({"what": measurement, **values})
         print(line, flush=True)
         self.file.write(line + "\n")
         self.file.flush()

@@ -201,7 +201,7 @@ METHODS: dict[str, Callable[[Fleet], Outcome]] = {
 class Score:
     """Sums over trials of one method in one case."""
 
-    found: int = 0
+    detected: int = 0
     faults: int = 0
     false: int = 0
     trials: int = 0
@@ -214,7 +214,7 @@ class Score:
         truth = {_same(part, fleet) for part in fleet.faults}
         named = {_same(part, fleet): confidence for part, confidence in outcome.named.items()}
         sure = {part for part, confidence in named.items() if confidence >= NAMED}
-        self.found += len(truth & sure)
+        self.detected += len(truth & sure)
         self.faults += len(truth)
         self.false += bool({part for part in sure - truth if not _holds(part, truth)})
         self.trials += 1
@@ -298,7 +298,7 @@ def _row(case: Case, score: Score) -> str:
         f"{100 * case.noise:.0f} %",
         f"{case.faults} {case.kind}" if case.faults else "none",
         case.method,
-        f"{score.found} of {score.faults}" if score.faults else "–",
+        f"{score.detected} of {score.faults}" if score.faults else "–",
         f"{score.false} of {score.trials}",
         f"{fmean(score.rounds):.1f}, at most {max(score.rounds)}",
         f"{fmean(score.tests):,.0f}",

@@ -182,14 +182,14 @@ def main() -> None:
     table, blamed = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for seed in range(wanted.first, wanted.first + wanted.fleets):
         fleet = fleet_of(seed)
-        found = localize(fleet.tests)
-        outcome = outcome_of(fleet, found.findings, found.verdict.value == "pass")
-        healthy = {n for f in found.findings if f.named and f.kind not in ("cut", "leaf") for n in f.nodes}
+        localization = localize(fleet.tests)
+        outcome = outcome_of(fleet, localization.findings, localization.verdict.value == "pass")
+        healthy = {n for f in localization.findings if f.named and f.kind not in ("cut", "leaf") for n in f.nodes}
         for row in rows_of(fleet):
             table[row][outcome] += 1
             blamed[row] += not healthy <= set(fleet.fault.nodes)
         if outcome in wanted.show:
-            print(f"{seed} {outcome}: {fleet.fault} {fleet.style} {fleet.penetrance:.2f}\n  {found.reason}")
+            print(f"{seed} {outcome}: {fleet.fault} {fleet.style} {fleet.penetrance:.2f}\n  {localization.reason}")
     print(f"| fault | fleets | {' | '.join(OUTCOMES)} | healthy nodes blamed |")
     print("|---" * (len(OUTCOMES) + 3) + "|")
     for row, counts in table.items():

@@ -154,11 +154,11 @@ class Oracle:
         logs = levels[..., None] + self._drawn.draw(rng, (*levels.shape, readings))
         logs[:, EARLIER:] += np.log1p(-losses)[:, None, None]
         hypotheses = [0.0, *np.log1p(-np.array(SIZES))]
-        found = np.full((len(hypotheses), losses.size, nights), -np.inf)
+        likelihoods = np.full((len(hypotheses), losses.size, nights), -np.inf)
         for kind in self._reckoned:
             with np.errstate(divide="ignore"):
-                found = np.logaddexp(found, np.log(kind.share) + _likelihoods(kind, logs, hypotheses))
-        return np.asarray(np.logaddexp.reduce(found[1:], axis=0) - np.log(len(SIZES)) - found[0])
+                likelihoods = np.logaddexp(likelihoods, np.log(kind.share) + _likelihoods(kind, logs, hypotheses))
+        return np.asarray(np.logaddexp.reduce(likelihoods[1:], axis=0) - np.log(len(SIZES)) - likelihoods[0])
 
 
 def _likelihoods(kind: Kind, logs: Floats, hypotheses: Sequence[float]) -> Floats:
@@ -205,11 +205,11 @@ def oracle(name: str, series: int, readings: int = 6, trials: int = 2000) -> tup
     shares = np.repeat([kind.share for kind in kinds], count) / count
     drawn = [one.ratios(rng, rng.choice(SIZES, count), nights, readings) for one in oracles]
     limits = [_limit(np.concatenate([d[:, night] for d in drawn]), shares, ALARMS / series) for night in range(nights)]
-    found = []
+    detected = []
     for loss, within in GOALS:
         ratios = np.concatenate([one.ratios(rng, np.full(count, loss), within, readings) for one in oracles])
-        found.append(float(shares @ (ratios > limits[:within]).any(axis=1)))
-    return tuple(found)
+        detected.append(float(shares @ (ratios > limits[:within]).any(axis=1)))
+    return tuple(detected)
 
 
 def _limit(ratios: Floats, shares: Floats, chance: float) -> float:

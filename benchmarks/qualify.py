@@ -77,7 +77,7 @@ class Node:
 
 
 @dataclass
-class Found:
+class Tally:
     """What the simulation counts."""
 
     tests: int = 0
@@ -99,7 +99,7 @@ class Fleet:
     def __init__(self, nodes: int, jobs: Iterator[Job], order: str, seed: int, store: Store | None) -> None:
         self.random = random.Random(seed)
         self.nodes_by_name = {name: self._node(name, i) for i, name in enumerate(f"n{i:03}" for i in range(nodes))}
-        self.store, self.at, self.found = store, 0.0, Found()
+        self.store, self.at, self.tally = store, 0.0, Tally()
         self.tests: list[NodeTest] = []
         self._order = order
         self._ends: list[tuple[float, int, tuple[Node, ...]]] = []
@@ -173,7 +173,7 @@ class Fleet:
         delay_s = 0.0
         if tested := [node.name for node in nodes if node.testing]:
             delay_s = self.random.uniform(*_PREEMPT_S)
-            self.found.delays_s.append(delay_s)
+            self.tally.delays_s.append(delay_s)
             self._taken.update(tested)
         self._number += 1
         self.busy += len(nodes)
@@ -196,18 +196,18 @@ class Fleet:
     def put_out(self, name: str, run_id: str, code: str) -> None:
         node = self.nodes_by_name[name]
         if node.slow is None:
-            self.found.false_keeps += 1
+            self.tally.false_keeps += 1
         elif node.state == "in":
-            self.found.tests_until_found.append(self.tests_since.pop(name, 0))
+            self.tally.tests_until_found.append(self.tests_since.pop(name, 0))
         node.state, node.failed = ("gated", True) if node.state == "gated" else ("out", False)
         node.since = self.now
 
     def let_in(self, name: str) -> None:
         node = self.nodes_by_name[name]
         if node.slow is None:
-            self.found.let_in_healthy += 1
+            self.tally.let_in_healthy += 1
         else:
-            self.found.let_in_faulty += 1
+            self.tally.let_in_faulty += 1
             self.tests_since[name] = 0
         node.state, node.failed = "in", False
 
@@ -228,7 +228,7 @@ class Fleet:
             self.advance(min(until, self.at + 5.0))
         for node in taken:
             node.testing = False
-        self.found.tests += 1
+        self.tally.tests += 1
         result = self._gave_way(suite, names, began) if self._taken else self._measured(suite, names, began)
         if self.store:
             self.store.save(result, Path("/simulated"))
@@ -243,14 +243,14 @@ class Fleet:
         if test.suite == PAIRS or test.verdict is Verdict.INCONCLUSIVE:
             return
         if node.slow is None:
-            self.found.healthy_tests += 1
+            self.tally.healthy_tests += 1
         elif node.state == "gated":
-            self.found.gate_tests_of_faulty += 1
+            self.tally.gate_tests_of_faulty += 1
         else:
             self.tests_since[node.name] += 1
 
     def _gave_way(self, suite: str, names: Sequence[str], began: float) -> RunResult:
-        self.found.gave_way += 1
+        self.tally.gave_way += 1
         check = Check("run", Verdict.INCONCLUSIVE, Reason.of("gave-way", job="a job"))
         return self._result(suite, names, began, [check])
 
@@ -296,7 +296,7 @@ class Fleet:
     def _result(self, suite: str, names: Sequence[str], began: float, checks: Sequence[Check]) -> RunResult:
         verdict, reason = conclude(checks, len(names))
         return RunResult(
-            f"{suite}-{self.found.tests:06}",
+            f"{suite}-{self.tally.tests:06}",
             "simulated",
             suite,
             _START + timedelta(seconds=began),
@@ -335,11 +335,11 @@ def simulate(fleet: Fleet, days: int) -> None:
         fleet.advance(max(fleet.at, first + hour * 3600.0))
         fleet.break_and_repair(1.0)
         run_pass(cluster, Selection(watch=True))
-        fleet.found.load.append(fleet.busy / fleet.in_service)
+        fleet.tally.load.append(fleet.busy / fleet.in_service)
         if hour % 24 == 23:
             share = covered(fleet).share
-            fleet.found.covered.append(share)
-            line = f"day {hour // 24 + 1}: {100 * fleet.found.load[-1]:.0f} % busy, {fleet.found.tests} tests, covered"
+            fleet.tally.covered.append(share)
+            line = f"day {hour // 24 + 1}: {100 * fleet.tally.load[-1]:.0f} % busy, {fleet.tally.tests} tests, covered"
             print(f"{line} {100 * share:.1f} %, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
@@ -351,19 +351,19 @@ def covered(fleet: Fleet) -> Coverage:
 
 def report(fleet: Fleet) -> list[tuple[str, str, str]]:
     """Rows of what is required, the goal, and what came out."""
-    found, last = fleet.found, covered(fleet)
-    late = sum(delay > 10 for delay in found.delays_s)
-    in_time = sum(tests <= 2 for tests in found.tests_until_found)
+    tally, last = fleet.tally, covered(fleet)
+    late = sum(delay > 10 for delay in tally.delays_s)
+    in_time = sum(tests <= 2 for tests in tally.tests_until_found)
     missed = sum(tests >= 2 for tests in fleet.tests_since.values())
-    loads = sorted(found.load)
+    loads = sorted(tally.load)
     return [
         ("busy nodes, 5th to 95th percentile of hours", "90 to 98 %", _span(loads)),
-        ("nodes in service that passed within 7 days, after day 7", ">= 99 %", _percent(min(found.covered[7:] or [0]))),
-        ("jobs delayed by more than 10 s", "0", f"{late}; {len(found.delays_s)} tests gave way"),
-        ("losses of 10 % found within two tests", "all", f"{in_time} of {len(found.tests_until_found) + missed}"),
-        ("healthy nodes kept out", "<= 1 in 1,000 tests", f"{found.false_keeps} in {found.healthy_tests} tests"),
-        ("faulty nodes let in", "<= 1 in 100", f"{found.let_in_faulty} in {found.gate_tests_of_faulty} tests"),
-        ("healthy nodes let in", "", str(found.let_in_healthy)),
+        ("nodes in service that passed within 7 days, after day 7", ">= 99 %", _percent(min(tally.covered[7:] or [0]))),
+        ("jobs delayed by more than 10 s", "0", f"{late}; {len(tally.delays_s)} tests gave way"),
+        ("losses of 10 % found within two tests", "all", f"{in_time} of {len(tally.tests_until_found) + missed}"),
+        ("healthy nodes kept out", "<= 1 in 1,000 tests", f"{tally.false_keeps} in {tally.healthy_tests} tests"),
+        ("faulty nodes let in", "<= 1 in 100", f"{tally.let_in_faulty} in {tally.gate_tests_of_faulty} tests"),
+        ("healthy nodes let in", "", str(tally.let_in_healthy)),
         ("pairs of leaf switches untested for 30 days", "0", f"{len(last.overdue_pairs)} of {len(last.pairs)}"),
         ("GPU hours of tests in the last week", "", f"{last.gpu_hours_week:.0f} of {len(last.nodes) * _GPUS * 168}"),
     ]

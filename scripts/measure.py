@@ -81,7 +81,11 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
     for name, module in modules.items():
         measured.append((name, "nodes a line", module.a_line, MOST_A_LINE_OF_MODULE))
         measured += [(function, "branches", count, MOST_BRANCHES) for function, count in module.branches.items()]
-    return [f"{name}: {value:.6g} {what}, {most} at most" for name, what, value, most in measured if value > most]
+    return [
+        f"{name}: {value:.6g} {measure_name}, {most} at most"
+        for name, measure_name, value, most in measured
+        if value > most
+    ]
 
 
 def late_constants(source: str) -> list[str]:

@@ -149,8 +149,8 @@ class _Mutation:
             end = _end(mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values()))
             endings[end] += 1
             if end != NOTICED:
-                what = f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new}"
-                print(f"{number}: {what} ({end}; tests that run it: {len(running)})", file=self._out, flush=True)
+                mutation = f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new}"
+                print(f"{number}: {mutation} ({end}; tests that run it: {len(running)})", file=self._out, flush=True)
         others = f", {endings[TIMED_OUT]} {TIMED_OUT}" if endings[TIMED_OUT] else ""
         print(f"{endings[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
         return True

@@ -57,8 +57,8 @@ def warnings_of(source: str) -> Iterator[Warning]:
             if depth == 0 or (depth == 1 and piece["mark"] == ","):
                 break
             pieces.append("%s" if piece["word"] else piece["text"] or "")
-        if said := normalized("".join(pieces)):
-            yield Warning(said, result_after(source[end : end + 600]))
+        if message := normalized("".join(pieces)):
+            yield Warning(message, result_after(source[end : end + 600]))
 
 
 def normalized(text: str) -> str:
@@ -83,8 +83,8 @@ def result_after(code: str) -> str | None:
 def releases(clone: str, library: str) -> list[tuple[tuple[int, ...], str]]:
     """Return the tags of releases, oldest first, as version and tag."""
     tags = git(clone, "tag").split()
-    found = [(tuple(map(int, match.groups())), tag) for tag in tags if (match := re.fullmatch(TAGS[library], tag))]
-    return sorted(entry for entry in found if entry[0][:2] >= OLDEST[library])
+    tagged = [(tuple(map(int, match.groups())), tag) for tag in tags if (match := re.fullmatch(TAGS[library], tag))]
+    return sorted(entry for entry in tagged if entry[0][:2] >= OLDEST[library])
 
 
 def git(clone: str, *arguments: str) -> str:
@@ -100,8 +100,8 @@ def read_library(clone: str, library: str) -> dict[str, dict[str, str]]:
         for path in git(clone, "grep", "-l", r"WARN *(", tag, "--", "src").splitlines():
             if not path.endswith((".cc", ".h", ".cu", ".cpp")):
                 continue
-            for said, result in warnings_of(git(clone, "show", path)):
-                row = rows.setdefault(said, {"library": library, "first": name, "format": said})
+            for message, result in warnings_of(git(clone, "show", path)):
+                row = rows.setdefault(message, {"library": library, "first": name, "format": message})
                 row["last"] = name
                 row["result"] = result or row.get("result") or ("error" if result == "" else "")
     return rows

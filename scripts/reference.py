@@ -141,8 +141,10 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
             only = _ONE_LINK.fullmatch(field.legal)
             name = f"[`{field.name}`]({only[1]})" if only else f"`{field.name}`"
             meaning = _linked(field.meaning) if only else _meaning(field)
-            told = only and field.legal.startswith("[") and field.name not in _CHECK_NAMES  # by the section's purpose
-            yield f"- {name}{shown}" if told else f"- {name}{shown}: {meaning}"
+            is_evident = (
+                only and field.legal.startswith("[") and field.name not in _CHECK_NAMES
+            )  # by the section's purpose
+            yield f"- {name}{shown}" if is_evident else f"- {name}{shown}: {meaning}"
         for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
             there = [field for field, home in before.items() if home.title == earlier]
             yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
@@ -193,11 +195,11 @@ def _codes() -> Iterator[str]:
     texts = {cause.code: cause.cause for cause in reversed(LOG_CAUSES)}
     for area, reasons in AREAS.items():
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
-        yield from (f"- `{code}`: {texts.get(code) or _said(reason)}" for code, reason in reasons.items())
+        yield from (f"- `{code}`: {texts.get(code) or _sentence_of(reason)}" for code, reason in reasons.items())
         yield ""
 
 
-def _said(reason: Explanation) -> str:
+def _sentence_of(reason: Explanation) -> str:
     """Return the sentence of a reason, or its meaning where the sentence is all values."""
     return reason.pattern if sum(map(str.isalpha, reason.pattern)) > 5 else reason.meaning
 

@@ -107,50 +107,50 @@ class Slack:
             return self._take_hook(decoded(headers, body))
         return self._call(method, headers, decoded(headers, body))
 
-    def _call(self, method: str, headers: dict[str, str], given: dict[str, Any]) -> Answer:
+    def _call(self, method: str, headers: dict[str, str], request: dict[str, Any]) -> Answer:
         if headers.get("authorization") != f"Bearer {TOKEN}":
             return refusal("invalid_auth" if "authorization" in headers else "not_authed")
         if method not in _SCOPES:
             return refusal("unknown_method")
         if _SCOPES[method] not in self.scopes:
             return refusal("missing_scope")
-        done = getattr(self, f"_{method.replace('.', '_')}")(given)
+        done = getattr(self, f"_{method.replace('.', '_')}")(request)
         return refusal(done) if isinstance(done, str) else Answer(json.dumps({"ok": True, **done}))
 
-    def _chat_postMessage(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        channel = _channel(given.get("channel", ""))
-        blocks = _loaded(given.get("blocks"))
-        thread = given.get("thread_ts")
+    def _chat_postMessage(self, request: dict[str, Any]) -> dict[str, Any] | str:
+        channel = _channel(request.get("channel", ""))
+        blocks = _loaded(request.get("blocks"))
+        thread = request.get("thread_ts")
         if channel is None:
             return "channel_not_found"
-        if problem := block_problem(blocks) or _text_problem(given.get("text", ""), blocks):
+        if problem := block_problem(blocks) or _text_problem(request.get("text", ""), blocks):
             return problem
         if thread and thread not in self.messages:
             return "thread_not_found"
         ts = f"1700000000.{len(self.messages) + 1:06}"
-        broadcast = str(given.get("reply_broadcast", "")).lower() in ("true", "1")
-        self.messages[ts] = Message(channel, ts, given.get("text", ""), blocks, thread, broadcast)
+        broadcast = str(request.get("reply_broadcast", "")).lower() in ("true", "1")
+        self.messages[ts] = Message(channel, ts, request.get("text", ""), blocks, thread, broadcast)
         return {"channel": channel, "ts": ts}
 
-    def _chat_update(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        message = self.messages.get(given.get("ts", ""))
-        blocks = _loaded(given.get("blocks"))
-        if given.get("channel") not in CHANNELS.values():
+    def _chat_update(self, request: dict[str, Any]) -> dict[str, Any] | str:
+        message = self.messages.get(request.get("ts", ""))
+        blocks = _loaded(request.get("blocks"))
+        if request.get("channel") not in CHANNELS.values():
             return "channel_not_found"  # unlike posting, updating takes ids alone
-        if message is None or message.channel != given["channel"]:
+        if message is None or message.channel != request["channel"]:
             return "message_not_found"
-        if problem := block_problem(blocks) or _text_problem(given.get("text", ""), blocks):
+        if problem := block_problem(blocks) or _text_problem(request.get("text", ""), blocks):
             return problem
-        message.text, message.blocks, message.edits = given.get("text", ""), blocks, message.edits + 1
+        message.text, message.blocks, message.edits = request.get("text", ""), blocks, message.edits + 1
         return {"channel": message.channel, "ts": message.ts, "text": message.text}
 
-    def _files_getUploadURLExternal(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        if not given.get("filename") or not int(given.get("length") or 0):
+    def _files_getUploadURLExternal(self, request: dict[str, Any]) -> dict[str, Any] | str:
+        if not request.get("filename") or not int(request.get("length") or 0):
             return "invalid_arguments"
-        if len(given.get("alt_txt") or "") > 1000:
+        if len(request.get("alt_txt") or "") > 1000:
             return "alt_txt_too_large"
         key = f"F{len(self.uploads) + 1}"
-        self.uploads[key] = {"filename": given["filename"], "length": int(given["length"])}
+        self.uploads[key] = {"filename": request["filename"], "length": int(request["length"])}
         return {"upload_url": f"{self.url}/upload/{key}", "file_id": key}
 
     def _take_file(self, key: str, body: bytes) -> Answer:
@@ -160,22 +160,22 @@ class Slack:
         file["data"] = body
         return Answer(f"OK - {len(body)}")
 
-    def _files_completeUploadExternal(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        uploads = [self.uploads.get(entry["id"], {}) for entry in _loaded(given.get("files"))]
+    def _files_completeUploadExternal(self, request: dict[str, Any]) -> dict[str, Any] | str:
+        uploads = [self.uploads.get(entry["id"], {}) for entry in _loaded(request.get("files"))]
         if not uploads or any("data" not in file for file in uploads):
             return "file_not_found"
-        if given.get("channel_id") not in CHANNELS.values():
+        if request.get("channel_id") not in CHANNELS.values():
             return "invalid_channel"
         for file in uploads:
-            file["thread"] = given.get("thread_ts")
-        return {"files": [{"id": entry["id"]} for entry in _loaded(given["files"])]}
+            file["thread"] = request.get("thread_ts")
+        return {"files": [{"id": entry["id"]} for entry in _loaded(request["files"])]}
 
-    def _take_hook(self, given: dict[str, Any]) -> Answer:
-        if block_problem(given.get("blocks") or []):
+    def _take_hook(self, request: dict[str, Any]) -> Answer:
+        if block_problem(request.get("blocks") or []):
             return Answer("invalid_blocks", 400)
-        if not given.get("text"):
+        if not request.get("text"):
             return Answer("no_text", 400)
-        self.hooked.append(given)
+        self.hooked.append(request)
         return Answer("ok")
 
 

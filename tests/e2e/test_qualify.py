@@ -67,12 +67,12 @@ def until_under_test(console: Console, process: Process, known: set[Path], numbe
     """Until that many tests of the pass have begun, and the last one has said that; its run id."""
     logs: list[Path] = []
 
-    def has_said() -> bool:
-        found = set(console.folder.glob("runs/*/logs/run.log")) - known
-        logs[:] = sorted(found, key=lambda log: log.stat().st_mtime)
+    def has_logged() -> bool:
+        new = set(console.folder.glob("runs/*/logs/run.log")) - known
+        logs[:] = sorted(new, key=lambda log: log.stat().st_mtime)
         return process.poll() is not None or (len(logs) >= number and line in logs[-1].read_text())
 
-    until(has_said)
+    until(has_logged)
     assert process.poll() is None, process.communicate()
     return logs[-1].parents[1].name
 

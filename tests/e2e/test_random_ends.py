@@ -56,20 +56,20 @@ def test_nothing_is_left_whenever_a_run_ends(
             process.wait(moment)
         _send(process, number, to_all=dice.random() < 0.5)
         _, errors = process.communicate(timeout=PATIENCE_S)
-        said = f"{number.name} after {moment:.2f} s: status {process.returncode}: {errors}"
-        print(said.partition("\n")[0])
-        assert process.returncode in (0, 3, 128 + number, -number), said
-        assert "Traceback" not in errors, said
+        summary = f"{number.name} after {moment:.2f} s: status {process.returncode}: {errors}"
+        print(summary.partition("\n")[0])
+        assert process.returncode in (0, 3, 128 + number, -number), summary
+        assert "Traceback" not in errors, summary
         assert alone.run("reap").status == 0
         until(lambda: not _left(alone))
         for result in _results(alone) - known:
             document = json.loads(result.read_text())
-            assert document["verdict"] in ("pass", "inconclusive", "not_run"), said
+            assert document["verdict"] in ("pass", "inconclusive", "not_run"), summary
         at_work = [folder for folder in _runs(alone) if not (folder / "run.json").exists()]
-        assert not at_work, said
+        assert not at_work, summary
         assert alone.run("history").status == 0
         stage = _stage(alone, "show")
-        assert (stage["out"], set(stage["gated"].values()) - {""}) == ({}, set()), said
+        assert (stage["out"], set(stage["gated"].values()) - {""}) == ({}, set()), summary
 
 
 def _command(console: Console, command: str) -> tuple[str | Path, ...]:

@@ -38,7 +38,7 @@ def supervise(request: Request, run: Callable[[Request], ProgramOutput]) -> Prog
 
 def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) -> ProgramOutput:
     """The output, each line with its rank's tag or in rank 0's pipe: the rank that it names, else rank 0."""
-    said: list[list[str]] = [[f"seatrial-rank: {rank} on {node.hostname}"] for rank, node in enumerate(ranks)]
+    lines_of_ranks: list[list[str]] = [[f"seatrial-rank: {rank} on {node.hostname}"] for rank, node in enumerate(ranks)]
     of_mpirun = []
     for number, line in enumerate(answer.output.splitlines()):
         named = re.search(r' rank (\d+): |"event": "part", "rank": (\d+)', line)
@@ -46,10 +46,10 @@ def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) 
         if line.startswith(("mpirun", "seatrial-supervisor", "---")):
             of_mpirun.append(line)
         elif rank < len(ranks):
-            said[rank].append(line)
-    tagged = [f"[1,{rank}]<stdout>:{line}" for rank, lines in enumerate(said) if rank for line in lines]
+            lines_of_ranks[rank].append(line)
+    tagged = [f"[1,{rank}]<stdout>:{line}" for rank, lines in enumerate(lines_of_ranks) if rank for line in lines]
     output = "".join(f"{line}\n" for line in [*tagged, *of_mpirun])
-    return replace(answer, output=output, rank_0="".join(f"{line}\n" for line in said[0]))
+    return replace(answer, output=output, rank_0="".join(f"{line}\n" for line in lines_of_ranks[0]))
 
 
 def _without_options(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _command(*words: str, name: str = "run.json", after: tuple[str, ...] = ()) -
 
 
 @cache
-def _given() -> str:
+def _run_text() -> str:
     return run_json(samples.faulty_h100())
 
 
@@ -88,7 +88,7 @@ def _requirements(dice: random.Random) -> bytes:
 
 def _certify(path: Path) -> None:
     run = path.with_name("given.json")
-    run.write_text(_given())
+    run.write_text(_run_text())
     called("certify", str(run), "--requirements", str(path), "--out", str(path.with_name("certificate")))
 
 
@@ -107,7 +107,7 @@ def _certificate() -> dict[str, bytes]:
     """The files of a good certificate by their names."""
     with tempfile.TemporaryDirectory() as place:
         run, folder = Path(place) / "given.json", Path(place) / "certificate"
-        run.write_text(_given())
+        run.write_text(_run_text())
         called("certify", str(run), "--requirements", "requirements", "--out", str(folder))
         return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 

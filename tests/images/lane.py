@@ -201,7 +201,7 @@ class Container:
     def logs(self) -> str:
         return _run(["podman", *STORE, "logs", self.name])
 
-    def wait_said(self, text: str, timeout_s: float = PATIENCE_S) -> None:
+    def wait_logged(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while text not in (log := self.logs()):
             assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{log}"

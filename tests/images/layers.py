@@ -26,7 +26,7 @@ _NO_PASSWORD = {"", "*", "!", "!*", "!!"}
 
 def findings(archive: Path) -> list[str]:
     """What is wrong with an image saved as docker-archive, "LAYER: FILE: WHAT" each."""
-    return [f"{layer}: {name}: {what}" for layer, file in _layers(archive) for name, what in look(file)]
+    return [f"{layer}: {name}: {problem}" for layer, file in _layers(archive) for name, problem in look(file)]
 
 
 def sizes(archive: Path) -> list[tuple[str, int]]:
@@ -52,7 +52,7 @@ def look(layer: IO[bytes]) -> Iterator[tuple[str, str]]:
             name = member.name.removeprefix("./")
             content = files.extractfile(member)
             assert content is not None
-            yield from ((name, what) for what in _problems(name, content.read()))
+            yield from ((name, problem) for problem in _problems(name, content.read()))
 
 
 def _problems(name: str, content: bytes) -> Iterator[str]:

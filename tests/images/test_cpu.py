@@ -167,7 +167,7 @@ def test_many_simultaneous_connections_are_all_accepted(pair: list[Container]) -
 
 def test_sigterm_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     lane.podman("exec", "--detach", pair[0].name, "ssh", pair[1].address, "sleep 300")
-    pair[1].wait_said("Accepted publickey")
+    pair[1].wait_logged("Accepted publickey")
     started = time.time()
     lane.podman("stop", "--time", "10", pair[1].name)
     assert pair[1].wait_exit() == 0
@@ -219,7 +219,7 @@ def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) ->
     head.wait_ready()
     worker = lane.start(image, "node-1", keys.folder, ("--network", network, "--env", f"SEATRIAL_HEAD={head.address}"))
     worker.wait_ready()
-    head.wait_said(worker.address)  # the worker has seen it: it looks every 10 s
+    head.wait_logged(worker.address)  # the worker has seen it: it looks every 10 s
     lane.podman("stop", head.name)
     assert worker.wait_exit() == 0
     assert f"the head {head.address} is gone" in worker.logs()

@@ -126,8 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _token(self) -> None:
         login = self.registry.login
-        given = self.headers.get("Authorization", "").removeprefix("Basic ")
-        if login and base64.b64decode(given).decode() != ":".join(login):
+        credentials = self.headers.get("Authorization", "").removeprefix("Basic ")
+        if login and base64.b64decode(credentials).decode() != ":".join(login):
             self._send(401, b"{}")
         else:
             self._send(200, json.dumps({"token": self.registry.token}).encode())

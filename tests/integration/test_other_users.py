@@ -80,9 +80,9 @@ def test_only_folders_of_the_user_are_read(tmp_path_factory: pytest.TempPathFact
 
     assert reaped() == (0, "0 runs reaped\n", "")
     os.chown(place, OTHER, OTHER)
-    status, _, said = reaped()
-    assert (status, said.count("\n")) == (2, 1)
-    assert f"{place}: belongs to user id {OTHER}, not to you" in said
+    status, _, errors = reaped()
+    assert (status, errors.count("\n")) == (2, 1)
+    assert f"{place}: belongs to user id {OTHER}, not to you" in errors
     assert victim.alive
     assert (shared / f"seatrial-{USER}" / "r1" / "keeper.json").exists()
 
@@ -150,5 +150,5 @@ def test_a_key_that_is_a_link_lets_nobody_in(root: Path, victim: Process, capsys
     plant(root / "r1", 0, victim)
     for name in ("known_hosts", "id_ed25519"):
         (root / "r1" / name).symlink_to("/etc/hostname")
-    said = refused(capsys, "ssh", "r1", "head")
-    assert "run r1: known_hosts: is a symbolic link; links are not followed" in said
+    errors = refused(capsys, "ssh", "r1", "head")
+    assert "run r1: known_hosts: is a symbolic link; links are not followed" in errors

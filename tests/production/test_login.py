@@ -97,10 +97,10 @@ def test_pages_of_other_origins_and_names_are_refused_even_with_the_login(served
 def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Site) -> None:
     (served.folder / "runs").mkdir(exist_ok=True)
     (served.folder / "runs" / "report.html").write_text("<p>a report</p>")
-    given = ask(served, "GET", "/seatrial/runs/report.html", login=True)
-    assert given.text == "<p>a report</p>"
-    assert "sandbox" in given.headers["Content-Security-Policy"]
-    assert "allow-same-origin" not in given.headers["Content-Security-Policy"]
+    response = ask(served, "GET", "/seatrial/runs/report.html", login=True)
+    assert response.text == "<p>a report</p>"
+    assert "sandbox" in response.headers["Content-Security-Policy"]
+    assert "allow-same-origin" not in response.headers["Content-Security-Policy"]
     with httpx.Client(verify=TLS) as browser:  # which has used the UI
         browser.get(f"{served.url}/api/admin/version", auth=served.auth)
         assert browser.get(f"{served.url}/seatrial/runs/report.html").status_code == 200

@@ -76,12 +76,12 @@ def test_what_is_new_stands_apart_only_where_the_headline_does_not_say_it() -> N
     [(OPENED, 1, "opened"), (CHANGED, 1, "changed"), (CHANGED, 2, "opened"), (CLOSED, 1, "closed")],
 )
 def test_an_event_for_programs(of: Alert, news: int, named: str) -> None:
-    told = event(of, of.incident.changes[-news:])
+    document = event(of, of.incident.changes[-news:])
     over = named == "closed"
-    assert told["event"] == named
-    assert (told["incident"]["closed"] is not None) == over
-    assert (told["suspects"] == [], told["judgements"] == []) == (over, over)
-    assert told["run_id"] == of.incident.last_run if not over else "run-3"
+    assert document["event"] == named
+    assert (document["incident"]["closed"] is not None) == over
+    assert (document["suspects"] == [], document["judgements"] == []) == (over, over)
+    assert document["run_id"] == of.incident.last_run if not over else "run-3"
     assert event(replace(of, result=None), ())["judgements"] == []
 
 
@@ -161,8 +161,8 @@ def test_numbers_that_got_worse_beyond_their_noise_sweeps_first() -> None:
     sweep, other = _number("a", 100.0, "busbw_plateau"), _number("b", 100.0, "busbw_plateau")
     before = run(*((m, 1.0) for m in (*sizes, sweep, other)))
     since = difference(before, run(*((m, 0.05) for m in sizes), (sweep, 0.1), (other, 0.99)))
-    told = numbers(since)
-    assert [line.rpartition(" on a ")[2] for line in told] == [
+    worse = numbers(since)
+    assert [line.rpartition(" on a ")[2] for line in worse] == [
         "100 → 10 GB/s (-90 %)",
         *["100 → 5 GB/s (-95 %)"] * (ROWS - 1),
     ]

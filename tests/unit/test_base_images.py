@@ -22,8 +22,8 @@ COMPOSE = "services:\n  db:\n    image: postgres:17-alpine\n  own:\n    image: $
 
 
 def test_every_base_of_the_tree_is_found() -> None:
-    found = {image for file in files() for image in images(file.read_text())}
-    names = {image.partition(":")[0].rpartition("/")[2] for image in found}
+    bases = {image for file in files() for image in images(file.read_text())}
+    names = {image.partition(":")[0].rpartition("/")[2] for image in bases}
     assert {"debian", "cuda", "micromamba", "pytorch", "python", "postgres", "pytorch-gpu-nemo-nccl"} <= names
 
 

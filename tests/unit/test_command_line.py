@@ -143,14 +143,14 @@ def test_a_run_prints_its_cluster_and_suite_once(
     assert capsys.readouterr().err.count("mine.yaml · quick\n") == 1
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])
+@pytest.mark.parametrize(("budget", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])
 def test_the_budget_of_a_run_is_a_time(
-    given: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    budget: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr("seatrial.cli.run_by_hand.run_by_hand", lambda *_, budget_s, **__: asked.append(budget_s))
-    assert command("run", "a.yaml", f"--budget={given}") == (2 if seconds is None else 0)
+    assert command("run", "a.yaml", f"--budget={budget}") == (2 if seconds is None else 0)
     assert asked == ([] if seconds is None else [seconds])
     assert ("a time of 24h at most" in capsys.readouterr().err) == (seconds is None)
 

@@ -46,9 +46,9 @@ def revisited(
     testbed = platform.launch(run)
     for node in testbed.nodes:
         platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(request.node.name, before)
-    found = Findings(testbed, inventories={node.name: read_answer(Inventory, before) for node in testbed.nodes})
-    found_checks, notes = revisit_inventories(CheckContext(run, testbed, kept=(found,)), checks)
-    return found_checks, {note.code: str(note) for note in notes}
+    findings = Findings(testbed, inventories={node.name: read_answer(Inventory, before) for node in testbed.nodes})
+    new_checks, notes = revisit_inventories(CheckContext(run, testbed, kept=(findings,)), checks)
+    return new_checks, {note.code: str(note) for note in notes}
 
 
 def slow(*suspects: Suspect, metric: str = "busbw_plateau") -> Check:
@@ -123,8 +123,8 @@ def test_a_node_that_no_longer_answers_has_no_rise(tmp_path: Path) -> None:
 def test_a_counter_counts_only_if_read_both_times(
     before: dict[str, int], after: dict[str, int], rises: list[tuple[str, int]]
 ) -> None:
-    found = risen({"node-0": inventory(before)}, {"node-0": inventory(after)})
-    assert [(rise.counter, rise.by) for rise in found] == rises
+    counted = risen({"node-0": inventory(before)}, {"node-0": inventory(after)})
+    assert [(rise.counter, rise.by) for rise in counted] == rises
 
 
 def test_nvlinks_that_were_not_read_before_say_nothing() -> None:

@@ -24,13 +24,13 @@ def test_a_docstring_has_no_nodes() -> None:
 
 
 def test_branches_and_nested_comprehensions_are_counted() -> None:
-    found = measure(SOURCE, "a.py")
-    assert found.branches == {"a.py:4 chosen": 7}  # if, and, for, if, for; for within for
-    assert found.nested == 1
+    measured = measure(SOURCE, "a.py")
+    assert measured.branches == {"a.py:4 chosen": 7}  # if, and, for, if, for; for within for
+    assert measured.nested == 1
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
+    ("limit", "line"),
     [
         ("MOST_NODES", "all: 44 nodes, 0 at most"),
         ("MOST_NESTED", "all: 1 nested comprehensions, 0 at most"),
@@ -39,11 +39,11 @@ def test_branches_and_nested_comprehensions_are_counted() -> None:
         ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
     ],
 )
-def test_more_than_a_limit_is_said(limit: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_limit_is_said(limit: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {"a.py": measure(SOURCE, "a.py")}
     assert excesses(modules) == []
     monkeypatch.setattr(measures, limit, 0)
-    assert excesses(modules) == [said]
+    assert excesses(modules) == [line]
 
 
 def test_modules_that_import_each_other_are_found() -> None:

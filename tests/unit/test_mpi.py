@@ -24,8 +24,8 @@ def dial(node: Node, timeout_s: float) -> socket.socket:
 
 def two_nodes(**fields: object) -> Testbed:
     nodes = (Node("n0", "10.0.0.1", 222, 2, "ssh-ed25519 A"), Node("n1", "10.0.0.2", 222, 2, "ssh-ed25519 B"))
-    given = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
-    return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **given)  # type: ignore[arg-type]
+    settings = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
+    return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **settings)  # type: ignore[arg-type]
 
 
 def test_the_hostfile_says_slots_and_port_by_address() -> None:
@@ -164,8 +164,8 @@ def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) 
 def test_ranks_that_one_machine_starved_are_known_by_what_they_waited(
     play: Play, cores: int | None, waited_s: float
 ) -> None:
-    said = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
-    result, *_ = play(iter([["n0", said]]), 1, bed=two_nodes(shared_cores=cores))
+    line = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
+    result, *_ = play(iter([["n0", line]]), 1, bed=two_nodes(shared_cores=cores))
     assert (result.timed_out, result.waited_s) == (True, waited_s)
     assert [replace(result, seconds=seconds).starved for seconds in (82, 84)] == [cores is not None, False]
 

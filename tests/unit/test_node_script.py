@@ -101,6 +101,6 @@ def test_a_session_has_the_variables_of_the_start_without_secrets_and_those_of_l
     launchers = ("SLURM_JOB_ID", "SRUN_DEBUG", "SBATCH_QOS", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HYDRA_HOST")
     passed = {"SEATRIAL_PASS_ENV": "WANTED_TOKEN SLURM_CONF", "WANTED_TOKEN": "yes", "SLURM_CONF": "/etc/slurm.conf"}
     left_out = dict.fromkeys((*secret, *launchers, "HOSTNAME", "SSH_CONNECTION", "BASH_ENV", "TERM"), "no")
-    got = session_environment(file=str(tmp_path / "environment"), **wanted, **passed, **left_out)
-    assert {name: got.get(name) for name in wanted | passed} == wanted | passed
-    assert not set(left_out) & set(got)
+    environment = session_environment(file=str(tmp_path / "environment"), **wanted, **passed, **left_out)
+    assert {name: environment.get(name) for name in wanted | passed} == wanted | passed
+    assert not set(left_out) & set(environment)

@@ -49,9 +49,9 @@ def test_without_settings_it_says_what_to_set() -> None:
 SLACK = {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a"}
 
 
-@pytest.mark.parametrize("given", [SLACK, {"ALERT_WEBHOOK": WEBHOOK}, {"ALERT_URLS": MAIL}, {}])
-def test_one_receiver_is_enough(given: dict[str, str]) -> None:
-    assert settings(**given).anybody == bool(given)
+@pytest.mark.parametrize("environ", [SLACK, {"ALERT_WEBHOOK": WEBHOOK}, {"ALERT_URLS": MAIL}, {}])
+def test_one_receiver_is_enough(environ: dict[str, str]) -> None:
+    assert settings(**environ).anybody == bool(environ)
 
 
 BAD = [

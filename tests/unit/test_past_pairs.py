@@ -44,11 +44,11 @@ def test_the_rates_of_two_nodes_are_those_of_what_joins_them(store: Store) -> No
     save(store, 1, ("n1", "n2"), plateau(340))
     save(store, 2, ("n0", "n1", "n2"), plateau(330))
     save(store, 3, ("n2",), plateau(320))
-    found = {test.nodes: test for test in stored_tests(store, "c", 14)}
-    assert found.keys() == {("n0", "n1"), ("n1", "n2")}
-    assert [list(test.busbw_gb_s.values()) for test in found.values()] == [[340], [350]]
-    assert found["n0", "n1"].weight == pytest.approx(0.5, abs=0.01)
-    assert {test.conditions for test in found.values()} == {"arm=network operation=all_reduce"}
+    by_nodes = {test.nodes: test for test in stored_tests(store, "c", 14)}
+    assert by_nodes.keys() == {("n0", "n1"), ("n1", "n2")}
+    assert [list(test.busbw_gb_s.values()) for test in by_nodes.values()] == [[340], [350]]
+    assert by_nodes["n0", "n1"].weight == pytest.approx(0.5, abs=0.01)
+    assert {test.conditions for test in by_nodes.values()} == {"arm=network operation=all_reduce"}
 
 
 def test_runs_without_pairs_are_said_to_be_such(store: Store) -> None:

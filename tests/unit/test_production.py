@@ -101,14 +101,14 @@ def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others()
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the one receiver, a webhook, is told."""
-    told: list[str] = []
+    summaries: list[str] = []
 
     def send(_: BoundedSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        told.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
+        summaries.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
         return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(BoundedSink, "send", send)
-    return told
+    return summaries
 
 
 WEBHOOK = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
@@ -213,9 +213,9 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     ],
 )
 def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], message: str) -> None:
-    given = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
+    schedule = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
     with pytest.raises(InputError, match=re.escape(message)):
-        validated(ServeConfig((cluster,), **given))
+        validated(ServeConfig((cluster,), **schedule))
 
 
 def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:

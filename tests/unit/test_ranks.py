@@ -75,7 +75,7 @@ OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         OUT_OF_MEMORY,
         "training probe: node-2 rank 2: CUDA error: device lost",
@@ -84,20 +84,20 @@ OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
         "node-2 rank 1: cannot start: out of memory",
     ],
 )
-def test_a_rank_cannot_blame_another_node(said: str) -> None:
+def test_a_rank_cannot_blame_another_node(line: str) -> None:
     assert "node-2" not in {
-        suspect.name for suspect in lost_ranks(mpi_result(f"[1,1]<stdout>:{said}"), make_testbed(4))
+        suspect.name for suspect in lost_ranks(mpi_result(f"[1,1]<stdout>:{line}"), make_testbed(4))
     }
-    _, reason = classify_failure(mpi_result(f"[1,1]<stdout>:{said}"), began=True)
+    _, reason = classify_failure(mpi_result(f"[1,1]<stdout>:{line}"), began=True)
     assert "on node-2" not in reason.sentence
     assert "node-2 cannot" not in reason.sentence
 
 
 def test_a_rank_that_speaks_is_not_silent() -> None:
-    said = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
+    line = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
     lost = "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer [10.0.0.2]:2732"
-    assert [suspect.name for suspect in lost_ranks(mpi_result(said), make_testbed(4))] == ["node-2"]
-    assert "node-2" not in {suspect.name for suspect in lost_ranks(mpi_result(said, lost), make_testbed(4))}
+    assert [suspect.name for suspect in lost_ranks(mpi_result(line), make_testbed(4))] == ["node-2"]
+    assert "node-2" not in {suspect.name for suspect in lost_ranks(mpi_result(line, lost), make_testbed(4))}
 
 
 def test_a_rank_may_report_that_it_cannot_start() -> None:
@@ -107,5 +107,5 @@ def test_a_rank_may_report_that_it_cannot_start() -> None:
 
 
 def test_mpirun_may_blame_any_rank() -> None:
-    said = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
-    assert [suspect.name for suspect in lost_ranks(mpi_result("[1,0]<stdout>:x", said), make_testbed(4))] == ["node-2"]
+    line = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
+    assert [suspect.name for suspect in lost_ranks(mpi_result("[1,0]<stdout>:x", line), make_testbed(4))] == ["node-2"]

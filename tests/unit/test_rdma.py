@@ -76,8 +76,8 @@ def inventory(*rates: float, gpus: int = 0) -> Inventory:
         for i, rate in enumerate(rates)
     ]
     ports.append({"port": "eth0", "kind": "network", "up": True, "gbit_s": 800.0})
-    found = [{"name": f"gpu-{i}", "numa": i // 2} for i in range(gpus)]
-    return Inventory.model_validate({"ports": ports, "gpus": found})
+    gpu_facts = [{"name": f"gpu-{i}", "numa": i // 2} for i in range(gpus)]
+    return Inventory.model_validate({"ports": ports, "gpus": gpu_facts})
 
 
 def test_rails_are_the_fastest_devices_that_are_up() -> None:
@@ -97,8 +97,8 @@ def test_a_gpu_on_the_same_socket_is_used() -> None:
 def test_the_limit_is_the_rate_of_a_port(fabric: str, way: str, low: float | None) -> None:
     conditions: dict[str, ConditionValue] = {"rail": "mlx5_0", "way": way, "message_bytes": 8 << 20}
     measurement = Measurement("rdma_bandwidth", 10.0, "GB/s", Subject("link", "a--b"), conditions)
-    found = published(measurement, Setup("H100-SXM", 2, 8, 8, fabric, None, None), [8 << 20])
-    assert [baseline.low for baseline in found] == ([low] if low else [])
+    baselines = published(measurement, Setup("H100-SXM", 2, 8, 8, fabric, None, None), [8 << 20])
+    assert [baseline.low for baseline in baselines] == ([low] if low else [])
 
 
 REAL_JSON = {

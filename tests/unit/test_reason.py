@@ -230,8 +230,8 @@ def test_explain_prints_what_a_field_of_a_file_takes() -> None:
         "  default    required",
     ]
     done = CliRunner().invoke(app, ["explain", "python", "--json"], catch_exceptions=False)
-    found = [(field["path"], *field["files"]) for field in json.loads(done.stdout)]
-    assert ("platform.python", "cluster file, kind slurm", "cluster file, kind baremetal") in found
-    assert ("platform.python", "cluster file, kind runai") in found
+    fields = [(field["path"], *field["files"]) for field in json.loads(done.stdout)]
+    assert ("platform.python", "cluster file, kind slurm", "cluster file, kind baremetal") in fields
+    assert ("platform.python", "cluster file, kind runai") in fields
     suite = CliRunner().invoke(app, ["explain", "collectives.operations"], catch_exceptions=False)
     assert "  in         suite file\n" in suite.stdout

@@ -68,9 +68,9 @@ def test_a_body_has_a_limit_with_and_without_its_length(address: tuple[str, int]
         whole = client.post(url(address), content=b"x" * MAX_BODY_BYTES)
         assert (whole.status_code, whole.text) == (200, str(MAX_BODY_BYTES))
         assert client.post(url(address), content=pieces()).status_code == 413
-    with socket.create_connection(address, timeout=30) as given:
-        given.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
-        assert given.recv(4096).startswith(b"HTTP/1.1 413 ")
+    with socket.create_connection(address, timeout=30) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
 def test_wrong_logins_are_answered_ever_later_and_others_at_once(

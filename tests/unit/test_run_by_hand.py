@@ -30,8 +30,8 @@ def _no_prefect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     results.clear()
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: bool = True) -> object:
-    """What a run by hand returns whose attempts end so; where it is not `told`, Prefect fails after the end."""
+def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, prefect_knows: bool = True) -> object:
+    """What a run by hand returns whose attempts end so; where not `prefect_knows`, Prefect fails after the end."""
     left = list(ends)
 
     def check(**_: Any) -> Any:
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: boo
         if isinstance(end, Exception):
             raise end
         results.append(end)
-        if not told:
+        if not prefect_knows:
             raise FULL
         return SimpleNamespace(result=lambda **_: None)
 
@@ -55,7 +55,7 @@ def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     result = samples.healthy_local()
-    assert run(monkeypatch, result, told=False) is result
+    assert run(monkeypatch, result, prefect_knows=False) is result
 
 
 @pytest.mark.parametrize(("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)])

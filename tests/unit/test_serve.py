@@ -42,8 +42,8 @@ def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        option, given = ("--port", port) if taken else ("--host", host)
-        with pytest.raises(InputError, match=rf"^{option} {given}: .+; give another {option}$"), _listening(host, port):
+        option, value = ("--port", port) if taken else ("--host", host)
+        with pytest.raises(InputError, match=rf"^{option} {value}: .+; give another {option}$"), _listening(host, port):
             pass
 
 

@@ -258,13 +258,13 @@ def _filled(node: Any, values: dict[str, Any]) -> Any:
     return values.get(match[1]) if match else node
 
 
-def status_of(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> int:
+def status_of(app: ASGIApp, method: str = "GET", path: str = "/", **request: Any) -> int:
     """The status of the answer to one request."""
 
     async def ask() -> int:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server:4200") as client:
-            return (await client.request(method, path, **given)).status_code
+            return (await client.request(method, path, **request)).status_code
 
     return asyncio.run(ask())
 

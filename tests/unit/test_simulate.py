@@ -94,8 +94,8 @@ def test_gross_faults_are_found_and_nobody_else_is_blamed(monkeypatch: pytest.Mo
     monkeypatch.setattr(score, "KINDS", gross)
     rng = np.random.default_rng(5)
     assert judge_healthy(16, 5, rng).alarms == 0
-    found = list(scores(16, 2, 1, rng))
-    assert [(one.kind, len(one.nights), one.wrong) for one in found] == [(kind, 1, 0) for kind in gross]
+    by_kind = list(scores(16, 2, 1, rng))
+    assert [(one.kind, len(one.nights), one.wrong) for one in by_kind] == [(kind, 1, 0) for kind in gross]
 
 
 def test_the_command_prints_one_document_and_the_same_seed_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,11 +163,11 @@ def test_a_program_is_found_wherever_it_is_started(text: str, programs: list[str
 
 
 def test_every_program_has_a_package() -> None:
-    found = list(started())
-    assert {"iptables", "ps", "ssh", "mpirun", "ip", "podman"} <= {program for _, program in found}
+    programs = list(started())
+    assert {"iptables", "ps", "ssh", "mpirun", "ip", "podman"} <= {program for _, program in programs}
     there = ESSENTIAL | BEFORE | OF_THE_SITE | BUILT | IN_DEVELOPMENT
     missing = {}
-    for file, program in found:
+    for file, program in programs:
         if BESIDE.get(program, program) not in there | installed(*scripts_of(file)):
             missing[program] = file
     assert missing == {}, "add `need PROGRAM PACKAGE` to the script of scripts/ that its make target calls"

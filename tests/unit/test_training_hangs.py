@@ -28,8 +28,8 @@ def stuck(rank: int, collective: int, **more: Any) -> RankLine:
         "collective": collective,
         "operation": "all_gather",
     }
-    said = {"event": "stuck", "rank": rank, "host": f"node-{rank}", "step": 3, "groups": [group]}
-    return RankLine(json.dumps({**said, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more}), rank)
+    event = {"event": "stuck", "rank": rank, "host": f"node-{rank}", "step": 3, "groups": [group]}
+    return RankLine(json.dumps({**event, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more}), rank)
 
 
 def test_the_node_of_the_late_rank_is_named() -> None:

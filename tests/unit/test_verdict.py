@@ -83,8 +83,8 @@ def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
         ),
         Check("collectives", FAIL, uncoded("all_reduce: no end within 61 s")),
     ]
-    said = "node-5 (90 % sure): sends 24 MB/s; also collectives: all_reduce: no end within 61 s"
-    assert concluded(checks, nodes=16) == (FAIL, said)
+    reason = "node-5 (90 % sure): sends 24 MB/s; also collectives: all_reduce: no end within 61 s"
+    assert concluded(checks, nodes=16) == (FAIL, reason)
 
 
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
@@ -109,7 +109,7 @@ def test_what_else_is_bad_is_named_in_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "earlier", "said"),
+    ("verdict", "earlier", "line"),
     [
         (FAIL, "", "since this run, the first of this suite here"),
         (FAIL, "p", "since 14 Mar 2026 02:00 UTC (run now), passed before"),
@@ -119,7 +119,7 @@ def test_what_else_is_bad_is_named_in_short() -> None:
         (INCONCLUSIVE, "ip", "since 13 Mar 2026 02:00 UTC (run r1, 2 runs), passed before"),
     ],
 )
-def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, said: str) -> None:
+def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, line: str) -> None:
     kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
     start = samples.STARTED
     rows = [
@@ -127,7 +127,7 @@ def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, said: str) -
         for n, kind in enumerate(earlier, 1)
         for at in [start - timedelta(days=n)]
     ]
-    assert since(verdict, start, "now", rows) == said
+    assert since(verdict, start, "now", rows) == line
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, said: str) -
 )
 def test_runs_in_the_future_are_no_first_run(later: int, runs: str) -> None:
     """The clock of this machine was set back."""
-    said = f"{runs} in the future of this run and were not compared with it: check this machine's clock"
-    assert since(PASS, samples.STARTED, "now", [], later) == said
+    line = f"{runs} in the future of this run and were not compared with it: check this machine's clock"
+    assert since(PASS, samples.STARTED, "now", [], later) == line
 
 
 def _run() -> RunResult:
@@ -149,15 +149,19 @@ def _run() -> RunResult:
 def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path) -> None:
     run = _run()
     step = (CATALOG["ssh-refused"].next_step or "").rstrip(".")
-    told = [f"fail: node-1 (100 % sure): {REFUSED}", run.since, f"next: node-1: {step}; seatrial explain ssh-refused"]
-    assert list(lines(run)) == run.to_dict()["summary"] == told
-    assert closing_lines(run, "utf-8").splitlines() == [told[1], told[2], told[0]]
+    expected = [
+        f"fail: node-1 (100 % sure): {REFUSED}",
+        run.since,
+        f"next: node-1: {step}; seatrial explain ssh-refused",
+    ]
+    assert list(lines(run)) == run.to_dict()["summary"] == expected
+    assert closing_lines(run, "utf-8").splitlines() == [expected[1], expected[2], expected[0]]
     page, text = re.sub("</?code>", "`", report_html(run)), summary(run).replace("\\", "")
-    for line in told:
+    for line in expected:
         assert line in page.replace("&#39;", "'")
         assert line.replace("`", "") in text.replace("`", "")
     write_run_json(run, tmp_path)
-    assert list(lines(load_result(tmp_path))) == told
+    assert list(lines(load_result(tmp_path))) == expected
 
 
 def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "verdict", "suspects", "said"),
+    ("reason", "verdict", "suspects", "evidence"),
     [
         ("41 GB/s, 40 % below", Verdict.FAIL, {"n1": 0.9}, "n1 (90 % sure): n1 is slow"),
         ("slow", Verdict.FAIL, {"n1": 0.4}, "no single node explains it: a: slow"),
@@ -207,12 +211,12 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
     ],
 )
 def test_the_reason_of_a_fault_is_what_its_suspect_did(
-    reason: str, verdict: Verdict, suspects: dict[str, float], said: str
+    reason: str, verdict: Verdict, suspects: dict[str, float], evidence: str
 ) -> None:
     blamed = tuple(
         Suspect("node", name, confidence, uncoded(f"{name} is slow")) for name, confidence in suspects.items()
     )
-    assert concluded([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, said)
+    assert concluded([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, evidence)
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:

@@ -30,7 +30,7 @@ def test_each_word_is_found_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "found"),
+    ("name", "kind", "entry"),
     [
         ("not run", "verdict", "not_run"),
         ("tcp egress", "metric", "tcp_egress"),
@@ -41,8 +41,8 @@ def test_each_word_is_found_by_its_name(name: str) -> None:
         ("localize", "check", "localize"),
     ],
 )
-def test_a_word_is_found_as_people_write_it(name: str, kind: str, found: str) -> None:
-    assert [(word.kind, word.name) for word in look_up(name)] == [(kind, found)]
+def test_a_word_is_found_as_people_write_it(name: str, kind: str, entry: str) -> None:
+    assert [(word.kind, word.name) for word in look_up(name)] == [(kind, entry)]
 
 
 def test_explain_prints_a_word_and_a_field_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,8 +30,8 @@ def _build() -> int:
     )
 
 
-def _exit_status_of(what: str, step: Callable[[], object]) -> int:
-    print(f"{what} ...", file=sys.stderr, flush=True)
+def _exit_status_of(step_name: str, step: Callable[[], object]) -> int:
+    print(f"{step_name} ...", file=sys.stderr, flush=True)
     try:
         step()
     except cluster.Unavailable as error:

@@ -151,11 +151,11 @@ def submitted(file: Values) -> list[Object]:
     """What `seatrial render` shows, with the names and labels of a release in place of a run's."""
     cluster = Cluster.model_validate(file)
     run = Run(RUN, cluster, load_suite("quick"), Path("out"))
-    things = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
-    for thing in things:  # who tends a run, and until when: a release is Helm's
-        assert set(thing["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
-        as_in_the_image(thing)
-    return in_order(as_released(things))
+    objects = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
+    for each in objects:  # who tends a run, and until when: a release is Helm's
+        assert set(each["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
+        as_in_the_image(each)
+    return in_order(as_released(objects))
 
 
 def as_in_the_image(part: Any) -> None:
@@ -188,5 +188,5 @@ def _entry_as_released(key: str, value: Any) -> tuple[str, Any]:
     return known or (key, as_released(value))
 
 
-def in_order(things: Iterable[Object]) -> list[Object]:
-    return sorted(things, key=lambda thing: (thing["kind"], thing["metadata"]["name"]))
+def in_order(objects: Iterable[Object]) -> list[Object]:
+    return sorted(objects, key=lambda each: (each["kind"], each["metadata"]["name"]))

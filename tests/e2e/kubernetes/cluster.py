@@ -46,9 +46,9 @@ class Cluster:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def get(self, *what: str) -> dict[str, Any]:
+    def get(self, *query: str) -> dict[str, Any]:
         """`kubectl get` as data."""
-        document: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output", "json"))
+        document: dict[str, Any] = json.loads(self.kubectl("get", *query, "--output", "json"))
         return document
 
     def apply(self, *objects: object) -> None:
@@ -93,7 +93,7 @@ class Cluster:
 def _all_established(definitions: dict[str, Any]) -> bool:
     """Whether these CRDs, or this one, can be used."""
     ready = {"type": "Established", "status": "True"}.items()
-    statuses = [thing.get("status", {}) for thing in definitions.get("items", [definitions])]
+    statuses = [definition.get("status", {}) for definition in definitions.get("items", [definitions])]
     return all(any(ready <= each.items() for each in status.get("conditions") or ()) for status in statuses)
 
 

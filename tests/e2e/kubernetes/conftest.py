@@ -29,8 +29,8 @@ NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
 ROOT = Path(__file__).parents[3]
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
-GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
-GIVEN_IMAGE = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
+KUBECONFIG = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
+IMAGE_OF_CLUSTER = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,8 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Two nodes and images/cpu: the given one, or with eight GPUs each the one that is up or one of this session."""
-    if GIVEN:
-        yield _given(Path(GIVEN))
+    if KUBECONFIG:
+        yield _existing_cluster(Path(KUBECONFIG))
         return
     if kept := running(Machine()):
         yield kept
@@ -224,13 +224,13 @@ def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
         pytest.skip(f"the given cluster does not know {definition}")
 
 
-def _given(kubeconfig: Path) -> Cluster:
+def _existing_cluster(kubeconfig: Path) -> Cluster:
     program = shutil.which("kubectl")
-    bare = Cluster(kubeconfig, (), Path(program).parent if program else build.programs(), image=GIVEN_IMAGE)
+    bare = Cluster(kubeconfig, (), Path(program).parent if program else build.programs(), image=IMAGE_OF_CLUSTER)
     items = json.loads(bare.kubectl("get", "nodes", "--output", "json"))["items"]
     names = tuple(item["metadata"]["name"] for item in items if _takes_pods(item))
     assert len(names) >= 2, f"{kubeconfig}: {len(names)} nodes take pods of any kind, and these tests need two"
-    return Cluster(kubeconfig, names, bare.tools, image=GIVEN_IMAGE)
+    return Cluster(kubeconfig, names, bare.tools, image=IMAGE_OF_CLUSTER)
 
 
 def _takes_pods(node: dict[str, Any]) -> bool:

@@ -36,7 +36,7 @@ class Going:
         log = self._out / "logs" / "run.log"
         return log.read_text() if log.exists() else ""
 
-    def until_said(self, text: str) -> None:
+    def until_logged(self, text: str) -> None:
         until(lambda: text in self.log or self.process.poll() is not None)
         assert text in self.log
 
@@ -62,5 +62,5 @@ def seconds_to_ready(pods: list[dict[str, Any]]) -> float:
 def in_the_middle_of_a_sweep(console: Console, file: Path) -> Going:
     """A run that has just printed the first row of its first operation."""
     run = Going(console, file, collectives=LONG)
-    run.until_said("all_reduce     1M")
+    run.until_logged("all_reduce     1M")
     return run

@@ -46,11 +46,11 @@ def dry_run(nodeless_cluster: Cluster, definitions: None, tmp_path: Path) -> Dry
     client = config.new_client_from_config(str(nodeless_cluster.kubeconfig))
     api = DynamicClient(client, cache_file=str(tmp_path / "kinds.json"))
 
-    def submit(*things: Object) -> list[str]:
+    def submit(*objects: Object) -> list[str]:
         made = []
-        for thing in things:
-            placed = {**thing, "metadata": {**thing["metadata"], "namespace": "default"}}
-            resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
+        for body in objects:
+            placed = {**body, "metadata": {**body["metadata"], "namespace": "default"}}
+            resource = api.resources.get(api_version=body["apiVersion"], kind=body["kind"])
             query = [("dryRun", "All"), ("fieldValidation", "Strict")]
             answer = resource.create(body=placed, namespace="default", query_params=query).to_dict()
             assert answer["metadata"]["uid"]
@@ -66,24 +66,24 @@ def golden(name: str) -> list[Object]:
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
-    things = golden(name)
-    assert dry_run(*things) == [thing["kind"] for thing in things]
+    objects = golden(name)
+    assert dry_run(*objects) == [body["kind"] for body in objects]
 
 
 @pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob", "fragments", "nebius-h100"])
 def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun, name: str) -> None:
     """The stand-ins' CRDs do not look at pods' specs."""
-    *others, thing = golden(name)
-    thing["metadata"]["uid"] = "0"
-    match thing["kind"]:
+    *others, body = golden(name)
+    body["metadata"]["uid"] = "0"
+    match body["kind"]:
         case "JobSet":
-            made = dry_run(jobsets.service(thing), *jobsets.desired_jobs(thing))
+            made = dry_run(jobsets.service(body), *jobsets.desired_jobs(body))
             assert made == ["Service", "Job"]
         case "MPIJob":
-            pods = (mpijob.worker(thing, 0), mpijob.launcher(thing))
-            assert dry_run(*mpijob.around(thing), *pods)[-2:] == ["Pod", "Job"]
+            pods = (mpijob.worker(body, 0), mpijob.launcher(body))
+            assert dry_run(*mpijob.around(body), *pods)[-2:] == ["Pod", "Job"]
         case "TrainJob":
-            jobset = trainjob.jobset(thing, others[-1])
+            jobset = trainjob.jobset(body, others[-1])
             assert dry_run(jobset) == ["JobSet"]
             jobset["metadata"]["uid"] = "1"
             assert dry_run(*jobsets.desired_jobs(jobset)) == ["Job"]
@@ -105,13 +105,13 @@ def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun,
     ],
 )
 def test_a_field_that_is_not_known_is_refused(dry_run: DryRun, name: str, kind: str, path: str) -> None:
-    thing = next(each for each in golden(name) if each["kind"] == kind)
-    place: Any = thing
+    body = next(each for each in golden(name) if each["kind"] == kind)
+    place: Any = body
     *steps, field = path.split(".")
     for step in steps:
         place = place[int(step) if step.isdigit() else step]
     place[field] = "x"
     with pytest.raises(ApiException) as refused:
-        dry_run(thing)
+        dry_run(body)
     where = path.replace(".0.", "[0].")
     assert f'unknown field "{where}"' in json.loads(refused.value.body)["message"]

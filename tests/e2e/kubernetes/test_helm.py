@@ -53,7 +53,7 @@ Template = Callable[..., "subprocess.CompletedProcess[str]"]
 def rendered(template: Template, values: Values, *arguments: str, namespace: str = "default") -> list[Object]:
     done = template(values, *arguments, namespace=namespace)
     assert done.returncode == 0, done.stderr
-    return in_order([thing for thing in yaml.safe_load_all(done.stdout) if thing])
+    return in_order([body for body in yaml.safe_load_all(done.stdout) if body])
 
 
 @pytest.mark.parametrize("name", HELD_AGAINST)
@@ -75,8 +75,8 @@ def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str)
     script.write_text('#!/bin/bash\nmpirun --hostfile "$HOSTFILE" hostname\n')
     values = values_for(changed("a4", {"launcher": launcher}, env={"NCCL_IB_TC": "53"}))
     plain = rendered(template, values)
-    *_, config, parent, _, _ = given = rendered(template, values, "--set-file", f"workload_launcher={script}")
-    given.remove(config)
+    *_, config, parent, _, _ = with_launcher = rendered(template, values, "--set-file", f"workload_launcher={script}")
+    with_launcher.remove(config)
     assert config["kind"] == "ConfigMap"
     assert config["metadata"]["name"] == "bed-launcher"
     first = {"job": "bed-", "jobset": "bed-node-0-"}[launcher]
@@ -85,7 +85,7 @@ def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str)
         "start-workload": (CHART / "files" / "start-workload").read_text(),
         "hostfile": f"{first}0.bed slots=8 port=222\n{first}1.bed slots=8 port=222\n",
     }
-    added = deepcopy(next(thing for thing in plain if thing["kind"] == parent["kind"]))
+    added = deepcopy(next(body for body in plain if body["kind"] == parent["kind"]))
     job = added["spec"] if launcher == "job" else added["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
     added["spec"]["ttlSecondsAfterFinished"] = 43200
@@ -103,15 +103,15 @@ def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str)
         {"name": "MASTER_PORT", "value": "6002"},
         {"name": "MPI_EXPORTS", "value": EXPORTS},
     ]
-    assert given == [added if thing["kind"] == added["kind"] else thing for thing in plain]
+    assert with_launcher == [added if body["kind"] == added["kind"] else body for body in plain]
 
 
 def test_somebody_elses_secret_is_taken_as_it_is(template: Template) -> None:
     file = CLUSTERS["job"]
-    given = rendered(template, {**values_for(file), "keys": {"existingSecret": "team-keys"}})
-    objects = [thing for thing in submitted(file) if thing["kind"] != "Secret"]
+    released = rendered(template, {**values_for(file), "keys": {"existingSecret": "team-keys"}})
+    objects = [body for body in submitted(file) if body["kind"] != "Secret"]
     objects[0]["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"] = "team-keys"
-    assert given == objects
+    assert released == objects
 
 
 GOOD: Values = {"workload": {"image": "registry.example.com/testbed:1"}, "keys": KEYS}
@@ -121,7 +121,7 @@ def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) ->
     first, second = template(GOOD), template(GOOD)
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
-    parent = next(thing for thing in yaml.safe_load_all(first.stdout) if thing["kind"] == "JobSet")
+    parent = next(body for body in yaml.safe_load_all(first.stdout) if body["kind"] == "JobSet")
     job = parent["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert job["completions"] == 2
     assert job["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-accelerator"] == "nvidia-b200"

@@ -39,12 +39,12 @@ def launcher(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def untouched(cluster: Cluster, namespace: str) -> Iterator[None]:
     """At the end the namespace has what it had, also of what a controller made for the run."""
-    before = _things(cluster, namespace)
+    before = _object_names(cluster, namespace)
     yield
-    until(lambda: _things(cluster, namespace) == before)
+    until(lambda: _object_names(cluster, namespace) == before)
 
 
-def _things(cluster: Cluster, namespace: str) -> set[str]:
+def _object_names(cluster: Cluster, namespace: str) -> set[str]:
     """Of every kind that a run or its controller may make."""
     kinds = ",".join([*known(cluster), "configmaps"])
     names = cluster.kubectl("get", kinds, "-n", namespace, "--output", "name").split()

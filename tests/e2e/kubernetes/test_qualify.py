@@ -65,8 +65,8 @@ def has_whole(cluster: Cluster, node: str) -> bool:
 def qualified(cluster: Cluster, node: str) -> tuple[str, str]:
     """Status and reason of the condition SeatrialQualified."""
     conditions = cluster.get("node", node)["status"]["conditions"]
-    found: dict[str, str] = next((each for each in conditions if each["type"] == CONDITION), {})
-    return found.get("status", ""), found.get("reason", "")
+    condition: dict[str, str] = next((each for each in conditions if each["type"] == CONDITION), {})
+    return condition.get("status", ""), condition.get("reason", "")
 
 
 def taints(cluster: Cluster, node: str) -> list[str]:

@@ -35,7 +35,7 @@ def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues
     until(lambda: queues.admitted() == [other])
     run = Going(console, trial(queue="night"), **BRIEF)
     waits = f"queued: 2 more pods needed in flavor {queues.flavor}"
-    run.until_said(waits)
+    run.until_logged(waits)
     queues.leave(other)
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (0, "pass"), terminal
@@ -69,7 +69,7 @@ def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
     run = Going(console, trial(queue="night"), **BRIEF)
-    run.until_said("queued: 2 more pods needed")
+    run.until_logged("queued: 2 more pods needed")
     run.process.send_signal(signal.SIGINT)
     assert run.end()[1]["verdict"] == "inconclusive"
     until(lambda: len(queues.workloads()) == 1)

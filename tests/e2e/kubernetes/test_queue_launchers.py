@@ -35,7 +35,7 @@ def test_a_launcher_in_a_queue(
     other = queues.occupy(pods=1)
     until(lambda: queues.admitted() == [other])
     run = Going(console, trial(launcher=launcher, queue="night"), training=TRAINING)
-    run.until_said(f"queued: 1 more pods needed in flavor {queues.flavor}")
+    run.until_logged(f"queued: 1 more pods needed in flavor {queues.flavor}")
     (name,) = (queues.workload_of("seatrial-"),)
     pod_sets = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
     assert sum(each["count"] for each in pod_sets) == pods
@@ -52,7 +52,7 @@ def test_a_jobset_that_is_preempted_blames_no_node(
 ) -> None:
     queues.make()
     run = Going(console, trial(launcher="jobset", queue="night"), **BRIEF, training=LONG_TRAINING)
-    run.until_said("training ...")
+    run.until_logged("training ...")
     queues.occupy(priority=queues.priority("high", 1000))
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (3, "inconclusive"), terminal

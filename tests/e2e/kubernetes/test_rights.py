@@ -64,9 +64,9 @@ def submit(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> str:
 
 def site_pods() -> Iterator[dict[str, Any]]:
     """Specs of server, database and worker, with the volumes that a StatefulSet's claims become."""
-    for thing in (each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text())):
-        for spec in pod_specs(thing):
-            names = [claim["metadata"]["name"] for claim in thing["spec"].get("volumeClaimTemplates", ())]
+    for manifest in (each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text())):
+        for spec in pod_specs(manifest):
+            names = [claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", ())]
             claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
             yield {**spec, "volumes": [*spec["volumes"], *claimed]}
 

@@ -23,7 +23,7 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
     doctor = console.run("doctor", file)
     assert doctor.status == 0, doctor.output
     run = Going(console, file, devices={"seconds": 0.1}, training=TRAINING)
-    run.until_said("2 of 2 nodes answer")
+    run.until_logged("2 of 2 nodes answer")
     cluster_s = seconds_to_ready(cluster.get("pods", "-n", namespace, "-l", OURS)["items"])
     status, document, terminal = run.end()
     assert status == 0, terminal

@@ -41,14 +41,14 @@ class Requests:
         monkeypatch.setattr(RESTClientObject, "request", request)
 
     @contextmanager
-    def during(self, what: str) -> Iterator[Counter[tuple[str, str]]]:
+    def during(self, phase: str) -> Iterator[Counter[tuple[str, str]]]:
         """Those of a block; and for people how long it took, and how much of that this process computed."""
         counted: Counter[tuple[str, str]] = Counter()
         before, started, computed = len(self.seen), time.monotonic(), time.process_time()
         yield counted
         counted.update(self.seen[before:])
         took, of_it = time.monotonic() - started, time.process_time() - computed
-        print(f"{what}: {took:.1f} s, {of_it:.1f} s of it ours, {counted.total()} requests")
+        print(f"{phase}: {took:.1f} s, {of_it:.1f} s of it ours, {counted.total()} requests")
 
 
 @pytest.fixture

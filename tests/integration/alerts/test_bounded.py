@@ -25,7 +25,7 @@ SINKS: dict[str, Callable[[str], Any]] = {
     "slack": lambda url: SlackWebhookSink(SecretStr(url), {}, SCRUB),
     "apprise": lambda url: AppriseSink(SecretStr(url.replace("http://", "json://")), SCRUB),
 }
-SAID = {
+SUMMARIES = {
     "webhook": TOO_LARGE,
     "slack": f"Slack: {TOO_LARGE}",
     "apprise": "raised an exception",
@@ -69,7 +69,7 @@ def test_a_receiver_that_never_finishes_is_reported(kind: str, monkeypatch: pyte
     with answering(flood()) as url:
         delivery = digest(BoundedSink(SINKS[kind](url)))
     assert delivery.failed
-    assert SAID[kind] in delivery.summary
+    assert SUMMARIES[kind] in delivery.summary
 
 
 def test_a_receiver_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ def test_contradictory_variables_are_one_line_and_status_2(
         monkeypatch.setenv(name, value)
     importlib.import_module("rendezvous").run("training", training.main)
     assert ended == [2]
-    said = f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2\n"
-    assert capsys.readouterr().err == said
+    error = f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2\n"
+    assert capsys.readouterr().err == error
 
 
 @pytest.mark.parametrize(

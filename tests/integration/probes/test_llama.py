@@ -102,8 +102,10 @@ def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> Non
 
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
     ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
-    said = [RankLine(line, json.loads(line)["rank"]) for line in ended.lines if line.startswith('{"event": "stuck"')]
-    (sleeper,) = late_ranks(read_stuck(said), 3)
+    stuck_lines = [
+        RankLine(line, json.loads(line)["rank"]) for line in ended.lines if line.startswith('{"event": "stuck"')
+    ]
+    (sleeper,) = late_ranks(read_stuck(stuck_lines), 3)
     assert sleeper.rank == 2
     assert sleeper.reason.code == "collective-not-entered"
     assert "break_on_purpose" in sleeper.reason.sentence

@@ -100,11 +100,13 @@ def test_a_slow_path_has_a_code(ports: ModuleType, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("acs", "told"), [(None, 0), (0x00, 0), (0x11, 0), (0x1D, 2)])
-def test_acs_is_reported_only_if_it_redirects(ports: ModuleType, tmp_path: Path, acs: int | None, told: int) -> None:
+@pytest.mark.parametrize(("acs", "switches"), [(None, 0), (0x00, 0), (0x11, 0), (0x1D, 2)])
+def test_acs_is_reported_only_if_it_redirects(
+    ports: ModuleType, tmp_path: Path, acs: int | None, switches: int
+) -> None:
     """Source validation alone does not, and a root port (0x1D here) is on no path between peers."""
     tree(tmp_path, acs=acs, nic=configuration())
-    assert node(ports).redirecting_switches == told
+    assert node(ports).redirecting_switches == switches
 
 
 @pytest.mark.parametrize("config", [b"", b"\0" * 63, configuration(size=64), b"\xff" * 4096, b"\x40" * 4096])

@@ -46,9 +46,9 @@ class Site:
         if argv[-1] == "true":
             assert argv[-2] == "ssh://ops@gate:22"
             return self.jump
-        found = _REQUEST.search(stdin.decode())
-        assert found
-        request = json.loads(eval(found[1]))
+        match = _REQUEST.search(stdin.decode())
+        assert match
+        request = json.loads(eval(match[1]))
         self.requests.append((host, request))
         self.limits[request["verb"]] = timeout_s
         own = {"port": 222, "user": "root", "kernel": f"{host[1:]}a", "cores": 8} if request["verb"] == "start" else {}

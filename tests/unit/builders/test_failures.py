@@ -6,7 +6,7 @@ from seatrial.builders.failures import CAUSES, build_failure
 from seatrial.model.reason import Reason
 from seatrial.runs.explanations import CATALOG
 
-SAID = {
+LINES_BY_CAUSE = {
     "permission": [
         "denied: Permission \"artifactregistry.repositories.uploadArtifacts\" denied on resource",
         "PERMISSION_DENIED 403 POST https://cloudbuild.googleapis.com/v1/...: The caller does not have permission",
@@ -68,7 +68,9 @@ def failure(output: str) -> Reason:
     return build_failure("r.example.com/x:1", "the build failed", output, "image-build.log")
 
 
-@pytest.mark.parametrize(("cause", "line"), [(cause, line) for cause, lines in SAID.items() for line in lines])
+@pytest.mark.parametrize(
+    ("cause", "line"), [(cause, line) for cause, lines in LINES_BY_CAUSE.items() for line in lines]
+)
 def test_the_cause_is_named_with_its_line_and_the_next_step(cause: str, line: str) -> None:
     reason = failure(f"Step 1/9 : FROM x\n ---> {line}\nERROR\n")
     assert reason.code == f"image-build-{cause.replace(' ', '-')}"

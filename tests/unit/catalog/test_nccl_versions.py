@@ -19,8 +19,8 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
     ],
 )
 def test_an_older_version_is_named_with_the_first_one(hardware: str, version: str | None, first: str | None) -> None:
-    said = older_nccl(hardware, version)
-    assert (said is None) == (first is None) and (first or "") in str(said)
+    reason = older_nccl(hardware, version)
+    assert (reason is None) == (first is None) and (first or "") in str(reason)
 
 
 @pytest.mark.parametrize(

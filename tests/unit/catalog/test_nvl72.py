@@ -22,8 +22,8 @@ def test_references_of_four_trays_depend_on_fabric_and_arm(fabric: str, arm: str
     conditions |= {"arm": arm} if arm else {}
     measurement = Measurement("busbw", 190.0, "GB/s", Subject("cluster", "cluster"), conditions)
     setup = Setup("GB200-NVL72", 4, 4, 4, fabric, 900.0, None, 1.0)
-    found = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
-    assert [baseline.centre for baseline in found] == ([pytest.approx(expected)] if expected else [])
+    baselines = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
+    assert [baseline.centre for baseline in baselines] == ([pytest.approx(expected)] if expected else [])
 
 
 @pytest.mark.parametrize("fabric", ["MNNVL+EFA", "MNNVL+IB", "MNNVL+IB-4x400G"])
@@ -59,5 +59,5 @@ def test_nodes_of_one_nvlink_domain_are_judged_by_nvlink(
     nodes = [{"name": f"tray-{i}", "nvlink_domain": domain} for i, domain in enumerate(domains)]
     context = RunContext("lab", "nightly", nodes=nodes)
     setup = knowledge_of([], Setup("GB200-NVL72", 4, 4, 4, "MNNVL+EFA"), None, context).setup
-    found = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
-    assert [baseline.centre for baseline in found] == [pytest.approx(each) for each in expected]
+    baselines = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
+    assert [baseline.centre for baseline in baselines] == [pytest.approx(each) for each in expected]

@@ -226,14 +226,14 @@ def test_torchruns_root_cause_names_host_and_rank() -> None:
 
 
 def test_a_status_shows_the_nearest_words_of_its_host() -> None:
-    said = "NCCL WARN something that no table has"
+    warning = "NCCL WARN something that no table has"
     lines = [
-        NCCL + said,
+        NCCL + warning,
         "other:1:2 [0] NCCL WARN another",
         "gpu-3: Test NCCL failure common.cu:1 'unhandled system error",
     ]
     first = classify(lines)[0]
-    assert (first.code, first.host, first.evidence) == ("log-nccl-system-error", "gpu-3", said)
+    assert (first.code, first.host, first.evidence) == ("log-nccl-system-error", "gpu-3", warning)
 
 
 def test_a_traceback_ends_with_its_cause() -> None:

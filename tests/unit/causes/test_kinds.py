@@ -416,8 +416,8 @@ def test_a_flapping_port_is_listed_with_its_times(events: list[tuple[str, str]],
 
 
 def test_versions_of_nccl_are_shown_as_people_write_them() -> None:
-    said = "Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 2708"
-    (first, *_) = classify([f"node-a:1:2 [0] init.cc:1 NCCL WARN {said}"])
+    warning = "Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 2708"
+    (first, *_) = classify([f"node-a:1:2 [0] init.cc:1 NCCL WARN {warning}"])
     assert "(rank 0: 2.27.3, rank 8: 2.7.8)" in first.cause
 
 

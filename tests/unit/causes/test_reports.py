@@ -5,7 +5,7 @@ import pytest
 from seatrial.causes import classify
 
 LOST = "[NV_ERR_GPU_IS_LOST] (0x0000000F) returned from rmStatus @ kernel_ce_gv100.c:106"
-FOUND = [
+REPORTS = [
     (
         f"Feb 17 08:00:34 dgx-a kernel: NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus {LOST}",
         ("log-gpu-off-bus", "GPU fell off the bus", "dgx-a", None),
@@ -234,7 +234,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), FOUND)
+@pytest.mark.parametrize(("text", "expected"), REPORTS)
 def test_a_report_names_its_cause_host_and_rank(text: str, expected: tuple[str, str, str | None, int | None]) -> None:
     code, words, host, rank = expected
     first = classify(text.splitlines())[0]
@@ -294,14 +294,14 @@ XID = "[Wed Jul 31 23:14:18 2024] NVRM: Xid (PCI:0000:00:0{}): {}, pid=1045242, 
     ],
 )
 def test_a_broken_gpu_comes_before_programs_that_failed_on_others(events: list[tuple[int, int]], first: str) -> None:
-    found = classify([XID.format(*event) for event in events])
-    assert found[0].cause.startswith(first) and len(found) == len(events)
+    findings = classify([XID.format(*event) for event in events])
+    assert findings[0].cause.startswith(first) and len(findings) == len(events)
 
 
 def test_a_broken_gpu_comes_before_a_time_out_that_follows_a_program_on_another() -> None:
     watchdog = "[E ProcessGroupNCCL.cpp:481] [Rank 65] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
-    found = classify([XID.format(5, 31), watchdog, XID.format(8, 79)])
-    assert [finding.code for finding in found] == ["log-xid-79", "log-xid-31", "log-watchdog"]
+    findings = classify([XID.format(5, 31), watchdog, XID.format(8, 79)])
+    assert [finding.code for finding in findings] == ["log-xid-79", "log-xid-31", "log-watchdog"]
 
 
 def test_nccl_goes_on_without_its_port_for_ras() -> None:

@@ -7,8 +7,8 @@ from seatrial.causes import classify
 LIMIT = "slurmstepd: error: *** STEP 1.0 ON node-a CANCELLED AT 2026-08-27T10:00:00 DUE TO TIME LIMIT ***"
 
 
-def info_line(host: str, process: int, what: str) -> str:
-    return f"{host}:{process}:{process + 100} [0] NCCL INFO {what}"
+def info_line(host: str, process: int, message: str) -> str:
+    return f"{host}:{process}:{process + 100} [0] NCCL INFO {message}"
 
 
 def first(lines: list[str]) -> tuple[str, str]:

@@ -39,7 +39,7 @@ def test_every_rule_of_classes_decides_some_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "severity"),
+    ("warning", "code", "severity"),
     [
         ("Got async error event: port error", "log-port-error", "fatal"),  # not after NET/IB: a paste may lack it
         ("NET/IB : mlx5_0:1 Got async event : port error", "log-port-error", "fatal"),  # 2.18 to 2.22
@@ -60,8 +60,8 @@ def test_every_rule_of_classes_decides_some_warning() -> None:
         ("words that no release prints", "log-warning", "note"),
     ],
 )  # fmt: skip
-def test_a_warning_is_read_by_its_words(said: str, code: str, severity: str) -> None:
-    (finding,) = classify([LINE.format(said)])
+def test_a_warning_is_read_by_its_words(warning: str, code: str, severity: str) -> None:
+    (finding,) = classify([LINE.format(warning)])
     assert (finding.code, finding.severity) == (code, severity)
 
 

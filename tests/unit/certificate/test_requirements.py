@@ -93,8 +93,8 @@ def test_shipped_requirements_are_valid_and_their_limits_have_a_source(name: str
     ],
 )
 def test_units_convert_exactly_or_not_at_all(unit: str, to: str, factor: str | None) -> None:
-    found = scale(unit, to)
-    assert found == (None if factor is None else exact(float(factor)))
+    conversion = scale(unit, to)
+    assert conversion == (None if factor is None else exact(float(factor)))
 
 
 def test_a_share_is_the_decimal_that_was_written() -> None:

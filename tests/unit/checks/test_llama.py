@@ -63,7 +63,7 @@ def test_each_replay_is_a_reading_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "found", "verdict", "code", "evidence"),
+    ("part", "odd_rank", "verdict", "code", "evidence"),
     [
         ("replays", odd(2, "compute"), Verdict.CORRUPT, "replays-differ", "rank-replays-differ"),
         ("replays", odd(2, "transport"), Verdict.CORRUPT, "replays-differ", "rank-sums-differ"),
@@ -73,10 +73,10 @@ def test_each_replay_is_a_reading_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_rank_with_other_bits_is_named_where_a_majority_says_what_is_right(
-    part: str, found: dict[str, Any], verdict: Verdict, code: str, evidence: str | None, tmp_path: Path
+    part: str, odd_rank: dict[str, Any], verdict: Verdict, code: str, evidence: str | None, tmp_path: Path
 ) -> None:
     more: dict[str, dict[str, Any]] = {"replays": {"steps": 10, "step_ms": []}, "copies": {"step": 4}}
-    check = conclude(tmp_path, 7, **{part: {**more[part], "odd": [found]}})
+    check = conclude(tmp_path, 7, **{part: {**more[part], "odd": [odd_rank]}})
     assert (check.verdict, check.reason.code) == (verdict, code), check.reason
     assert "rank 2 on node-2" in check.reason.sentence
     assert [(each.name, each.evidence.code) for each in check.suspects] == ([("node-2", evidence)] if evidence else [])

@@ -62,9 +62,9 @@ class Soak:
     @property
     def state(self) -> CampaignState:
         with open_store() as store:
-            found = store.campaign("fake", "soak")
-        assert found is not None
-        return found
+            campaign_state = store.campaign("fake", "soak")
+        assert campaign_state is not None
+        return campaign_state
 
 
 @pytest.fixture(autouse=True)

@@ -46,14 +46,14 @@ def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
     service.cluster = chain.platform.cluster()
     with open_store() as store:
         result = qualify.Pass(service.cluster, LIVE, service, store).run(Selection(), notify=False)
-        found = standing(service.cluster, LIVE, service, store, now())
+        view = standing(service.cluster, LIVE, service, store, now())
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
     assert (service.calls, chain.platform.up) == ([], {})
     names = {"node-0", "node-1"}
-    assert {name: test.code for name, test in found.evidence.last.items()} == dict.fromkeys(names, QUEUED.code)
-    assert {*found.coverage.overdue_nodes} == names
-    assert {node.name for node in candidates(NODES, found.evidence, Selection(), found.coverage.max_age)} == names
-    assert "last test inconclusive (slurm-queued-too-long) in run " in found.evidence.open_test("node-0")
+    assert {name: test.code for name, test in view.evidence.last.items()} == dict.fromkeys(names, QUEUED.code)
+    assert {*view.coverage.overdue_nodes} == names
+    assert {node.name for node in candidates(NODES, view.evidence, Selection(), view.coverage.max_age)} == names
+    assert "last test inconclusive (slurm-queued-too-long) in run " in view.evidence.open_test("node-0")
 
 
 PREEMPTED = Reason.of("pod-preempted", name="p", disrupted="PreemptionByScheduler")

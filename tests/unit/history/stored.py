@@ -25,7 +25,7 @@ def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
 
 def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: object) -> RunResult:
     check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value, (value, value)),))
-    given = {
+    defaults = {
         "run_id": f"run-{number:03}",
         "cluster": "lab",
         "suite": "quick",
@@ -37,7 +37,7 @@ def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fi
         "suspects": [Suspect("node", "node-2", 0.9, uncoded("slow"))],
         "fingerprint": {"nccl": "2.27"},
     }
-    return RunResult(**{**given, **fields})  # type: ignore[arg-type]
+    return RunResult(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
 def a_pin(value: float = 0.5) -> Pin:
@@ -53,7 +53,7 @@ def taught(store: Store, *series: str) -> dict[str, list[float]]:
     """The good medians of the series in `lab`, newest first."""
     past = past_of_lab(store, *series)
     values = {name: past.location[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)}
-    return {name: found for name, found in values.items() if found}
+    return {name: medians for name, medians in values.items() if medians}
 
 
 def wide(number: int, width: int = 300) -> RunResult:

@@ -126,12 +126,12 @@ def test_a_store_that_was_named_by_hand_is_announced_if_it_is_new_and_bad_input_
 
 def test_an_empty_file_is_set_aside_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "history.sqlite"
-    said = "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without earlier runs"
+    warning = "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without earlier runs"
     for number in (1, 2):
         file.write_bytes(b"")
         with open_store(f"sqlite:///{file}") as store:
             assert store.runs() == []
-        assert caplog.messages[-1] == said.format(file, number)
+        assert caplog.messages[-1] == warning.format(file, number)
     with open_store(f"sqlite:///{file}"):
         assert len(caplog.messages) == 2
     names = sorted(path.name for path in tmp_path.iterdir())

@@ -111,6 +111,6 @@ def test_the_same_sweep_at_other_numbers_of_ranks_is_found(store: Store) -> None
     other = replace(with_ranks(plateau(1.0), 8), metric="busbw")
     for number, m in enumerate((at[4], at[8], other)):
         store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,))]), Path())
-    found = at_other_ranks(store, "lab", [at[16], at[8], replace(at[16], unit="s")])
-    assert found == {at[16].series(): {4: at[4].series(), 8: at[8].series()}, at[8].series(): {4: at[4].series()}}
+    by_ranks = at_other_ranks(store, "lab", [at[16], at[8], replace(at[16], unit="s")])
+    assert by_ranks == {at[16].series(): {4: at[4].series(), 8: at[8].series()}, at[8].series(): {4: at[4].series()}}
     assert at_other_ranks(store, "other", [at[16]]) == {}

@@ -111,13 +111,13 @@ def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
             f"nodes: 4\nhardware: H100-SXM\ngpus_per_node: 8\nplatform: {{kind: slurm}}\nfabric: {fabric}\n"
         )
         assert command("judge", str(log), "--hardware", "H100-SXM", "--nodes", "4", "--fabric", fabric) == status
-        said = capsys.readouterr().err
+        errors = capsys.readouterr().err
         assert command("render", str(cluster)) == (2 if status == 2 else 0)
         if status == 2:
-            assert f"--fabric: unknown fabric '{fabric}'; " in said
+            assert f"--fabric: unknown fabric '{fabric}'; " in errors
             assert f"line 5: fabric: unknown fabric '{fabric}'; " in capsys.readouterr().err
-            assert ("nearest: IB-8x400G, " in said) is (fabric != "InfiniBand")
-            assert "known: EFA, EFA-3200G, " in said
+            assert ("nearest: IB-8x400G, " in errors) is (fabric != "InfiniBand")
+            assert "known: EFA, EFA-3200G, " in errors
     assert command("baseline", "list", "--fabrics") == 0
     assert "IB-8x400G        400 GB/s\nMNNVL\n" in capsys.readouterr().out
 
@@ -235,9 +235,9 @@ def test_fewer_network_devices_than_the_fabric_has_are_named(lines: list[str], v
     ],
 )
 def test_devices_as_nccl_lists_them(line: str, nics: int) -> None:
-    found = transport([INFO + line])
-    assert found is not None
-    assert found.fewest_nics(Nic()) == ("node-0", nics)
+    devices = transport([INFO + line])
+    assert devices is not None
+    assert devices.fewest_nics(Nic()) == ("node-0", nics)
 
 
 # Hosts

@@ -11,7 +11,7 @@ from seatrial.nccl import parse_text
 from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
 
-SAID = LogsConfig()
+NO_OPTIONS = LogsConfig()
 SXM, PCIE, MI210 = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "AMD Instinct MI210"
 REMOTE = "node-0: Test NCCL failure common.cu:1279 'remote process exited or there was a network error / '"
 
@@ -32,7 +32,7 @@ def of_model(text: str, model: str = SXM) -> str:
 )
 def test_the_header_names_the_cluster(ranks: int, nodes: int, claimed: tuple[object, ...]) -> None:
     (sweep,) = parse_text(of_model(log_text(HEALTHY, ranks, nodes)), "log")
-    claim = claim_of(sweep, [sweep], SAID)
+    claim = claim_of(sweep, [sweep], NO_OPTIONS)
     assert (claim.hardware, claim.nodes, claim.gpus_per_node) == claimed
     assert not claim.is_whole
 
@@ -40,25 +40,25 @@ def test_the_header_names_the_cluster(ranks: int, nodes: int, claimed: tuple[obj
 def test_two_ranks_of_one_host_name_and_device_are_on_two_nodes() -> None:
     text = of_model(log_text(HEALTHY, 16, 2)).replace("on node-1", "on node-0")
     (sweep,) = parse_text(text, "log")
-    assert claim_of(sweep, [sweep], SAID).nodes == 2
+    assert claim_of(sweep, [sweep], NO_OPTIONS).nodes == 2
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.8, Verdict.DEGRADED), (0.2, Verdict.FAIL)])
 def test_a_log_alone_is_held_against_what_its_gpus_reach(factor: float, verdict: Verdict) -> None:
-    result = judged(of_model(log_text([factor * value for value in HEALTHY])), SAID)
+    result = judged(of_model(log_text([factor * value for value in HEALTHY])), NO_OPTIONS)
     assert result.verdict is verdict, result.reason
     assert "catalog" in {j.source for check in result.checks for j in check.judgements}
 
 
 def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
-    assert judged(of_model(log_text(HEALTHY, 7)), SAID).verdict is Verdict.INCONCLUSIVE
-    assert judged(of_model(log_text(HEALTHY, 4)), SAID).verdict is Verdict.PASS
+    assert judged(of_model(log_text(HEALTHY, 7)), NO_OPTIONS).verdict is Verdict.INCONCLUSIVE
+    assert judged(of_model(log_text(HEALTHY, 4)), NO_OPTIONS).verdict is Verdict.PASS
     assert judged(of_model(log_text(HEALTHY, 4)), LogsConfig(None, 1)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
     text = "\n".join(line for line in log_text(HEALTHY).splitlines() if not line.startswith("#  Rank"))
-    result = judged(text, SAID)
+    result = judged(text, NO_OPTIONS)
     assert (result.verdict, "give --nodes" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True)
     assert judged(text, LogsConfig("H100-SXM", 1)).verdict is Verdict.PASS
 
@@ -67,7 +67,7 @@ def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
 def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
     """Without a header the number of nodes is unknown; where busbw does not tell the ranks, they are too."""
     rows = [line.replace("float     sum", kept) for line in log_text(HEALTHY).splitlines() if " sum " in line]
-    result = judged("\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 300"]), SAID)
+    result = judged("\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 300"]), NO_OPTIONS)
     assert result.verdict is Verdict.INCONCLUSIVE, result.reason
     for words in ("give --nodes", "5 sizes from", "plateau 4"):
         assert words in result.reason.sentence
@@ -75,12 +75,12 @@ def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
 
 def test_wrong_results_and_causes_count_without_a_header() -> None:
     rows = [line for line in log_text(HEALTHY, wrong=1).splitlines() if " sum " in line]
-    assert judged("\n".join(rows), SAID).verdict is Verdict.CORRUPT
+    assert judged("\n".join(rows), NO_OPTIONS).verdict is Verdict.CORRUPT
     (row, *_) = (line for line in log_text(HEALTHY).splitlines() if " sum " in line)
-    assert judged(f"{row}\n{REMOTE}", SAID).reason.code == "log-nccl-remote"
+    assert judged(f"{row}\n{REMOTE}", NO_OPTIONS).reason.code == "log-nccl-remote"
 
 
-@pytest.mark.parametrize("config", [SAID, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")])
+@pytest.mark.parametrize("config", [NO_OPTIONS, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")])
 @pytest.mark.parametrize("rows", [True, False])
 def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: bool) -> None:
     lines = of_model(log_text(HEALTHY), MI210).splitlines()[: -4 if rows else 11]
@@ -98,7 +98,7 @@ def test_numbers_of_other_hardware_prove_nothing() -> None:
         )
 
 
-@pytest.mark.parametrize("config", [SAID, LogsConfig("H100-SXM", 1, 8)])
+@pytest.mark.parametrize("config", [NO_OPTIONS, LogsConfig("H100-SXM", 1, 8)])
 def test_one_gpu_of_another_model_is_named(config: LogsConfig) -> None:
     text = of_model(log_text(HEALTHY)).replace(f"[0x03] {SXM}", f"[0x03] {PCIE}")
     result = judged(text, config)
@@ -124,8 +124,8 @@ def test_one_gpu_of_another_model_is_named(config: LogsConfig) -> None:
     ],
 )
 def test_hardware_as_people_write_it(name: str, hardware: str | None, line: str) -> None:
-    found, words = find_hardware(name)
-    assert (found, line in words) == (hardware, True), words
+    entry, words = find_hardware(name)
+    assert (entry, line in words) == (hardware, True), words
 
 
 @pytest.mark.parametrize(

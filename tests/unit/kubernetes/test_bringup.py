@@ -85,8 +85,8 @@ def listed(*pods: dict[str, Any]) -> WatchEvent:
     return WatchEvent("Pod", "LISTED", {"items": list(pods)})
 
 
-def changed(thing: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -> WatchEvent:
-    return WatchEvent(kind, change, thing)
+def changed(body: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -> WatchEvent:
+    return WatchEvent(kind, change, body)
 
 
 def complaint(name: str = NAME) -> WatchEvent:

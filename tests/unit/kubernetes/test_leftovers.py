@@ -37,7 +37,7 @@ class There:
         annotated["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
 
 
-def thing(run_id: str, **annotations: str) -> dict[str, Any]:
+def kubernetes_object(run_id: str, **annotations: str) -> dict[str, Any]:
     return {"metadata": {"labels": {RUN_ID: run_id}, "annotations": annotations, "creationTimestamp": LONG_AGO}}
 
 
@@ -58,8 +58,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
     """The Job of a JobSet has the run's labels, and nothing that says when it is abandoned."""
-    abandoned = thing("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})
-    leftovers = platform("jobset", Job=[thing("r1")], JobSet=[abandoned], Pod=[thing("r1")]).leftovers()
+    abandoned = kubernetes_object("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})
+    leftovers = platform(
+        "jobset", Job=[kubernetes_object("r1")], JobSet=[abandoned], Pod=[kubernetes_object("r1")]
+    ).leftovers()
     assert [each.run_id for each in leftovers] == ["r1"]
 
 
@@ -78,7 +80,7 @@ def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
 
 
 def test_a_kind_that_is_not_served_just_now_hides_no_other() -> None:
-    here = platform(Secret=[thing("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})])
+    here = platform(Secret=[kubernetes_object("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})])
     asked = here._api.list
 
     def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
@@ -104,7 +106,7 @@ def test_what_every_run_makes_must_be_looked_at() -> None:
 
 def test_a_run_with_several_objects_is_one_leftover(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
-    made = thing("r1", **{OWNER: this_owner("kubernetes"), EXPIRES: LONG_AGO})
+    made = kubernetes_object("r1", **{OWNER: this_owner("kubernetes"), EXPIRES: LONG_AGO})
     here = platform(Secret=[made])
     states.remember(folder, here._cluster)
     states.keep(folder, -1)
@@ -118,8 +120,8 @@ def test_a_run_with_several_objects_is_one_leftover(root: Path) -> None:
 )
 def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(phase: str | None, abandoned: bool) -> None:
     """One that ended by itself has taken its nodes down, or keeps them."""
-    made = thing("r1", **{OWNER: "trial-x/1", EXPIRES: "2999-01-01T00:00:00Z"})
-    secret = thing("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
+    made = kubernetes_object("r1", **{OWNER: "trial-x/1", EXPIRES: "2999-01-01T00:00:00Z"})
+    secret = kubernetes_object("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
     pods = [{"metadata": {"name": "trial-x", "labels": {}}, "status": {"phase": phase}}] if phase else []
     leftovers = platform(Job=[made], Secret=[secret], Pod=pods).leftovers()
     assert [each.run_id for each in leftovers] == (["r1"] if abandoned else [])
@@ -127,7 +129,7 @@ def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(phase: s
 
 def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
-    secret = thing("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
+    secret = kubernetes_object("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
     secret["metadata"]["name"] = "seatrial-r1"
     node = {"metadata": {"labels": {RUN_ID: "r1"}, "name": "node-0"}, "spec": {"nodeName": "a"}}
     here = platform(Secret=[secret], Pod=[node])

@@ -19,20 +19,20 @@ TOKEN: dict[str, Any] = {"secret_env": [{"name": "HF_TOKEN", "secret": "hugging-
 
 
 class There:
-    """A cluster in which these things are, by kind; what is forbidden may not be looked at."""
+    """A cluster with these objects, by kind; what is forbidden may not be looked at."""
 
     namespace = "trials"
 
-    def __init__(self, *things: dict[str, Any], forbidden: tuple[str, ...] = ()) -> None:
-        self.things, self.forbidden = things, forbidden
+    def __init__(self, *objects: dict[str, Any], forbidden: tuple[str, ...] = ()) -> None:
+        self.objects, self.forbidden = objects, forbidden
 
     def list(self, kind: Kind, selector: str | None = None) -> Any:
         if kind.kind in self.forbidden:
             raise MissingError(f"may not list {kind.kind}")
-        return [thing for thing in self.things if thing["kind"] == kind.kind]
+        return [body for body in self.objects if body["kind"] == kind.kind]
 
     def find(self, kind: Kind, name: str) -> Any:
-        return next((thing for thing in self.list(kind) if thing["metadata"]["name"] == name), None)
+        return next((body for body in self.list(kind) if body["metadata"]["name"] == name), None)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return answers
 
 
-def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
+def kubernetes_object(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "metadata": {"name": name}, **more}
 
 
@@ -62,16 +62,16 @@ def problems(there: There, machine: str = "a4", **settings: Any) -> list[str]:
 
 def claim(phase: str = "Bound", *modes: str) -> dict[str, Any]:
     spec = {"accessModes": modes or ["ReadWriteMany"], "storageClassName": "late"}
-    return thing("PersistentVolumeClaim", "tokens", spec=spec, status={"phase": phase})
+    return kubernetes_object("PersistentVolumeClaim", "tokens", spec=spec, status={"phase": phase})
 
 
-LATE = thing("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
-AT_ONCE = thing("StorageClass", "late", volumeBindingMode="Immediate")
-PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
+LATE = kubernetes_object("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
+AT_ONCE = kubernetes_object("StorageClass", "late", volumeBindingMode="Immediate")
+PULL = kubernetes_object("Secret", "pull", type="kubernetes.io/dockerconfigjson")
 
 
 @pytest.mark.parametrize(
-    ("settings", "things", "message"),
+    ("settings", "objects", "message"),
     [
         (
             {"image_pull_secrets": ["pull"]},
@@ -80,7 +80,7 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
         ),
         (
             {"image_pull_secrets": ["pull"]},
-            [thing("Secret", "pull", type="Opaque")],
+            [kubernetes_object("Secret", "pull", type="Opaque")],
             "Secret pull is Opaque, with which",
         ),
         (
@@ -88,13 +88,21 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
             [],
             "secret_env: HF_TOKEN: no Secret hugging-face in namespace trials: kubectl -n trials create secret",
         ),
-        (TOKEN, [thing("Secret", "hugging-face", data={"tok": ""})], "hugging-face has no key token; it has: tok"),
+        (
+            TOKEN,
+            [kubernetes_object("Secret", "hugging-face", data={"tok": ""})],
+            "hugging-face has no key token; it has: tok",
+        ),
         (
             {"service_account": "trial"},
-            [thing("ServiceAccount", "default")],
+            [kubernetes_object("ServiceAccount", "default")],
             "there is no trial in namespace trials: kub",
         ),
-        ({"priority_class": "low"}, [thing("PriorityClass", "high")], "the cluster has no low: it has high"),
+        (
+            {"priority_class": "low"},
+            [kubernetes_object("PriorityClass", "high")],
+            "the cluster has no low: it has high",
+        ),
         (CLAIM, [], "claim tokens is not in namespace trials: create it"),
         (CLAIM, [claim("Lost")], "claim tokens is Lost, so no pod can have it: kubectl -n trials describe pvc tokens"),
         (CLAIM, [claim("Pending"), AT_ONCE], "claim tokens is Pending, so no pod can have it"),
@@ -102,51 +110,57 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
         (CLAIM, [claim("Bound", "ReadOnlyMany")], "is ReadOnlyMany: say read_only: true"),
         (
             BUCKET,
-            [thing("CSIDriver", "nfs.csi")],
+            [kubernetes_object("CSIDriver", "nfs.csi")],
             "gcs needs Cloud Storage FUSE, which the cluster does not have: gcloud",
         ),
     ],
 )
 def test_what_is_missing_is_named_with_the_next_step(
-    settings: dict[str, Any], things: list[dict[str, Any]], message: str
+    settings: dict[str, Any], objects: list[dict[str, Any]], message: str
 ) -> None:
-    (problem,) = problems(There(*things), **settings)
+    (problem,) = problems(There(*objects), **settings)
     assert message in problem
     assert problem.startswith(f"platform.{next(iter(settings))}: ")
 
 
 @pytest.mark.parametrize(
-    ("settings", "things"),
+    ("settings", "objects"),
     [
         ({"image_pull_secrets": ["pull"]}, [PULL]),
-        (TOKEN, [thing("Secret", "hugging-face", data={"token": ""})]),
-        ({"service_account": "trial"}, [thing("ServiceAccount", "trial")]),
-        ({"priority_class": "low"}, [thing("PriorityClass", "low")]),
+        (TOKEN, [kubernetes_object("Secret", "hugging-face", data={"token": ""})]),
+        ({"service_account": "trial"}, [kubernetes_object("ServiceAccount", "trial")]),
+        ({"priority_class": "low"}, [kubernetes_object("PriorityClass", "low")]),
         (CLAIM, [claim()]),
         (CLAIM, [claim("Pending"), LATE]),
-        (BUCKET, [thing("CSIDriver", "gcsfuse.csi.storage.gke.io")]),
+        (BUCKET, [kubernetes_object("CSIDriver", "gcsfuse.csi.storage.gke.io")]),
         ({}, []),
     ],
 )
-def test_what_is_there_is_no_problem(settings: dict[str, Any], things: list[dict[str, Any]]) -> None:
-    assert problems(There(*things), **settings) == []
+def test_what_is_there_is_no_problem(settings: dict[str, Any], objects: list[dict[str, Any]]) -> None:
+    assert problems(There(*objects), **settings) == []
 
 
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ([thing("PriorityClass", "seatrial-qualify", value=-1000, preemptionPolicy="Never")], ""),
-        ([thing("PriorityClass", "high", value=1)], "the cluster has no seatrial-qualify: kubectl apply -f"),
-        ([thing("PriorityClass", "seatrial-qualify", value=5, preemptionPolicy="Never")], "would not give way"),
-        ([thing("PriorityClass", "seatrial-qualify", value=-1)], "or preempt others"),
+        ([kubernetes_object("PriorityClass", "seatrial-qualify", value=-1000, preemptionPolicy="Never")], ""),
+        (
+            [kubernetes_object("PriorityClass", "high", value=1)],
+            "the cluster has no seatrial-qualify: kubectl apply -f",
+        ),
+        (
+            [kubernetes_object("PriorityClass", "seatrial-qualify", value=5, preemptionPolicy="Never")],
+            "would not give way",
+        ),
+        ([kubernetes_object("PriorityClass", "seatrial-qualify", value=-1)], "or preempt others"),
     ],
 )
 def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str, Any]], message: str) -> None:
     cluster = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
     assert isinstance(cluster.platform, KubernetesPlatform)
-    found = list(prerequisites(cast(Api, There(*classes)), cluster, cluster.platform))
-    assert [message in problem.sentence for problem in found] == ([True] if message else [])
-    assert all(problem.sentence.startswith("qualify.priority_class: ") for problem in found)
+    reasons = list(prerequisites(cast(Api, There(*classes)), cluster, cluster.platform))
+    assert [message in problem.sentence for problem in reasons] == ([True] if message else [])
+    assert all(problem.sentence.startswith("qualify.priority_class: ") for problem in reasons)
 
 
 def test_unreadable_objects_are_not_reported() -> None:

@@ -47,23 +47,23 @@ def objects(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(rendered(name)))
 
 
-def pod_specs(thing: Any) -> list[dict[str, Any]]:
+def pod_specs(part_of_manifest: Any) -> list[dict[str, Any]]:
     """Every pod spec in an object, wherever it is."""
-    if isinstance(thing, list):
-        return [spec for part in thing for spec in pod_specs(part)]
-    if not isinstance(thing, dict):
+    if isinstance(part_of_manifest, list):
+        return [spec for part in part_of_manifest for spec in pod_specs(part)]
+    if not isinstance(part_of_manifest, dict):
         return []
-    if "containers" in thing:
-        return [thing]
-    return [spec for part in thing.values() for spec in pod_specs(part)]
+    if "containers" in part_of_manifest:
+        return [part_of_manifest]
+    return [spec for part in part_of_manifest.values() for spec in pod_specs(part)]
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_every_object_carries_the_run(name: str) -> None:
-    for thing in objects(name):
-        assert thing["metadata"]["labels"]["seatrial/run-id"] == "20260101-0000-abcde", thing["kind"]
-        assert thing["metadata"]["namespace"] == CLUSTERS[name]["platform"].get("namespace", "default")
-        assert len(thing["metadata"]["name"]) <= 63
+    for body in objects(name):
+        assert body["metadata"]["labels"]["seatrial/run-id"] == "20260101-0000-abcde", body["kind"]
+        assert body["metadata"]["namespace"] == CLUSTERS[name]["platform"].get("namespace", "default")
+        assert len(body["metadata"]["name"]) <= 63
     assert "PRIVATE" not in rendered(name)  # no key is shown
 
 
@@ -77,7 +77,7 @@ def node_specs(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_every_node_runs_the_entry_point_on_one_port_until_its_time_is_over(name: str) -> None:
     port = CLUSTERS[name].get("ssh_port", 222)
-    services = [thing for thing in objects(name) if thing["kind"] == "Service"]
+    services = [body for body in objects(name) if body["kind"] == "Service"]
     assert all([entry["port"] for entry in service["spec"]["ports"]] == [port] for service in services)
     for spec in node_specs(name):
         container = spec["containers"][0]
@@ -90,7 +90,7 @@ def test_every_node_runs_the_entry_point_on_one_port_until_its_time_is_over(name
 
 # Of the Pod Security Standard "baseline": what a container may add.
 BASELINE = {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"} | {
-    f"SET{what}" for what in ("FCAP", "GID", "PCAP", "UID")
+    f"SET{capability}" for capability in ("FCAP", "GID", "PCAP", "UID")
 } | {"SYS_CHROOT"}  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_chosen_and_excluded_nodes_are_in_one_affinity_term() -> None:
 
 def test_nothing_is_called_as_an_operators_own_objects() -> None:
     """The MPI operator stops at a Service of the job's name that it did not make."""
-    assert "Service" not in {thing["kind"] for thing in objects("mpijob")}
+    assert "Service" not in {body["kind"] for body in objects("mpijob")}
 
 
 def test_part_of_one_node_is_legal() -> None:
@@ -291,16 +291,16 @@ SUBMITTED = [("jobset", "JobSet"), ("everything", "JobSet"), ("trainjob", "Train
 
 
 def submitted(name: str, kind: str) -> dict[str, Any]:
-    (thing,) = (thing for thing in yaml.safe_load_all(rendered(name)) if thing["kind"] == kind)
-    typed: dict[str, Any] = thing
+    (body,) = (body for body in yaml.safe_load_all(rendered(name)) if body["kind"] == kind)
+    typed: dict[str, Any] = body
     return typed
 
 
-def lost(thing: dict[str, Any]) -> list[str]:
+def lost(body: dict[str, Any]) -> list[str]:
     """Where the model reads something else than was sent: it drops fields it does not know. Raises on wrong types."""
-    read = MODELS[thing["kind"]].from_dict(thing)
+    read = MODELS[body["kind"]].from_dict(body)
     assert read is not None
-    return list(_differences(thing, read.to_dict()))
+    return list(_differences(body, read.to_dict()))
 
 
 def _differences(sent: Any, read: Any, path: str = "") -> Iterator[str]:
@@ -332,10 +332,10 @@ def test_every_field_is_known(name: str, kind: str) -> None:
     ],
 )
 def test_a_field_that_is_not_known_is_found(name: str, kind: str, path: str) -> None:
-    thing = submitted(name, kind)
-    place: Any = thing
+    body = submitted(name, kind)
+    place: Any = body
     *steps, field = path.strip("/").split("/")
     for step in steps:
         place = place[int(step) if step.isdigit() else step]
     place[field] = 1
-    assert lost(thing) == [path]
+    assert lost(body) == [path]

@@ -49,11 +49,11 @@ def test_stored_nights_say_since_when_a_node_is_slow(tmp_path: Path, capsys: pyt
     for days_ago in (20, 4, 2, 1):
         run = night(days_ago, HOSTS[3] if days_ago in (1, 2, 20) else "", tmp_path)
     assert command("localize", "--history", run.cluster, "--days", "14", "--json") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [(s["kind"], s["name"]) for s in found["suspects"]] == [("node", HOSTS[3])]
+    answer = json.loads(capsys.readouterr().out)
+    assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[3])]
     since = (NOW - timedelta(days=2, hours=1)).date().isoformat()
-    assert "slow in 14 of 21 tests with it, at 60 % of like tests and 7 other nodes" in found["reason"]
-    assert found["reason"].endswith(f"since {since}")
+    assert "slow in 14 of 21 tests with it, at 60 % of like tests and 7 other nodes" in answer["reason"]
+    assert answer["reason"].endswith(f"since {since}")
     assert command("localize", "--history", run.cluster, "--days", "30", "--json") == 1
     assert "slow in 21 of 28 tests" in json.loads(capsys.readouterr().out)["reason"]
 
@@ -135,8 +135,8 @@ def test_a_folder_of_json_logs_names_the_node(tmp_path: Path, capsys: pytest.Cap
         document = json_log(pair, (60 if HOSTS[5] in pair else 100) + number % 3 / 10)
         (tmp_path / f"{number}.json").write_text(json.dumps(document, indent=1))
     assert command("localize", str(tmp_path), "--json") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [(s["kind"], s["name"]) for s in found["suspects"]] == [("node", HOSTS[5])]
+    answer = json.loads(capsys.readouterr().out)
+    assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[5])]
 
 
 def test_one_file_with_many_tests_is_as_good_as_many_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +148,6 @@ def test_one_file_with_many_tests_is_as_good_as_many_files(tmp_path: Path, capsy
     whole = tmp_path / "night.log"
     whole.write_text("".join(texts))
     assert command("localize", str(whole), "--json") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [(s["kind"], s["name"]) for s in found["suspects"]] == [("node", HOSTS[2])]
-    assert "7 of 7 tests" in found["reason"]
+    answer = json.loads(capsys.readouterr().out)
+    assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[2])]
+    assert "7 of 7 tests" in answer["reason"]

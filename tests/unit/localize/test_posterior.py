@@ -105,8 +105,8 @@ def test_tests_under_other_conditions_are_not_compared() -> None:
 
 def test_a_node_that_is_slow_in_most_tests_of_it_alone_is_named() -> None:
     rates = [(node, 50 if node == "n3" and turn < 4 else 100) for node in ("n1", "n2", "n3", "n4") for turn in range(5)]
-    found = localize([GroupTest(node, "all_reduce", (node,), {1 << 30: rate}) for node, rate in rates])
-    assert [(finding.title, finding.named) for finding in found.findings] == [("node n3", True)]
+    localization = localize([GroupTest(node, "all_reduce", (node,), {1 << 30: rate}) for node, rate in rates])
+    assert [(finding.title, finding.named) for finding in localization.findings] == [("node n3", True)]
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 100))
@@ -120,9 +120,9 @@ def test_tests_of_any_shape_have_an_answer(seed: int) -> None:
             gpus = tuple(random.choice([(), ("0",), ("0", "1")]) for _ in nodes) if random.random() < 0.5 else ()
             rate = random.choice((100, 100, 50, 0)) * random.lognormvariate(0, 0.05)
             tests.append(GroupTest(f"{turn}", "all_reduce", nodes, {1 << 30: rate} if rate else {}, gpus))
-        found = localize(tests, {"rack": frozenset(names[:4])})
-        assert found.verdict in ("pass", "degraded", "fail", "inconclusive")
-        assert all(0 < finding.confidence <= 1 for finding in found.findings)
+        localization = localize(tests, {"rack": frozenset(names[:4])})
+        assert localization.verdict in ("pass", "degraded", "fail", "inconclusive")
+        assert all(0 < finding.confidence <= 1 for finding in localization.findings)
 
 
 def test_no_test_at_all_is_inconclusive() -> None:

@@ -235,20 +235,20 @@ def test_a_log_is_judged_by_its_cause(
 def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
     for case, asked, _, code, *_ in JUDGED:
         if code in OF_LOGS:
-            found = json.loads(judged(case, asked, "--json").output)["findings"]
-            assert found[0]["evidence"] and all(entry["next_step"] for entry in found)
-            assert found[0]["evidence"][:100] in judged(case, asked).output.replace("\n", " ")
+            findings = json.loads(judged(case, asked, "--json").output)["findings"]
+            assert findings[0]["evidence"] and all(entry["next_step"] for entry in findings)
+            assert findings[0]["evidence"][:100] in judged(case, asked).output.replace("\n", " ")
 
 
 def test_the_second_line_of_a_hook_is_the_cause() -> None:
     pod = documents("56-k8s-hook-error-in-second-line")["pod"]
-    found = problem([pod], {"p-0": 0.0}, 1000.0)
+    cause = problem([pod], {"p-0": 0.0}, 1000.0)
     assert (
-        found
-        and "pod p-0 on node-a" in found.reason.sentence
-        and "driver/library version mismatch" in found.reason.sentence
+        cause
+        and "pod p-0 on node-a" in cause.reason.sentence
+        and "driver/library version mismatch" in cause.reason.sentence
     )
-    assert found.reason.code == "log-driver-mismatch"
+    assert cause.reason.code == "log-driver-mismatch"
     assert "reboot" in (CATALOG["log-driver-mismatch"].next_step or "")
 
 

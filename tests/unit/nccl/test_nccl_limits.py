@@ -99,14 +99,14 @@ def test_bytes_that_are_no_text_are_skipped(tmp_path: Path) -> None:
     assert len(parse_file(path)[0].rows) == 1
 
 
-@pytest.mark.parametrize("what", ["missing", "directory", "empty", "name", "blank"])
-def test_unreadable_input_is_said_in_one_line_with_the_file(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["missing", "directory", "empty", "name", "blank"])
+def test_unreadable_input_is_said_in_one_line_with_the_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "some.log"
-    if what == "directory":
+    if kind == "directory":
         path.mkdir()
-    elif what in ("empty", "blank"):
-        path.write_text("" if what == "empty" else " \n\n")
-    name = "some\x00.log" if what == "name" else str(path)
+    elif kind in ("empty", "blank"):
+        path.write_text("" if kind == "empty" else " \n\n")
+    name = "some\x00.log" if kind == "name" else str(path)
     with pytest.raises(InputError) as caught:
         parse_file(name)
     assert "some" in str(caught.value) and "\n" not in str(caught.value)

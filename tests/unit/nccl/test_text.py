@@ -97,10 +97,10 @@ def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> Non
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text("abc |(.", min_size=1, max_size=4), min_size=1), st.text("abc |(.", max_size=12))
 def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: str) -> None:
-    found = any(word in text for word in words)
-    assert bool(any_of(words).search(text)) == found
+    is_in_text = any(word in text for word in words)
+    assert bool(any_of(words).search(text)) == is_in_text
     many = Words(words)
-    assert {many.is_any_in(text) for _ in range(2002)} == {found}  # before and after its pattern is compiled
+    assert {many.is_any_in(text) for _ in range(2002)} == {is_in_text}  # before and after its pattern is compiled
 
 
 def test_no_cause_has_an_empty_needle() -> None:

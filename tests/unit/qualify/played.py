@@ -79,11 +79,11 @@ class PlayedCluster:
         names = tuple(node.name for node in nodes)
         self.batches.append((suite, names))
         self.now += timedelta(minutes=5)
-        found = []
+        tests = []
         for name in names:
             verdict, code = self.verdicts.get(name, (Verdict.PASS, ""))
             partner = next((other for other in names if other != name), None) if suite == PAIRS else None
             run_id = f"run-{len(self.batches)}"
-            found.append(NodeTest(run_id, name, "c", suite, self.now, verdict, code or None, partner, 8, 300))
-        self.past += found
-        return found
+            tests.append(NodeTest(run_id, name, "c", suite, self.now, verdict, code or None, partner, 8, 300))
+        self.past += tests
+        return tests

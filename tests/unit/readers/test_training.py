@@ -90,35 +90,35 @@ def test_a_loss_that_is_not_finite_fails_from_its_step_on(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         "[rank37]: AssertionError: Rank 37, node node-4, device 5, iteration 3: Unexpected result nan"
         " (message='found NaN in local forward loss calculation')",
         "[rank37]: AssertionError: Rank 37: found NaN in local forward loss calculation. Device: 5, node: node-4",
     ],
 )
-def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(said: str) -> None:
-    with_steps = check([megatron(2), megatron(3, loss="nan"), said])
-    alone = check([said])
+def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(line: str) -> None:
+    with_steps = check([megatron(2), megatron(3, loss="nan"), line])
+    alone = check([line])
     assert "from step 3 on, first on rank 37 (node-4, GPU 5)" in with_steps.reason.sentence
     assert alone.verdict is Verdict.FAIL and "rank 37 (node-4, GPU 5)" in alone.reason.sentence
 
 
 def test_a_rank_is_named_without_its_node_where_the_assertion_has_none() -> None:
-    said = "AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel"
-    read = check([f"{said} communication collective. Device: 3"])
+    assertion = "AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel"
+    read = check([f"{assertion} communication collective. Device: 3"])
     assert read.verdict is Verdict.FAIL and "rank 11 (node not named, GPU 3)" in read.reason.sentence
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "place"),
     [("'global_step/max_steps': '{}/2169', ", "from step 5 on"), ("'epoch': 0.0{}, ", "from step 2 of the log on")],
 )
-def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(number: str, said: str) -> None:
+def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(number: str, place: str) -> None:
     lines = [
         f"{{'loss': 1.8, 'grad_norm': {norm}, {number.format(at)}'x': 1}}" for at, norm in ((1, "2.5"), (5, "nan"))
     ]
-    assert said in check(lines).reason.sentence
+    assert place in check(lines).reason.sentence
 
 
 def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:

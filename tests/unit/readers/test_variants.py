@@ -144,7 +144,7 @@ DIAG_PART = """\
 | Warning                   | GPU 0's NvLink link 0 is currently down        |
 |                           | Run a field diagnostic on the GPU.             |
 """  # the head of the table is cut off (DCGM #49)
-FOUND = [
+REPORTS = [
     (DCGM_LINKS, "fail", "tool-gpu-nvlink", "GPU 1: links 2, 9 are down; GPU 2: all 12 links are down"),
     (PORT_INFO, "degraded", "tool-port-slow", "lid 38 port 1 runs with 1X of 4X lanes"),
     (PORT_INFO.replace("Active\n", "Down\n", 1).replace("LinkUp", "Polling"), "fail", "tool-port-down", "polling"),
@@ -209,7 +209,7 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "verdict", "code", "words"), FOUND)
+@pytest.mark.parametrize(("text", "verdict", "code", "words"), REPORTS)
 def test_a_variant_names_its_part_and_one_action(text: str, verdict: str, code: str | None, words: str) -> None:
     (check,) = read_text(text, "tool", "tool")
     assert isinstance(check, Check)
@@ -238,9 +238,9 @@ def test_rdma_bandwidth_is_held_against_a_port(gbit_s: float, fabric: str | None
 def test_what_tools_find_is_listed_with_the_causes_of_logs() -> None:
     parts = read_text(HEALTH_4 + "ssh: Could not resolve hostname node-b: Name or service not known\n", "log", "log")
     log = Log("log", tuple(parts))
-    found = to_dict(judge_logs([log], LogsConfig()), [log])["findings"]
-    assert {each["code"] for each in found} == {"tool-gpu-nvlink", "log-name-unresolved"}
-    assert all(each["next_step"] for each in found)
+    findings = to_dict(judge_logs([log], LogsConfig()), [log])["findings"]
+    assert {each["code"] for each in findings} == {"tool-gpu-nvlink", "log-name-unresolved"}
+    assert all(each["next_step"] for each in findings)
 
 
 def test_a_secret_in_a_tools_words_is_not_shown() -> None:

@@ -72,8 +72,8 @@ def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_furth
             (Verdict.DEGRADED, -0.9, {}),
         )
     )
-    found = bad_judgements([replace(check, judgements=ordered[::-1])])
-    assert tuple(judgement for _, judgement in found) == ordered
+    rows = bad_judgements([replace(check, judgements=ordered[::-1])])
+    assert tuple(judgement for _, judgement in rows) == ordered
 
 
 def test_a_row_names_its_node_or_the_cluster() -> None:

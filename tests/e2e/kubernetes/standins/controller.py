@@ -4,7 +4,7 @@ A stand-in is a module with three names:
 
     FOLLOWS = (JOB, SERVICE)                # kinds whose objects it looks at or makes
     TENDS = (JOBSET,)                       # kinds, followed as well, whose every object is given to `reconcile`
-    def reconcile(thing, world): ...        # pure: yields what is to be done so that the cluster is as `thing` wants it
+    def reconcile(resource, world): ...     # pure: yields what is to be done so that the cluster is as `resource` wants
 
 After every change, and every second, `reconcile` gets each object that it tends. It looks at how things are and not at
 what has changed, so it may be asked any number of times, and asks for nothing where all is well.
@@ -49,7 +49,7 @@ class Standin(Protocol):
     @property
     def TENDS(self) -> tuple[Kind, ...]: ...
 
-    def reconcile(self, thing: Object, world: World, /) -> Iterable[Action]: ...
+    def reconcile(self, resource: Object, world: World, /) -> Iterable[Action]: ...
 
 
 def run(standin: Standin, kubeconfig: Path) -> None:
@@ -67,39 +67,39 @@ def run(standin: Standin, kubeconfig: Path) -> None:
         _take_changes(world, changes)
         if len(world.objects) >= len(kinds):  # every kind was listed once
             world.now = datetime.now(UTC)
-            for thing in [thing for kind in standin.TENDS for thing in world.all(kind)]:
-                if "deletionTimestamp" not in thing["metadata"]:
-                    _bring_about(api, list(standin.reconcile(thing, world)), world)
+            for tended in [tended for kind in standin.TENDS for tended in world.all(kind)]:
+                if "deletionTimestamp" not in tended["metadata"]:
+                    _bring_about(api, list(standin.reconcile(tended, world)), world)
 
 
 def _bring_about(api: DynamicClient, actions: list[Action], world: World) -> None:
     """One action after the other, up to the first that is refused: the next pass sees how things are then."""
     for action in actions:
-        what = f"{type(action).__name__} {action.thing['kind']} {action.thing['metadata']['name']}"
+        summary = f"{type(action).__name__} {action.target['kind']} {action.target['metadata']['name']}"
         try:
             _carry_out(api, action, world)
         except (ApiException, HTTPError) as error:  # the object changed or went meanwhile, it is not allowed
             message = _message_of(error)
-            log.warning("%s: %s", what, message)
+            log.warning("%s: %s", summary, message)
             if isinstance(action, Create) and action.refused and getattr(error, "status", None) == 403:
                 _bring_about(api, [Create(warning(action.refused, message, world.now))], world)
             return
-        log.info("%s", what)
+        log.info("%s", summary)
 
 
 def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
-    thing = action.thing
-    where = {"name": thing["metadata"]["name"], "namespace": thing["metadata"].get("namespace")}
-    resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
+    target = action.target
+    where = {"name": target["metadata"]["name"], "namespace": target["metadata"].get("namespace")}
+    resource = api.resources.get(api_version=target["apiVersion"], kind=target["kind"])
     match action:
         case Create():
-            world.take(resource.create(body=thing, namespace=where["namespace"]).to_dict())
+            world.take(resource.create(body=target, namespace=where["namespace"]).to_dict())
         case Patch(_, body, subresource):
             part = getattr(resource, subresource) if subresource else resource
             world.take(part.patch(body=body, content_type="application/merge-patch+json", **where).to_dict())
         case Delete():
             resource.delete(body={"propagationPolicy": "Background"}, **where)
-            world.drop(thing)
+            world.drop(target)
 
 
 def _message_of(error: Exception) -> str:
@@ -115,14 +115,14 @@ def _take_changes(world: World, changes: Changes) -> None:
     deadline, timeout_s = time.monotonic() + _TICK_S, _TICK_S
     while time.monotonic() < deadline:
         try:
-            change, kind, things = changes.get(timeout=timeout_s)
+            change, kind, objects = changes.get(timeout=timeout_s)
         except queue.Empty:
             return
         timeout_s = _SETTLE_S
         if change == "LISTED":
             world.objects[kind] = {}
-        for thing in things:
-            (world.drop if change == "DELETED" else world.take)(thing)
+        for changed in objects:
+            (world.drop if change == "DELETED" else world.take)(changed)
 
 
 def _follow(resource: Any, kind: Kind, changes: Changes) -> None:
@@ -130,8 +130,8 @@ def _follow(resource: Any, kind: Kind, changes: Changes) -> None:
         try:
             listed = resource.get(_request_timeout=_TIMEOUTS_S).to_dict()
             # What is listed does not say of what kind it is.
-            things = [{"apiVersion": kind.api_version, "kind": kind.kind, **thing} for thing in listed["items"]]
-            changes.put(("LISTED", kind, things))
+            objects = [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in listed["items"]]
+            changes.put(("LISTED", kind, objects))
             begin = {"resource_version": listed["metadata"]["resourceVersion"], "timeout_seconds": 300}
             for event in Watch().stream(resource.get, serialize=False, _request_timeout=_TIMEOUTS_S, **begin):
                 changes.put((event["type"], kind, [event["raw_object"]]))

@@ -44,20 +44,20 @@ _REPLICAS = {PYTORCHJOB: "pytorchReplicaSpecs", MPIJOB: "mpiReplicaSpecs"}
 Condition = tuple[str, bool, str, str]  # type, whether it holds, reason, message
 
 
-def reconcile(thing: Object, world: World) -> Iterator[Action]:
+def reconcile(resource: Object, world: World) -> Iterator[Action]:
     """Of a job, a Workload or a queue, as it is after what was done for the others."""
-    metadata = thing["metadata"]
-    thing = world.get(kind_of(thing), metadata.get("namespace"), metadata["name"]) or thing
-    if kind_of(thing) == WORKLOAD:
-        if holds(thing, "QuotaReserved") and not holds(thing, "Admitted") and not holds(thing, "Evicted"):
-            yield from _set(thing, world, ("Admitted", True, "Admitted", "The workload is admitted"))
-    elif kind_of(thing) == LOCAL_QUEUE:
-        if world.get(CLUSTER_QUEUE, None, thing["spec"]["clusterQueue"]):
-            yield from _set(thing, world, ("Active", True, "Ready", "Can submit new workloads to localQueue"))
-    elif kind_of(thing) == CLUSTER_QUEUE:
-        yield from _schedule(thing, world)
+    metadata = resource["metadata"]
+    resource = world.get(kind_of(resource), metadata.get("namespace"), metadata["name"]) or resource
+    if kind_of(resource) == WORKLOAD:
+        if holds(resource, "QuotaReserved") and not holds(resource, "Admitted") and not holds(resource, "Evicted"):
+            yield from _set(resource, world, ("Admitted", True, "Admitted", "The workload is admitted"))
+    elif kind_of(resource) == LOCAL_QUEUE:
+        if world.get(CLUSTER_QUEUE, None, resource["spec"]["clusterQueue"]):
+            yield from _set(resource, world, ("Active", True, "Ready", "Can submit new workloads to localQueue"))
+    elif kind_of(resource) == CLUSTER_QUEUE:
+        yield from _schedule(resource, world)
     elif f"{GROUP}/queue-name" in metadata.get("labels", {}) and not metadata.get("ownerReferences"):
-        yield from _job(thing, world)
+        yield from _job(resource, world)
 
 
 def _job(job: Object, world: World) -> Iterator[Action]:
@@ -201,8 +201,8 @@ def _schedule(queue: Object, world: World) -> Iterator[Action]:
             yield from _reserve(workload, queue, world)
 
 
-def _place(thing: Object) -> tuple[str, str]:
-    return thing["metadata"]["namespace"], thing["metadata"]["name"]
+def _place(resource: Object) -> tuple[str, str]:
+    return resource["metadata"]["namespace"], resource["metadata"]["name"]
 
 
 def _priority(workload: Object) -> int:
@@ -285,9 +285,9 @@ def _release(workload: Object, evicted: Object, world: World) -> Iterator[Action
     )
 
 
-def _set(thing: Object, world: World, *news: Condition, **fields: object) -> Iterator[Action]:
+def _set(resource: Object, world: World, *news: Condition, **fields: object) -> Iterator[Action]:
     """Set conditions and other fields of a status."""
-    merged = conditions(thing)
+    merged = conditions(resource)
     for each in news:
         merged = with_condition(merged, world.now, *each)
-    yield from set_status(thing, conditions=merged, **fields)
+    yield from set_status(resource, conditions=merged, **fields)

@@ -48,9 +48,9 @@ def reconcile(mpijob: Object, world: World) -> Iterator[Action]:
     """Everything around the pods, then the pods."""
     launchers, workers = world.owned(mpijob, JOB), world.owned(mpijob, POD)
     yield from set_status(mpijob, **status(mpijob, launchers, workers, world))
-    for thing in around(mpijob):
-        if not world.get(kind_of(thing), thing["metadata"]["namespace"], thing["metadata"]["name"]):
-            yield Create(thing)
+    for resource in around(mpijob):
+        if not world.get(kind_of(resource), resource["metadata"]["namespace"], resource["metadata"]["name"]):
+            yield Create(resource)
     if _is_suspended(mpijob):
         yield from (Delete(pod) for pod in workers)
     else:

@@ -31,14 +31,14 @@ class Complaint(NamedTuple):
 class Create(NamedTuple):
     """Make an object; one that is there already is left as it is. `refused`: how the API server refuses it."""
 
-    thing: Object
+    target: Object
     refused: Complaint | None = None
 
 
 class Patch(NamedTuple):
     """A merge patch (lists are replaced as a whole, None removes) of an object, or of its subresource "status"."""
 
-    thing: Object
+    target: Object
     body: Object
     subresource: str | None = None
 
@@ -46,7 +46,7 @@ class Patch(NamedTuple):
 class Delete(NamedTuple):
     """Delete an object, and by the garbage collector what it owns."""
 
-    thing: Object
+    target: Object
 
 
 Action = Create | Patch | Delete
@@ -59,14 +59,14 @@ class World:
     objects: dict[Kind, dict[tuple[str | None, str], Object]] = field(default_factory=dict)
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def take(self, thing: Object) -> None:
+    def take(self, target: Object) -> None:
         """An older state than the one that is known is no news."""
-        known = self.objects.setdefault(kind_of(thing), {}).get(_place(thing))
-        if known is None or _version(thing) >= _version(known):
-            self.objects[kind_of(thing)][_place(thing)] = thing
+        known = self.objects.setdefault(kind_of(target), {}).get(_place(target))
+        if known is None or _version(target) >= _version(known):
+            self.objects[kind_of(target)][_place(target)] = target
 
-    def drop(self, thing: Object) -> None:
-        self.objects.setdefault(kind_of(thing), {}).pop(_place(thing), None)
+    def drop(self, target: Object) -> None:
+        self.objects.setdefault(kind_of(target), {}).pop(_place(target), None)
 
     def all(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All of a kind, in one namespace or everywhere, by name."""
@@ -81,11 +81,11 @@ class World:
     def owned(self, owner: Object, kind: Kind) -> list[Object]:
         """What `owner` controls, of a kind, by name."""
         uid, namespace = owner["metadata"]["uid"], owner["metadata"].get("namespace")
-        return [thing for thing in self.all(kind, namespace) if uid in _controllers(thing)]
+        return [target for target in self.all(kind, namespace) if uid in _controllers(target)]
 
 
-def kind_of(thing: Object) -> Kind:
-    return Kind(thing["apiVersion"], thing["kind"])
+def kind_of(target: Object) -> Kind:
+    return Kind(target["apiVersion"], target["kind"])
 
 
 def controlled_by(owner: Object) -> list[Object]:
@@ -95,14 +95,14 @@ def controlled_by(owner: Object) -> list[Object]:
     return [{**identity, "controller": True, "blockOwnerDeletion": True}]
 
 
-def conditions(thing: Object) -> list[Object]:
+def conditions(target: Object) -> list[Object]:
     """Of an object's status; each holds or does not."""
-    return list(thing.get("status", {}).get("conditions") or ())
+    return list(target.get("status", {}).get("conditions") or ())
 
 
-def holds(thing: Object, *kinds: str) -> Object | None:
+def holds(target: Object, *kinds: str) -> Object | None:
     """The first of these conditions that is True; None when none of them is."""
-    return next((each for each in conditions(thing) if each["type"] in kinds and each["status"] == "True"), None)
+    return next((each for each in conditions(target) if each["type"] in kinds and each["status"] == "True"), None)
 
 
 def with_condition(old: list[Object], now: datetime, kind: str, true: bool, reason: str, message: str) -> list[Object]:
@@ -115,10 +115,10 @@ def with_condition(old: list[Object], now: datetime, kind: str, true: bool, reas
     return [{**each, **new, "lastTransitionTime": since} if each is before else each for each in old]
 
 
-def set_status(thing: Object, **fields: Any) -> Iterator[Action]:
+def set_status(target: Object, **fields: Any) -> Iterator[Action]:
     """Set fields of the object's status where they are not so already."""
-    if changed := {key: value for key, value in fields.items() if thing.get("status", {}).get(key) != value}:
-        yield Patch(thing, {"status": changed}, "status")
+    if changed := {key: value for key, value in fields.items() if target.get("status", {}).get(key) != value}:
+        yield Patch(target, {"status": changed}, "status")
 
 
 def suspend(job: Object) -> Iterator[Action]:
@@ -162,18 +162,18 @@ def stamp(now: datetime) -> str:
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _place(thing: Object) -> tuple[str | None, str]:
-    return thing["metadata"].get("namespace"), thing["metadata"]["name"]
+def _place(target: Object) -> tuple[str | None, str]:
+    return target["metadata"].get("namespace"), target["metadata"]["name"]
 
 
 def _spelt(place: tuple[str | None, str]) -> tuple[str, str]:
     return place[0] or "", place[1]
 
 
-def _version(thing: Object) -> int:
+def _version(target: Object) -> int:
     """Since Kubernetes 1.35 versions of one kind may be compared."""
-    return int(thing["metadata"].get("resourceVersion", 0))
+    return int(target["metadata"].get("resourceVersion", 0))
 
 
-def _controllers(thing: Object) -> list[str]:
-    return [owner["uid"] for owner in thing["metadata"].get("ownerReferences", ()) if owner.get("controller")]
+def _controllers(target: Object) -> list[str]:
+    return [owner["uid"] for owner in target["metadata"].get("ownerReferences", ()) if owner.get("controller")]
