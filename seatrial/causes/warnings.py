@@ -37,7 +37,8 @@ def finding_of_warning(text: str, message: str, host: str | None, rank: int | No
 def _format_of(warning: str) -> Format | None:
     """Return the longest format whose words all occur in `said`, in order."""
     candidates = (each for start in _STARTS for each in _formats().get(warning[:start], ()))
-    return max((each for each in candidates if _says(warning, each.words)), key=_length, default=None)
+    known = (each for each in candidates if _says(warning, each.words))
+    return max(known, key=lambda each: sum(map(len, each.words)), default=None)
 
 
 def _says(warning: str, words: tuple[str, ...]) -> bool:
@@ -48,10 +49,6 @@ def _says(warning: str, words: tuple[str, ...]) -> bool:
             return False
         at = place + len(word)
     return True
-
-
-def _length(known: Format) -> int:
-    return sum(map(len, known.words))
 
 
 @cache

@@ -20,6 +20,7 @@ from seatrial.runs.load import load_result
 from seatrial.system.private import check_parents, private_folder, read_opener
 from seatrial.text.redact import Secrets
 
+Document = dict[str, Any]
 MAX_RUNS = 100
 MAX_EVIDENCE = 100_000_000  # bytes of all run.json: a run of 1,000 nodes takes 6 MB
 _TOO_MUCH = f"all run.json together are larger than {MAX_EVIDENCE:,} bytes; make a certificate of fewer runs"
@@ -28,7 +29,7 @@ MAX_BYTES = 16 << 20  # of certificate.json and of its page: 500 requirements ta
 
 def write(
     runs: Sequence[Path], requirements: Path, target: Path, key: Path | None = None, *, paper: bool = False
-) -> dict[str, Any]:
+) -> Document:
     """Write the certificate of the runs' folders into the new folder `target`; return the content of certificate.json.
 
     It is signed with `key` if given, and has a PDF with `paper`. Secrets are removed, as in bundles. Raises InputError.
@@ -53,7 +54,7 @@ def write(
     return certificate
 
 
-def _fill(folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool) -> dict[str, Any]:
+def _fill(folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool) -> Document:
     """Copy the evidence, decide by the copies, and seal everything."""
     secrets = Secrets.of(os.environ)
     stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
@@ -113,7 +114,7 @@ def follows(folder: Path) -> str:
     return f"{CERTIFICATE}: {problem}" if problem else ""
 
 
-def _certificate(folder: Path, count: int, issued: datetime) -> dict[str, Any]:
+def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
     names = [_evidence(number) for number in range(1, count + 1)]
     if sum((folder / name).stat().st_size for name in names) > MAX_EVIDENCE:
@@ -131,7 +132,7 @@ def _certificate(folder: Path, count: int, issued: datetime) -> dict[str, Any]:
     return document(load(folder / REQUIREMENTS), runs, issued)
 
 
-def _difference(recorded: dict[str, Any], expected: dict[str, Any]) -> str:
+def _difference(recorded: Document, expected: Document) -> str:
     """Name the first field in which the certificate differs from what its evidence shows."""
     if recorded.get("seatrial") != __version__:
         expected["seatrial"] = str(recorded.get("seatrial"))  # by whose rules it was decided, which ours may not be

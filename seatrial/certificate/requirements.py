@@ -36,6 +36,7 @@ Word = Annotated[str, Field(min_length=1, max_length=100)]
 Sentence = Annotated[str, Field(min_length=1, max_length=500)]
 Number = Annotated[float, Field(strict=True)]
 Condition = str | int | float | bool | None
+Conditions = dict[str, Condition]  # by name
 
 
 class Limit(Strict):
@@ -83,19 +84,19 @@ class Requirement(Strict):
     source: Annotated[str, Field(max_length=500)] = Field("", description="the document that the limit is from")
 
     @property
-    def run_conditions(self) -> dict[str, Condition]:
+    def run_conditions(self) -> Conditions:
         """The conditions of the run; `number_conditions` are those of the measurement."""
         return {name: value for name, value in self.conditions.items() if name in RUN_CONDITIONS}
 
     @property
-    def number_conditions(self) -> dict[str, Condition]:
+    def number_conditions(self) -> Conditions:
         return {name: value for name, value in self.conditions.items() if name not in RUN_CONDITIONS}
 
     @field_validator("conditions")
     @classmethod
-    def _sizes(cls, conditions: dict[str, Condition]) -> dict[str, Condition]:
+    def _sizes(cls, conditions: Conditions) -> Conditions:
         """Read sizes as people write them: message_bytes: 16G."""
-        sizes: dict[str, Condition] = {}
+        sizes: Conditions = {}
         for name, value in conditions.items():
             sizes[name] = parse_size(value) if name.endswith("_bytes") and value is not None else value
         return sizes

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from seatrial.checks.metrics import Doubt, Metric
 from seatrial.checks.taken_nodes import excused
-from seatrial.config.architecture import foreign_nodes
+from seatrial.config.architecture import Facts, foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError
@@ -34,7 +34,6 @@ log = logging.getLogger("seatrial.repeat")
 _GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
-Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.dcgm import Diagnosis, read_diagnoses
 from seatrial.remote.answers import printable
 from seatrial.remote.command import run_command
-from seatrial.remote.ssh import connected, on_each
+from seatrial.remote.ssh import answered, connected, on_each
 from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
@@ -45,7 +45,7 @@ def dcgm(context: CheckContext) -> StepResult:
     failed = {name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)}
     if len(failed) == len(answers):
         raise MissingError(next(iter(failed.values())))
-    done = {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
+    done = answered(answers)
     problems = [problem for name, tests in done.items() for test in tests for problem in _problems(name, test)]
     problems += [Problem(Verdict.INCONCLUSIVE, placed(*each)) for each in failed.items()]
     passed = f"{sum(map(len, done.values()))} tests of {len(answers)} nodes without a fault"

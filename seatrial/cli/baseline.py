@@ -2,6 +2,7 @@
 
 import getpass
 import os
+from dataclasses import asdict
 
 import click
 
@@ -22,14 +23,14 @@ def baseline() -> None:
 def list_catalog(hardware: str | None, fabrics: bool, as_json: bool) -> None:
     """List the catalog of published values that ships with seatrial, each with its kind and source."""
     from seatrial.catalog import listed
-    from seatrial.report.listings import catalog_json, show_catalog
+    from seatrial.report.listings import show_catalog
 
     if fabrics:
         _list_fabrics(as_json)
         return
     rows = listed(hardware)
     if as_json:
-        print_json(catalog_json(rows))
+        print_json(asdict(rows))  # rows as in the shipped tables
     else:
         show_catalog(rows)
 

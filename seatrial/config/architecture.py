@@ -8,7 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.reason import Reason
 from seatrial.text.words import some_of
 
-Facts = Mapping[str, Mapping[str, Any]]  # by node, from seatrial/remote/probes/facts.py
+Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
 
 
 def architecture_named(machine: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+Places = dict[str, list[tuple[str, str]]]  # path and kind of the fields that hold a model, by its name
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _LENGTHS = {1: ", at least one", 2: ", two of them"}
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
@@ -52,7 +53,7 @@ class Section:
 def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
     """Yield the section of the model and of each model in it, in the order in which they are named."""
     schema = model.model_json_schema()
-    places: dict[str, list[tuple[str, str]]] = {}
+    places: Places = {}
     _place_all("", "", schema, schema["$defs"], places)
     titles = _titles(places)
     yield Section("Fields", ("",), schema.get("description", ""), _fields(schema, titles, link))
@@ -75,9 +76,7 @@ def _fields(model: Schema, titles: dict[str, str], link: Link) -> tuple[Field, .
     )
 
 
-def _place_all(
-    path: str, holder: str, model: Schema, models: dict[str, Schema], places: dict[str, list[tuple[str, str]]]
-) -> None:
+def _place_all(path: str, holder: str, model: Schema, models: dict[str, Schema], places: Places) -> None:
     """Collect the fields that hold each model below `path`, with the kind of their `holder`."""
     for field_name, field in model["properties"].items():
         names = _references(field)
@@ -89,7 +88,7 @@ def _place_all(
                 _place_all(f"{path}{field_name}.", kind or holder, models[name], models, places)
 
 
-def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
+def _titles(places: Places) -> dict[str, str]:
     """Return where each section is: `platform.volumes`.
 
     If fields share a path, with the kind of holder: `platform.mounts, kind docker`.

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 from seatrial.model.errors import FileError, InputError
 from seatrial.text.words import nearest_of
 
+Values = dict[str, Any]  # by field
 SHOWN_CHARS = 80  # of a value
 _MOST = 20
 # Where the field alone would be no example.
@@ -108,7 +109,7 @@ def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[y
 
 def _explain(problem: Any, at: Any) -> str:
     kind, value = problem["type"], problem.get("input")
-    context: dict[str, Any] = dict(problem.get("ctx", {}))
+    context: Values = dict(problem.get("ctx", {}))
     for key, each in context.items():
         if isinstance(each, float) and each.is_integer():  # a bound
             context[key] = int(each)
@@ -151,7 +152,7 @@ def _models_in(at: Any) -> Mapping[str, Any]:
     """Return the models by the parts of an error's location: fields of a model, tags of a union."""
     if isinstance(at, Mapping):
         return at
-    models: dict[str, Any] = {}
+    models: Values = {}
     for name, info in getattr(at, "model_fields", {}).items():
         registered = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
         members = _members(info.annotation) if registered is None else registered
@@ -159,7 +160,7 @@ def _models_in(at: Any) -> Mapping[str, Any]:
     return models
 
 
-def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
+def _members(annotation: Any, tag: str = "") -> Values:
     """Return the models in an annotation by pydantic's tag in a location."""
     tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -197,7 +198,7 @@ def no_boolean(value: object) -> object:
 Model = TypeVar("Model", bound=Strict)
 
 
-def load_yaml(path: Path, model: type[Model], defaults: dict[str, Any] | None = None) -> Model:
+def load_yaml(path: Path, model: type[Model], defaults: Values | None = None) -> Model:
     """Read `path` as `model`, `defaults` under what the file says.
 
     Raises InputError when the file cannot be read, is not YAML or does not validate.
@@ -205,7 +206,7 @@ def load_yaml(path: Path, model: type[Model], defaults: dict[str, Any] | None = 
     return read_yaml(_text(path), path, model, defaults)
 
 
-def read_yaml(text: str, path: Path, model: type[Model], defaults: dict[str, Any] | None = None) -> Model:
+def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None = None) -> Model:
     """Read `text`, the content of `path`, as `load_yaml` does."""
     content = _mapping(text, path)
     try:
@@ -228,7 +229,7 @@ def _text(path: Path) -> str:
     return text
 
 
-def _mapping(text: str, path: Path) -> dict[str, Any]:
+def _mapping(text: str, path: Path) -> Values:
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:

@@ -93,11 +93,6 @@ class CampaignState:
         return lines
 
 
-def campaign_record(state: CampaignState) -> dict[str, Any]:
-    """Return its row."""
-    return asdict(state)  # a verdict is a text
-
-
 def campaign_of(row: Row[Any]) -> CampaignState:
     """Return the state of a row."""
     fields = dict(row._mapping)

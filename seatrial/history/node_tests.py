@@ -11,6 +11,7 @@ from datetime import datetime
 from seatrial.model.result import SURE, RunResult, Suspect, merge_suspects
 from seatrial.model.verdict import Verdict, worst
 
+Outcome = tuple[Verdict, str | None]  # and the code of its reason
 NOT_COMPARED = "not-compared"  # the code of a pass that rests on no baseline
 UNATTRIBUTED = "unattributed"  # the code of a node of a run whose fault may be that of another node
 _NOT_HELD = frozenset({"startup", "image", "record", "upload", "metrics", "notify"})  # steps that need no node
@@ -61,12 +62,12 @@ def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
         )
 
 
-def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
+def _blamed(result: RunResult) -> dict[str, Outcome]:
     """Return the verdict and code of each node that a suspect names.
 
     Inconclusive if the suspect is not sure, or two nodes share it.
     """
-    result_by_node: dict[str, tuple[Verdict, str | None]] = {}
+    result_by_node: dict[str, Outcome] = {}
     for suspect in merge_suspects(result.checks):
         own = suspect.verdict or result.verdict
         nodes = _nodes_of(suspect)
@@ -87,7 +88,7 @@ def _nodes_of(suspect: Suspect) -> list[str]:
     return [end.partition("/")[0] for end in ends]
 
 
-def _unblamed(result: RunResult, *, is_alone: bool) -> tuple[Verdict, str | None]:
+def _unblamed(result: RunResult, *, is_alone: bool) -> Outcome:
     """Return the verdict and code of the nodes that no suspect names."""
     if result.verdict is Verdict.PASS:
         return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.history.campaigns import CampaignState, campaign_of, campaign_record
+from seatrial.history.campaigns import CampaignState, campaign_of
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.minutes import MetricMinutes, unpacked
@@ -248,7 +248,7 @@ class Store:
         which = campaigns.c.campaign_id == state.campaign_id
         with explained(self._engine.url, "the campaign cannot be kept"), self._writer.begin() as connection:
             connection.execute(delete(campaigns).where(which))
-            connection.execute(insert(campaigns), campaign_record(state))
+            connection.execute(insert(campaigns), asdict(state))  # a verdict is a text
 
     def add_node_tests(self, tests: Iterable[NodeTest]) -> None:
         """Save tests of nodes that the result of their run does not have: they never came up."""

@@ -11,6 +11,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
+Document = dict[str, Any]  # of run.json, or a part of it
 SCHEMA = 1
 
 Extent = Literal["none", "some", "all"]
@@ -45,7 +46,7 @@ class Coverage:
             return ""
         return f"no baseline yet: {self.judged:,} of {self.numbers:,} numbers compared"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         return {"judged": self.judged, "measured": self.numbers, "without_baseline": list(self.without_baseline)}
 
 
@@ -81,7 +82,7 @@ class Judgement:
         """Whether it was compared with a bound; a number that passes for being finite and positive was not."""
         return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         m = self.measurement
         return {
             "metric": m.metric,
@@ -111,7 +112,7 @@ class Suspect:
     evidence: Reason
     verdict: Verdict | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         return {
             "kind": self.kind,
             "name": self.name,
@@ -129,7 +130,7 @@ class NextStep:
     code: str | None = None
     suspect: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         return {"suspect": self.suspect or None, "code": self.code, "step": self.step}
 
 
@@ -141,7 +142,7 @@ class CheckResult:
     reason: Reason
     suspects: tuple[Suspect, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         suspects = [suspect.to_dict() for suspect in self.suspects]
         return {**_outcome(self.verdict, self.reason), "suspects": suspects}
 
@@ -177,7 +178,7 @@ class Check:
         own = self.raw
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Document:
         """Return `to_dict` without the judgements."""
         return {
             "name": self.name,
@@ -186,7 +187,7 @@ class Check:
             "found": self.raw.to_dict(),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         judgements = [j.to_dict() for j in self.judgements]
         return {**self.summary(), "judged": self.coverage.extent, "judgements": judgements}
 
@@ -222,7 +223,7 @@ class RunResult:
     def coverage(self) -> Coverage:
         return coverage(self.checks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         compared = self.coverage
         return {
             "schema": SCHEMA,
@@ -251,7 +252,7 @@ class RunResult:
         }
 
 
-def _outcome(verdict: Verdict, reason: Reason) -> dict[str, Any]:
+def _outcome(verdict: Verdict, reason: Reason) -> Document:
     return {"verdict": verdict.value, **reason.to_dict()}
 
 

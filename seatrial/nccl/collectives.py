@@ -67,6 +67,9 @@ class Received:
     start: int = 0
 
 
+Receives = Callable[[int, int], Iterable[Received]]  # from a rank, and how many there are
+
+
 @dataclass(frozen=True)
 class Collective:
     """The facts of one collective.
@@ -90,7 +93,7 @@ class Collective:
     ring: bool = False
     into_a_node: Share | None = None
     reaches: Share | None = None
-    receives: Callable[[int, int], Iterable[Received]] | None = None
+    receives: Receives | None = None
 
     def counted_by_algbw(self, ranks: int) -> float:
         """Return how much of the size algbw counts."""
@@ -152,7 +155,7 @@ def _from_the_root(rank: int, ranks: int) -> Iterator[Received]:
     yield Received([0])
 
 
-def _only_at_root(receives: Callable[[int, int], Iterable[Received]]) -> Callable[[int, int], Iterable[Received]]:
+def _only_at_root(receives: Receives) -> Receives:
     """Make the `receives` of a collective in which only rank 0 receives."""
     return lambda rank, ranks: receives(rank, ranks) if rank == 0 else ()
 

@@ -24,6 +24,7 @@ from seatrial.nccl.sweeps import SweepReader
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import MAX_LINE
 
+Json = dict[str, Any]  # an object
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
 _LOG = lazy(
@@ -52,7 +53,7 @@ def parse_json(text: str, source: str) -> list[Sweep]:
     return [parse_document(_document(text), source)]
 
 
-def parse_document(document: dict[str, Any], source: str) -> Sweep:
+def parse_document(document: Json, source: str) -> Sweep:
     """Return the sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
     if not isinstance(document.get("results"), list) and "config" not in document:
         raise NothingFoundError(
@@ -85,7 +86,7 @@ def parse_document(document: dict[str, Any], source: str) -> Sweep:
     )
 
 
-def _document(text: str) -> dict[str, Any]:
+def _document(text: str) -> Json:
     """Return the object without env; the readable part of it if it is not JSON (a killed test, a bare inf)."""
     text = text.lstrip("\ufeff \t\r\n")
     for candidate in (text, _INFINITE.sub("null", text)):
@@ -97,9 +98,9 @@ def _document(text: str) -> dict[str, Any]:
     return _salvaged(_INFINITE.sub("null", text))
 
 
-def _salvaged(text: str) -> dict[str, Any]:
+def _salvaged(text: str) -> Json:
     """Return args, config and the whole results of a file that was cut short."""
-    document: dict[str, Any] = {"cut": True}
+    document: Json = {"cut": True}
     for key in ("args", "config"):
         match = re.search(rf'"{key}"\s*:\s*(?=[\[{{])', text)
         value = _decoded(text, match.end()) if match else None
@@ -123,9 +124,7 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         return None
 
 
-def _outcome(
-    rows: tuple[Row, ...], bounds: dict[str, Any], average: dict[str, Any], errors: tuple[str, ...]
-) -> Outcome:
+def _outcome(rows: tuple[Row, ...], bounds: Json, average: Json, errors: tuple[str, ...]) -> Outcome:
     wrong = any(side.wrong for row in rows for side in row.sides)
     if rows and (
         wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _integer(bounds.get("count"))
@@ -174,9 +173,7 @@ def _devices(value: Any) -> tuple[Device, ...]:
     )
 
 
-def _ranks(
-    collective: str | None, devices: tuple[Device, ...], config: dict[str, Any], rows: tuple[Row, ...]
-) -> int | None:
+def _ranks(collective: str | None, devices: tuple[Device, ...], config: Json, rows: tuple[Row, ...]) -> int | None:
     """Return processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
     per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
     group = [d for d in devices if d.group == devices[0].group]
@@ -186,7 +183,7 @@ def _ranks(
     return infer_ranks(collective, rows) or counted
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 

@@ -24,6 +24,7 @@ from seatrial.readers.transfers import Call, Transfer, in_flight
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
+Members = Mapping[str, set[int]]  # the ranks of each group
 _MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
 _MOST_OPERATIONS = 5_000_000
 _MOST_RANKS = 200_000
@@ -94,6 +95,9 @@ class RankTrace:
     stands: str = ""
     waits: bool | None = None
     gpu: str = ""
+
+
+Traces = Mapping[int, RankTrace]  # by rank
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,7 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
     return members
 
 
-def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> set[int]:
+def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     """Return the ranks that have not entered a collective or a transfer that this one has entered."""
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
@@ -266,7 +270,7 @@ def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mappin
     return awaited
 
 
-def _partners_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> Iterator[tuple[int, Transfer]]:
+def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Transfer]]:
     """Yield each transfer that this rank has in flight more often than its partner has, with the partner."""
     for transfer, count in trace.transfers.items():
         peer = transfer.peer_of(trace.rank)
@@ -279,7 +283,7 @@ def _number(trace: RankTrace, group_id: str) -> int:
     return group.collective if group else 0
 
 
-def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> Reason:
+def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     """Return the collective or transfers that most others wait for this rank to enter."""
     ahead: dict[str, int] = {}
     for group_id, ranks in members.items():
@@ -299,9 +303,7 @@ def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapp
     return _collective_missing(trace, group_id, known, members)
 
 
-def _collective_missing(
-    trace: RankTrace, group_id: str, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]
-) -> Reason:
+def _collective_missing(trace: RankTrace, group_id: str, known: Traces, members: Members) -> Reason:
     number = _number(trace, group_id) + 1
     others = [known[rank].groups.get(group_id) for rank in sorted(members[group_id] & set(known) - {trace.rank})]
     entered = [group for group in others if group]
@@ -311,7 +313,7 @@ def _collective_missing(
     return _standing("collective-not-entered", trace, operation=name, number=number, group=group)
 
 
-def _not_communicating(known: Mapping[int, RankTrace]) -> list[Late]:
+def _not_communicating(known: Traces) -> list[Late]:
     """Return the ranks that are not in communication, if the majority is."""
     away = [trace for trace in known.values() if trace.waits is False]
     waiting = sum(trace.waits is True for trace in known.values())

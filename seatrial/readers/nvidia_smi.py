@@ -41,6 +41,7 @@ _HEALTHS = (  # of NVLink fabrics of several nodes: the last part of a field's p
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
+Gpu = tuple[str, Fields]  # its name, and what is told of it
 _TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
 _XML_NAMES = {  # the names that the XML has in place of those of the text
     "remapped row failure": "remapping failure occurred",
@@ -71,7 +72,7 @@ def read_query(lines: Sequence[str]) -> Report:
     return _report(_gpus(lines))
 
 
-def _report(gpus: Sequence[tuple[str, Fields]]) -> Report:
+def _report(gpus: Sequence[Gpu]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
         faults = [Result(verdict, code, f"GPU {gpu}: {what}") for verdict, code, what in _faults(fields)]
@@ -79,9 +80,9 @@ def _report(gpus: Sequence[tuple[str, Fields]]) -> Report:
     return Report(_TOOL, tuple(results))
 
 
-def _gpus(lines: Sequence[str]) -> list[tuple[str, Fields]]:
+def _gpus(lines: Sequence[str]) -> list[Gpu]:
     """Return the fields of each GPU by the headings that they stand under, in small letters."""
-    gpus: list[tuple[str, Fields]] = []
+    gpus: list[Gpu] = []
     fields: Fields = {}  # before the first GPU, of the node
     above: list[str] = []
     for line in lines:
@@ -136,8 +137,8 @@ def read_xml(lines: Sequence[str]) -> Report | None:
     return _report(_xml_gpus(text)) if "<nvidia_smi_log" in text else None
 
 
-def _xml_gpus(text: str) -> list[tuple[str, Fields]]:
-    gpus: list[tuple[str, Fields]] = []
+def _xml_gpus(text: str) -> list[Gpu]:
+    gpus: list[Gpu] = []
     fields: Fields = {}
     above: list[str] = []
     for tag in _TAG.finditer(text):

@@ -40,7 +40,10 @@ def read_stragglers(lines: Sequence[str]) -> Report:
                 warned[about, int(match[1] or match[3])] = match[2] or ""
     slow = {key for key, (_, score) in scores.items() if score < THRESHOLD} | set(warned)
     results = [_result(key, scores.get(key), warned.get(key, "")) for key in sorted(slow)]
-    measurements = [_measured(kind, rank, *scores[kind, rank]) for kind, rank in scores]
+    measurements = [
+        Measurement("straggler_score", score, "1", Subject("node", node), {"kind": kind, "rank": rank}, (score,))
+        for (kind, rank), (node, score) in scores.items()
+    ]
     return Report("straggler detection", tuple(results), tuple(measurements))
 
 
@@ -51,7 +54,3 @@ def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) 
     than = "the others" if kind == "relative" else "its own earlier steps"
     how = f"computes at {scored[1] * 100:.0f} % of {than}" if scored else f"computes slower than {than}"
     return Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank}{where} {how}")
-
-
-def _measured(kind: str, rank: int, node: str, score: float) -> Measurement:
-    return Measurement("straggler_score", score, "1", Subject("node", node), {"kind": kind, "rank": rank}, (score,))

@@ -16,6 +16,7 @@ from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
 
+Document = Mapping[str, Any]
 NOT_FINITE, DIFFER, NOT_LEARNED, WRONG_SUM = (
     "training-result-not-finite",
     "training-result-differs",
@@ -54,12 +55,12 @@ def read_events(lines: Sequence[str]) -> Report | None:
     return Report(whole.tool, (*results, *whole.results), whole.measurements)
 
 
-def _report(document: Mapping[str, Any], is_whole: bool) -> Report:
+def _report(document: Document, is_whole: bool) -> Report:
     results = list(_results(document)) if is_whole else []
     return Report(_tool(document), tuple(results), tuple(_measurements(document)))
 
 
-def _results(document: Mapping[str, Any]) -> Iterator[Result]:
+def _results(document: Document) -> Iterator[Result]:
     first, last = (_first(document, keys) for keys in (_FIRST, _LAST))
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
@@ -76,7 +77,7 @@ def _results(document: Mapping[str, Any]) -> Iterator[Result]:
         yield Result(Verdict.PASS, "", fell) if last < first else Result(Verdict.FAIL, NOT_LEARNED, fell)
 
 
-def _measurements(document: Mapping[str, Any]) -> Iterator[Measurement]:
+def _measurements(document: Document) -> Iterator[Measurement]:
     rate = _first(document, _THROUGHPUT)
     if rate is None or rate <= 0:
         return
@@ -92,13 +93,13 @@ def _measurements(document: Mapping[str, Any]) -> Iterator[Measurement]:
     yield Measurement("throughput", rate, "samples/s", Subject("cluster", "training"), conditions, (rate,))
 
 
-def _tool(document: Mapping[str, Any]) -> str:
+def _tool(document: Document) -> str:
     model, rate = document.get("model"), _first(document, _THROUGHPUT)
     named = f"training of {printable(model)[:60]}" if isinstance(model, str) else "training"
     return named if rate is None else f"{named} at {number(rate)} samples/s"
 
 
-def _wrong_sum(event: Mapping[str, Any]) -> Result:
+def _wrong_sum(event: Document) -> Result:
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
@@ -106,7 +107,7 @@ def _wrong_sum(event: Mapping[str, Any]) -> Result:
     return Result(Verdict.CORRUPT, WRONG_SUM, f"all_reduce by torch: wrong elements on {where}")
 
 
-def _rank(rank: Mapping[str, Any]) -> str:
+def _rank(rank: Document) -> str:
     return printable(f"rank {rank.get('rank')} ({rank.get('host')})")[:100]
 
 
@@ -118,6 +119,6 @@ def _event(line: str) -> Any:
         return None
 
 
-def _first(document: Mapping[str, Any], keys: Sequence[str]) -> float | None:
+def _first(document: Document, keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
     return next((value for key in keys if (value := finite(document.get(key))) is not None), None)

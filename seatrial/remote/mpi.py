@@ -26,6 +26,7 @@ from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
 
+Environ = Mapping[str, str]
 _MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
 log = logging.getLogger("seatrial.mpi")
 SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
@@ -77,7 +78,7 @@ def hostfile(nodes: Iterable[Node]) -> str:
     return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
 
 
-def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str]:
     """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node.
 
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
@@ -101,7 +102,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
     ]
 
 
-def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
+def variables(testbed: Testbed, env: Environ) -> dict[str, str]:
     """Return the environment that every rank gets: the testbed's, and `env` on top."""
     return {**dict(testbed.env), **env}
 
@@ -116,7 +117,7 @@ def mpirun(
     argv: Sequence[str],
     *,
     timeout_s: float,
-    env: Mapping[str, str] | None = None,
+    env: Environ | None = None,
     on_line: Callable[[str], None] | None = None,
     is_done: Callable[[str], bool] | None = None,
     log_file: Path | None = None,
@@ -163,7 +164,7 @@ def mpirun(
             )
 
 
-def _supervisor_env(testbed: Testbed, ranks_env: Mapping[str, str], sessions: str) -> Mapping[str, str]:
+def _supervisor_env(testbed: Testbed, ranks_env: Environ, sessions: str) -> Environ:
     """Return the variables of the launcher; of mpirun also those of its remote shell and of rank 0's pipe."""
     if testbed.launcher:
         return testbed.launcher.environment(ranks_env)
@@ -175,7 +176,7 @@ def _pipe(sessions: str) -> str:
     return f"{sessions}/rank-0"
 
 
-def _for_shell(environment: Mapping[str, str]) -> bytes:
+def _for_shell(environment: Environ) -> bytes:
     """Return the variables as one line for supervise.sh."""
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     return base64.b64encode(text.encode())
@@ -360,7 +361,7 @@ class _Follower:
         )
 
 
-def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
+def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple[Suspect, ...]:
     """Return the node whose ranks print most, where it is most of all that is printed; empty if none stands out."""
     printed: Counter[int] = Counter()
 

@@ -5,7 +5,7 @@ import errno
 import hmac
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -106,6 +106,11 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T], at_once: int =
             return error
 
     return dict(zip((node.name for node in nodes), in_parallel(nodes, guarded, at_once), strict=True))
+
+
+def answered(answers: Mapping[str, T | RemoteError]) -> dict[str, T]:
+    """Return the results of the nodes that gave one, by name."""
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
 
 
 def in_parallel(items: Sequence[Item], function: Callable[[Item], T], at_once: int) -> list[T]:

@@ -61,7 +61,7 @@ _WORST = (Verdict.FAIL, Verdict.CORRUPT)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point of the axes and the lines that pointing at it shows."""
+    """A point of the axes and the lines that pointing at it shows; not those that are empty."""
 
     x: float
     y: float
@@ -86,7 +86,7 @@ def inline_svg(
     circles = []  # to point at: larger than what is seen
     for mark in marks:
         x, y = axes.transData.transform((mark.x, mark.y))
-        tooltip = escape("\n".join(mark.lines))
+        tooltip = escape("\n".join(filter(None, mark.lines)))
         circles.append(f'<circle cx="{x:.1f}" cy="{72 * height_in - y:.1f}" r="7"><title>{tooltip}</title></circle>')
     hits = f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
     return _inline(text.getvalue(), name, title, hits)
@@ -217,7 +217,7 @@ def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
         f"expected {expected} ({point.source})" if expected != "–" else "",
         f"last good run {words.quantity(last, 'GB/s')}" if last is not None else "",
     )
-    return Mark(point.message_bytes, point.busbw_gb_s, tuple(line for line in lines if line))
+    return Mark(point.message_bytes, point.busbw_gb_s, lines)
 
 
 def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
@@ -346,10 +346,9 @@ def _widen_value_axis(axes: "Axes") -> None:
 
 
 def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
-    lines = (
+    return (
         words.moment(then.started),
         f"{words.quantity(then.value, unit)}{_shown(then.verdict)}",
         f"changed: {then.software}" if then.software else "",
         f"run {then.run_id}",
     )
-    return tuple(line for line in lines if line)

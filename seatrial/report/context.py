@@ -275,4 +275,4 @@ def _tail(log_file: Path) -> tuple[str, ...]:
     with open(log_file, "rb", opener=read_opener) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_LINES * 400))
         lines = file.read(LOG_TAIL_LINES * 400).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    return tuple(line.rstrip("\n") for line in Secrets.of(os.environ).out_of(lines))
+    return tuple(Secrets.of(os.environ).out_of(lines))

@@ -23,16 +23,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+Json = dict[str, Any]  # an object
 _COLLECTIVES = ("hardware", "nodes", "fabric", "collective", "algorithm", "arm", "size", "busbw", "kind", "source")
 _DEVICES = ("hardware", "metric", "value", "kind", "source")
 _TRAININGS = ("hardware", "GPUs", "model", "precision", "batch per GPU", "throughput", "kind", "source")
 _PINS = ("series", "expected", "unit", "by", "on", "run", "note")
 _DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
-
-
-def catalog_json(listing: Listing) -> dict[str, Any]:
-    """Return {"collectives": [...], "devices": [...], "trainings": [...]}, each row as in the shipped tables."""
-    return asdict(listing)
 
 
 def show_catalog(listing: Listing) -> None:
@@ -64,7 +60,7 @@ def _kind(kind: str) -> str:
     return "data sheet" if kind == "datasheet" else kind
 
 
-def suites_json(outlines: Sequence[Outline]) -> dict[str, Any]:
+def suites_json(outlines: Sequence[Outline]) -> Json:
     """Return {"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check", "what", ...}]}]}."""
     return {
         "suites": [
@@ -117,7 +113,7 @@ def show_pins(pins: Iterable[Pin]) -> None:
     console.print(table(_PINS, rows, console.encoding, folded=_PINS))
 
 
-def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
+def pins_json(pins: Mapping[str, Pin]) -> list[Json]:
     return [_pin_dict(pin) for pin in pins.values()]
 
 
@@ -134,11 +130,11 @@ def show_differences(differences: Iterable[PinDifference]) -> None:
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
 
 
-def differences_json(differences: Iterable[PinDifference]) -> list[dict[str, Any]]:
+def differences_json(differences: Iterable[PinDifference]) -> list[Json]:
     return [{**_pin_dict(d.pin), "value": d.value, "deviation": d.deviation, "inside": d.inside} for d in differences]
 
 
-def _pin_dict(pin: Pin) -> dict[str, Any]:
+def _pin_dict(pin: Pin) -> Json:
     fields = asdict(pin)
     expected = {"low": fields.pop("low"), "high": fields.pop("high")}
     return {**fields, "expected": expected, "pinned_at": pin.pinned_at.isoformat(timespec="seconds")}
@@ -202,7 +198,7 @@ def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
     return pd.json_normalize(history_json(rows))
 
 
-def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+def history_json(rows: Sequence[RunRow]) -> list[Json]:
     """Return the runs as JSON with whole reasons and times in UTC."""
     return [row.to_dict() for row in rows]
 
@@ -220,7 +216,7 @@ def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datet
     return frame
 
 
-def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> dict[str, Any]:
+def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> Json:
     """Return every link as JSON, with null if no run has measured it."""
     times = [
         at.isoformat() if is_measured else None

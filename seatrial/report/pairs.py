@@ -14,7 +14,8 @@ NODES_SHOWN = 40
 _SURE = 0.5  # the confidence from which a finding orders and marks the nodes
 _HALF = 0.5  # of the speed of like pairs, below which a pair has failed
 
-Pairs = Mapping[frozenset[str], Sequence[Mapping[str, Any]]]
+Tests = Sequence[Mapping[str, Any]]
+Pairs = Mapping[frozenset[str], Tests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +61,16 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
     named = {name for finding in findings if finding["kind"] != "cut" for name in finding.get("nodes", ())}
     marked = frozenset((*blamed, *named))
     cut = next((finding["sides"] for finding in findings if finding["kind"] == "cut"), ())
-    every = [pair for pairs in by_operation.values() for pair in pairs.items()]
-    nodes = _ordered(every, marked, cut)
+    nodes = _ordered(by_operation.values(), marked, cut)
     return [_matrix(operation, pairs, nodes, marked, cut) for operation, pairs in by_operation.items()]
 
 
-def _ordered(
-    pairs: Iterable[tuple[frozenset[str], Sequence[Mapping[str, Any]]]],
-    blamed: frozenset[str],
-    sides: Sequence[Sequence[str]],
-) -> list[str]:
+def _ordered(operations: Iterable[Pairs], blamed: frozenset[str], sides: Sequence[Sequence[str]]) -> list[str]:
     """Return all nodes: those that are blamed first, then by slow tests; within the sides of a cut."""
     slow: Counter[str] = Counter()
-    for pair, tests in pairs:
-        for node in pair:
-            slow[node] += sum(bool(test["slow"]) for test in tests)
+    for pairs in operations:
+        for pair, tests in pairs.items():
+            slow.update(dict.fromkeys(pair, sum(bool(test["slow"]) for test in tests)))
     side_of = _side_of(sides)
     by_doubt = sorted(slow, key=lambda node: (node not in blamed, -slow[node], node))[:NODES_SHOWN]
     shown = set(by_doubt)
@@ -98,7 +94,7 @@ def _matrix(
     return PairMatrix(tuple(nodes), lines, split, left_out, operation, starts, blamed)
 
 
-def _cell(tests: Sequence[Mapping[str, Any]]) -> PairCell:
+def _cell(tests: Tests) -> PairCell:
     if not tests:
         return PairCell()
     ratios = [test["ratio"] for test in tests if test["ratio"] is not None]

@@ -19,7 +19,8 @@ LOUDNESS = 3.0
 FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
 GPUS = 8  # of a node
 # The subjects of a metric in a fleet of so many nodes: kind, name, node, and the GPU of it or the other end of a link.
-Subjects = Callable[[int], Iterator[tuple[str, str, int, int]]]
+Parts = Iterator[tuple[str, str, int, int]]
+Subjects = Callable[[int], Parts]
 FACTS = {"model": "H100-SXM", "driver": "570.86", "clock": "1980"}
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
 KINDS: Mapping[str, Mapping[str, float]] = {
@@ -101,15 +102,15 @@ def node_name(node: int) -> str:
     return f"node-{node:03}"
 
 
-def of_nodes(nodes: int) -> Iterator[tuple[str, str, int, int]]:
+def of_nodes(nodes: int) -> Parts:
     return (("node", node_name(node), node, -1) for node in range(nodes))
 
 
-def of_gpus(nodes: int, gpus: int = GPUS) -> Iterator[tuple[str, str, int, int]]:
+def of_gpus(nodes: int, gpus: int = GPUS) -> Parts:
     return (("gpu", f"{node_name(node)}/gpu-{gpu}", node, gpu) for node in range(nodes) for gpu in range(gpus))
 
 
-def of_cluster(nodes: int) -> Iterator[tuple[str, str, int, int]]:
+def of_cluster(nodes: int) -> Parts:
     return iter([("cluster", "simulated", -1, -1)])
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from seatrial.causes import cause_in
 from seatrial.checks.connectivity.counters import revisit_inventories
@@ -37,6 +36,7 @@ from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
 from seatrial.checks.failures import log_reason, starved_reason
 from seatrial.checks.metrics import CONNECTIVITY_METRICS
+from seatrial.config.architecture import Facts
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
@@ -251,7 +251,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     findings.seconds = time.monotonic() - started
-    notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
+    notes = [*unknown(_versions_of(contacts)), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
     versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
     fingerprint = {package: version for package, version in versions.items() if version}
@@ -259,13 +259,17 @@ def connectivity(context: CheckContext) -> StepResult:
     return StepResult(findings.check(), testbed, facts, fingerprint, tuple(notes), findings)
 
 
-def with_nccl_tests(testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) -> Testbed:
+def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
     """Return the testbed with the folder of nccl-tests, if the nodes have one in a usual place beside PATH."""
     if not testbed.nodes or not testbed.has_gpus:
         return testbed
     folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
     beside_path = NCCL_TESTS.split(":")[1:]
     return replace(testbed, nccl_tests=folder) if folder in beside_path else testbed
+
+
+def _versions_of(contacts: Contacts) -> dict[str, dict[str, str | None]]:
+    return {name: contact.versions for name, contact in contacts.items()}
 
 
 def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
@@ -278,12 +282,11 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
         raise MissingError(reason)
     findings.measurements += clock_skews(contacts)
     findings.doubts += same_hostname(contacts)
-    versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
         *(without_mpirun(findings.testbed.mpirun, contacts) if needs_mpirun else ()),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),
-        *odd_ones(versions, models_of(contacts)),
+        *odd_ones(_versions_of(contacts), models_of(contacts)),
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
@@ -297,7 +300,7 @@ def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
     findings.notes += [
         *remarks(inventories, models_of(contacts)),
         *slow_paths(inventories),
-        *old_drivers({name: contact.versions for name, contact in contacts.items()}),
+        *old_drivers(_versions_of(contacts)),
     ]
     findings.blame(broken, {suspect.name for suspect in broken})
 

@@ -15,7 +15,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node
 from seatrial.remote.node_probe import Inventory, KernelEvent, ask_inventory
-from seatrial.remote.ssh import connected, fan_out, on_each
+from seatrial.remote.ssh import answered, connected, fan_out, on_each
 from seatrial.text.words import some_of
 
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
@@ -53,8 +53,7 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
         with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
-    answers = on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))
-    after = {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
+    after = answered(on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed)))
     rises = risen(before, after)
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
     notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]

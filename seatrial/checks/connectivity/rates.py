@@ -41,6 +41,8 @@ _MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates
 
 Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
+Rates = dict[str, float]  # MB/s by node
+Models = Mapping[str, str]  # by node
 
 
 def keep_best(streams: dict[Pair, float], new: Streams) -> None:
@@ -49,12 +51,12 @@ def keep_best(streams: dict[Pair, float], new: Streams) -> None:
         streams[pair] = max(mb_s, streams.get(pair, 0.0))
 
 
-def egress(streams: Streams) -> dict[str, float]:
+def egress(streams: Streams) -> Rates:
     """Return MB/s that each node sends at best."""
     return {name: max(values) for name, values in _by_end(streams, 0).items()}
 
 
-def ingress(streams: Streams) -> dict[str, float]:
+def ingress(streams: Streams) -> Rates:
     """Return MB/s that each node receives at best."""
     return {name: max(values) for name, values in _by_end(streams, 1).items()}
 
@@ -79,7 +81,7 @@ def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, floa
     return _far_below(between_good, factor)
 
 
-def _slow_ends(streams: Streams, factor: float) -> tuple[dict[str, float], dict[str, float]]:
+def _slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
     """Return the nodes that send slowly, and those that receive slowly."""
     sends, receives = egress(streams), ingress(streams)
     if len(sends.keys() | receives.keys()) < _LEAST_NODES:
@@ -129,7 +131,7 @@ def _beyond_chance(values: Sequence[float]) -> float:
     return math.exp(centre - min(_SIGMAS * spread, _MOST_NOISE))
 
 
-def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
+def levelled(streams: Streams, model_by_node: Models) -> Streams:
     """Scale the streams as if every node carried what the fastest model does: a slower model is not taken for slow.
 
     What a model carries is the median of the faster half of its nodes, of three at least; one or two nodes are compared
@@ -142,7 +144,7 @@ def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
     return {(a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()}
 
 
-def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
+def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few nodes."""
     sends, receives = egress(streams), ingress(streams)
     best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
@@ -154,7 +156,7 @@ def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[st
     return {name: usual.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
-def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> list[Suspect]:
+def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list[Suspect]:
     """Return the nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
 
     The judge compares the nodes' rates with peers and history as well. If many nodes are slow together, it is unknown
@@ -163,7 +165,7 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
     models = model_by_node or {}
     level = levelled(streams, models)
     nodes = slow_nodes(level)
-    if not streams or _are_many(nodes, level):
+    if not streams or _are_many(nodes, len(_nodes_of(level))):
         return []
     usual, rates = usual_by_node(streams, models), _rates_of(streams, level)
     ends = (egress(level), ingress(level))
@@ -222,7 +224,7 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
     return round(min(max(1 - chance, 0.0), _MOST_SURE), 2)
 
 
-def slow_cut(streams: Streams, model_by_node: Mapping[str, str]) -> set[Pair]:
+def slow_cut(streams: Streams, model_by_node: Models) -> set[Pair]:
     """Return the slow streams across a cut; empty without one."""
     return _cut(levelled(streams, model_by_node))[1]
 
@@ -264,21 +266,25 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     return words | {name: f"sends {number(out[name])} MB/s" for name in sends}
 
 
-def _are_many(slow: Collection[str], streams: Streams) -> bool:
-    return len(slow) * _CLEAR_MINORITY > len(egress(streams).keys() | ingress(streams).keys())
+def _nodes_of(streams: Streams) -> set[str]:
+    return egress(streams).keys() | ingress(streams).keys()
 
 
-def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> Reason:
+def _are_many(slow: Collection[str], nodes: int) -> bool:
+    return len(slow) * _CLEAR_MINORITY > nodes
+
+
+def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
     """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a group."""
     level = levelled(streams, model_by_node or {})
-    slow, nodes = slow_nodes(level), egress(streams).keys() | ingress(streams).keys()
-    judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
-    if judge_sees or not _are_many(slow, streams):
+    slow, nodes = slow_nodes(level), len(_nodes_of(streams))
+    judge_sees = nodes >= _ENOUGH and min(len(slow), nodes - len(slow)) >= _LEAST_NODES
+    if judge_sees or not _are_many(slow, nodes):
         return Reason()
     return Reason.of(
         "tcp-nodes-divided",
         slow=len(slow),
-        nodes=len(nodes),
+        nodes=nodes,
         names=some_of(slow),
         usual=number(_faster_half(egress(streams).values())),
     )
@@ -298,7 +304,7 @@ def measurements(streams: Streams) -> list[Measurement]:
     return [*nodes, *links]
 
 
-def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
+def summary(streams: Streams, model_by_node: Models | None = None) -> str:
     """Return one line for people: the range of rates, or who falls behind it."""
     if not streams:
         return "not measured"
@@ -323,7 +329,7 @@ class Findings:
     notes: list[Reason] = field(default_factory=list)  # remarks without blame
     measurements: list[Measurement] = field(default_factory=list)
     streams: dict[Pair, float] = field(default_factory=dict)  # each the best of all its tries, also of the repeats
-    model_by_node: Mapping[str, str] = field(default_factory=dict)
+    model_by_node: Models = field(default_factory=dict)
     inventories: Mapping[str, Inventory] = field(default_factory=dict)  # before anything was measured
     node_count: int = 0  # at the beginning
     seconds: float = 0.0  # until all was tried, without repeats

@@ -25,7 +25,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.node_probe import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, SharedFacts, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers, try_streams
-from seatrial.remote.ssh import fan_out, on_each
+from seatrial.remote.ssh import answered, fan_out, on_each
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
@@ -47,7 +47,7 @@ class Connectivity(Strict):
     max_clock_skew_s: float = Field(1.0, gt=0, description="seconds between a node's clock and the median node's")
 
 
-def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> dict[str, list[str]]:
+def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> Peers:
     """Return the peers that each node connects to: all others, from its own successor on, so that none is flooded.
 
     A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a ring and random
@@ -79,7 +79,7 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
     return logins
 
 
-def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> dict[str, list[str]]:
+def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
     """Return further logins to the targets of failed ones, to tell a bad node from a bad link."""
     logins: dict[str, list[str]] = {}
     place = {name: index for index, name in enumerate(names)}
@@ -106,7 +106,7 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     testbed = findings.testbed
     shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None  # GPUs are each node's own
     greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s, shared_facts), fan_out(testbed))
-    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
+    contacts = answered(greeted)
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
     findings.blame_nodes(failed)
@@ -135,7 +135,7 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
     answers = on_each(nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed))
     if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
         findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
-    return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
+    return answered(answers)
 
 
 def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
@@ -287,7 +287,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     timeout_s = settings_of(run).timeout_s
     set_up = partial(set_up_node, testbed, timeout_s=timeout_s)
     greeted = on_each([node for node in testbed.nodes if node.name in needed], set_up)
-    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
+    contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:
         there = [pair for pair in pairs if contacts.keys() >= set(pair)]

@@ -15,6 +15,7 @@ from seatrial.checks.connectivity.rates import (
 )
 from seatrial.checks.connectivity.reachability import Pair, link_name
 
+Batches = list[list[Pair]]  # of pairs that are measured at once
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
 AT_ONCE = 32  # streams above that
 SECOND_TRIES = 2
@@ -36,7 +37,7 @@ class Plan:
     one_machine: bool = False
     day: int | None = None
 
-    def meetings(self) -> list[list[Pair]]:
+    def meetings(self) -> Batches:
         """Return lists of disjoint pairs."""
         ring = _ring(self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO)
         if self.day is None or self.one_machine:
@@ -44,11 +45,11 @@ class Plan:
         met = {frozenset(pair) for disjoint in ring for pair in disjoint}
         return [*ring, [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]]
 
-    def rounds(self) -> list[list[Pair]]:
+    def rounds(self) -> Batches:
         """Return the disjoint pairs in batches that may be measured at once."""
         return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
 
-    def batches(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    def batches(self, pairs: Sequence[Pair]) -> Batches:
         """Return the pairs in batches that may be measured at once: on one machine they would slow each other."""
         size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
@@ -121,9 +122,9 @@ def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: M
                 try_pairs(pairs)
 
 
-def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
+def _disjoint(pairs: Iterable[Pair]) -> Batches:
     """Return the links of `pairs`, each once, in lists of which no node is in two links."""
-    lists: list[list[Pair]] = []
+    lists: Batches = []
     for link in dict.fromkeys(frozenset(pair) for pair in pairs):
         a, b = sorted(link)
         fitting = next((each for each in lists if not any(link & set(pair) for pair in each)), None)
@@ -134,7 +135,7 @@ def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
     return lists[:_TURNS]
 
 
-def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
+def _ring(names: Sequence[str], every_other: bool) -> Batches:
     """Return the edges of the ring, all or every other one, as up to three lists of disjoint ones."""
     if len(names) < 2:
         return []
@@ -146,7 +147,7 @@ def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
     return [even, last] if every_other else [even, odd, last]
 
 
-def second_tries(streams: Streams, tried: Collection[str]) -> list[list[Pair]]:
+def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
     """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint pairs.
 
     A slow first try may be due to a stolen time slice or to the peer. There are several lists if fewer nodes are
@@ -166,7 +167,7 @@ def second_tries(streams: Streams, tried: Collection[str]) -> list[list[Pair]]:
     return lists
 
 
-def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
+def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     """Pair each doubtful node with those that it met by the plan, in batches of disjoint pairs.
 
     Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for each `nth` time.

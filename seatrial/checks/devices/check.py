@@ -43,7 +43,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_probe import run_probe
-from seatrial.remote.ssh import on_each
+from seatrial.remote.ssh import answered, on_each
 from seatrial.text.words import count, number, some_of
 
 log = logging.getLogger("seatrial.devices")
@@ -55,7 +55,7 @@ def devices(context: CheckContext) -> StepResult:
     """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes have one."""
     started, section = time.monotonic(), context.section(Devices)
     answers = _all_nodes(context.testbed, section)
-    by_node = _measured(answers)
+    by_node = answered(answers)
     for name, measured in by_node.items():
         log.info("%s: %s", name, summary(measured))
     disks = _disks(context.testbed, section)
@@ -87,11 +87,6 @@ def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
         return measure(testbed, node, section)
 
     return on_each(testbed.nodes, begin, max(1, len(place)))
-
-
-def _measured(answers: Answers) -> dict[str, Sequence[DeviceMeasurement]]:
-    """Return the answers of the nodes that gave one."""
-    return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
 
 
 def _measurements(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> list[Measurement]:
@@ -150,7 +145,7 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         answers = on_each([node], lambda node: measure(context.testbed, node, section)) if doubtful - of_disk else {}
         disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
         repeated.add_outcome(*_broken(answers), *disk_problems(disks))
-        repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
+        repeated.measurements += [*_measurements(answered(answers)), *disk_measurements(disks)]
 
     on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))
 

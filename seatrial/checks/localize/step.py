@@ -91,19 +91,19 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
         reason = Reason.of("localize-measured-again", found=reason)
         fault = worst((bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again)))
         check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
-        return Localized(StepResult(check, context.testbed), _document(check, localize(())))
-    if bad is None:
+    elif bad is None:
         if not _has_slowed(context) or any(check.measurements for check in again):
             return None
         spent = Reason.of("localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}")
         check = Check(LOCALIZE, Verdict.INCONCLUSIVE, spent, time.monotonic() - started)
-        return Localized(StepResult(check, context.testbed), _document(check, localize(())))
-    section = context.section(Collectives)
-    rounds = _Rounds(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
-    rounds.run()
-    check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
-    document = _document(check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label)
-    return Localized(StepResult(check, rounds.testbed), document)
+    else:
+        section = context.section(Collectives)
+        rounds = _Rounds(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
+        rounds.run()
+        check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
+        document = _document(check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label)
+        return Localized(StepResult(check, rounds.testbed), document)
+    return Localized(StepResult(check, context.testbed), _document(check, localize(())))
 
 
 def _measured_again(

@@ -14,6 +14,7 @@ from seatrial.model.sizes import parse_size
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
+TableRow = Mapping[str, Any]
 _COLUMNS = ("node_a", "node_b", "gb_s")
 _FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
@@ -46,7 +47,7 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
     return tests
 
 
-def _rows(name: str, text: str) -> Iterator[Mapping[str, Any]]:
+def _rows(name: str, text: str) -> Iterator[TableRow]:
     text = text.lstrip("\ufeff \t\r\n")
     if text[:1] in "[{":
         yield from _rows_of_json(name, text)
@@ -61,7 +62,7 @@ def _rows(name: str, text: str) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"{printable(name)}: line {reader.line_num}: {error}") from error
 
 
-def _rows_of_json(name: str, text: str) -> Iterator[Mapping[str, Any]]:
+def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -86,7 +87,7 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
             raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_COLUMNS)}")
 
 
-def _test(name: str, row: Mapping[str, Any]) -> GroupTest:
+def _test(name: str, row: TableRow) -> GroupTest:
     nodes = _node(name, "node_a", row), _node(name, "node_b", row)
     if nodes[0] == nodes[1]:
         raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}")
@@ -96,14 +97,14 @@ def _test(name: str, row: Mapping[str, Any]) -> GroupTest:
     return GroupTest(name, operation, nodes, {size: rate} if rate else {}, gpus, conditions)
 
 
-def _node(name: str, field: str, row: Mapping[str, Any]) -> str:
+def _node(name: str, field: str, row: TableRow) -> str:
     node = str(row.get(field) or "").strip()
     if not 0 < len(node) <= _LONGEST:
         raise InputError(f"{printable(name)}: {field} must have 1 to {_LONGEST} characters")
     return node
 
 
-def _rate(name: str, row: Mapping[str, Any]) -> float:
+def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
     text = str("" if row.get("gb_s") is None else row["gb_s"]).strip()
     if text.lower() in _FAILED:
@@ -120,7 +121,7 @@ def _rate(name: str, row: Mapping[str, Any]) -> float:
     return rate
 
 
-def _size(name: str, row: Mapping[str, Any]) -> int:
+def _size(name: str, row: TableRow) -> int:
     text = str(row.get("size") or "").strip()
     if not text:
         return 1

@@ -54,7 +54,7 @@ from seatrial.readers.perftest import read_perftest
 from seatrial.remote.answers import NodeAnswer, printable
 from seatrial.remote.line_probe import LineProbe
 from seatrial.remote.node_setup import standard_library_program
-from seatrial.remote.ssh import connected, fan_out, in_parallel, on_each
+from seatrial.remote.ssh import answered, connected, fan_out, in_parallel, on_each
 from seatrial.text.words import count, number, some_of
 
 log = logging.getLogger("seatrial.rdma")
@@ -192,7 +192,7 @@ class _Trial:
         with ExitStack() as opened:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
-            probes = {name: probe for name, probe in started.items() if not isinstance(probe, RemoteError)}
+            probes = answered(started)
             outcome.problems += [_silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)]
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):

@@ -50,6 +50,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import count, file_size, number, some_of
 
+Request = dict[str, object]  # to the probe of a node
 log = logging.getLogger("seatrial.storage")
 
 _NAME = "storage"
@@ -169,10 +170,10 @@ class _Trial:
         self.problems += self._disagreements("storage-lock-ignored", ignored)
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
-    def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> dict[str, object]:
+    def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> Request:
         return {**self._about_folder_of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
 
-    def _about_folder_of(self, request: str, other: str) -> dict[str, object]:
+    def _about_folder_of(self, request: str, other: str) -> Request:
         """Make a request about the folder of another node."""
         return {"do": request, "folder": self.nodes.greetings[other].folder}
 
@@ -205,7 +206,7 @@ class _Trial:
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
         seconds, metric = self.section.seconds, f"storage_{direction}"
 
-        def request(name: str) -> dict[str, object]:
+        def request(name: str) -> Request:
             jobs = self._streams_of(name)
             return {"do": "stream", "direction": direction, "bytes": size, "seconds": seconds, "jobs": jobs}
 
@@ -226,14 +227,14 @@ class _Trial:
         """Have each node save its part, a file for each rank; then have the next node read it and compare."""
         names = self.nodes.names
 
-        def save(name: str) -> dict[str, object]:
+        def save(name: str) -> Request:
             return {"do": "save", "bytes": size, "shards": self._streams_of(name)}
 
         saved = self.nodes.ask(names, save, Transfer, 2 * self.section.seconds)
         reader = ring(list(saved)) or {name: name for name in saved}
         writer = {reader[name]: name for name in saved}
 
-        def load(name: str) -> dict[str, object]:
+        def load(name: str) -> Request:
             return {**save(writer[name]), **self._about_folder_of("load", writer[name])}
 
         loaded = self.nodes.ask(writer, load, Transfer, 2 * self.section.seconds)

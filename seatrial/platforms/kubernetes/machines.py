@@ -14,6 +14,7 @@ from seatrial.platforms.container import has_amd_gpus
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
+Manifest = dict[str, Any]  # or a part of one
 GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
 GIB_INSTALLER_ARM64 = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
@@ -76,9 +77,9 @@ class Machine:
     defaults: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
-    volumes: tuple[dict[str, Any], ...] = ()
-    mounts: tuple[dict[str, Any], ...] = ()
-    init_containers: tuple[dict[str, Any], ...] = ()
+    volumes: tuple[Manifest, ...] = ()
+    mounts: tuple[Manifest, ...] = ()
+    init_containers: tuple[Manifest, ...] = ()
     compute_domain: bool = False
     rdma_claims: int = 0
     host_ipc: bool = False
@@ -110,7 +111,7 @@ def _rdma(count: int) -> tuple[tuple[str, str], ...]:
     return tuple((f"eth{2 + i}", f"rdma-{i}") for i in range(count))
 
 
-def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
+def _gib(tuner: str, image: str = GIB_INSTALLER) -> Manifest:
     """Return the settings of Google's gIB plugin, copied from its image to a folder shared with the container."""
     script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
     mount = {"name": "gib", "mountPath": GIB}

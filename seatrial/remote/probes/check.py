@@ -31,6 +31,7 @@ from typing import Any
 import placement
 from processes import Ended, run, run_probe
 
+Json = dict[str, Any]  # an object
 _CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
 _MAX_TEXT = 200  # characters of a probe's text
 _MAX_JSON = 1 << 20  # bytes
@@ -124,7 +125,7 @@ def training(gpus: int, timeout_s: float) -> Part:
     return Part("TRAIN", (line,), figures=results)
 
 
-def wrong_ranks(summary: Mapping[str, Any]) -> str:
+def wrong_ranks(summary: Json) -> str:
     """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
     ranks = objects(summary, "ranks")
     not_finite = [text(rank.get("rank")) for rank in ranks if rank.get("finite") is not True]
@@ -153,13 +154,13 @@ def worst(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=VERDICTS.index, default="pass")
 
 
-def last_json(ended: Ended) -> dict[str, Any] | None:
+def last_json(ended: Ended) -> Json | None:
     """Return the JSON object in the last line that a program printed, if any."""
     lines = ended.output.strip().splitlines()
     return _json_object(lines[-1]) if lines else None
 
 
-def read_json(file: str) -> dict[str, Any] | None:
+def read_json(file: str) -> Json | None:
     """Return the JSON object in a file; None if it has none or is too large."""
     try:
         with open(file, errors="replace") as stream:
@@ -169,7 +170,7 @@ def read_json(file: str) -> dict[str, Any] | None:
     return _json_object(content) if len(content) <= _MAX_JSON else None
 
 
-def _json_object(content: str) -> dict[str, Any] | None:
+def _json_object(content: str) -> Json | None:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -177,7 +178,7 @@ def _json_object(content: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def objects(answer: Json, name: str) -> list[Json]:
     """Return the JSON objects in a list of the answer; none where it is no list."""
     entries = answer.get(name)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -217,11 +218,9 @@ def compute(gpus: int, timeout_s: float) -> Part:
     return Part("COMPUTE", lines, verdict, "; ".join(reason for _, reason in problems), figures, "rates are not judged")
 
 
-def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
+def device_figures(device: Json) -> Json:
     """Return the names and texts of a device, and the median of each of its lists of samples."""
-    figures: dict[str, Any] = {
-        name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
-    }
+    figures: Json = {name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")}
     for name, samples in device.items():
         values = [value for value in map(number, samples) if value and value > 0] if isinstance(samples, list) else []
         if values:
@@ -229,13 +228,13 @@ def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def device_line(figures: Mapping[str, Any]) -> str:
+def device_line(figures: Json) -> str:
     matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
     rates = f"matmul {figures['dtype']} {figure(matmul)} TFLOP/s, memory copy {figure(copy)} GB/s"
     return f"{figures['device']} {figures['model']}: {rates}"
 
 
-def own_problems(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
     for device in devices:
         if device["wrong"]:
             yield "corrupt", f"{device['device']}: {device['wrong']}"
@@ -243,9 +242,7 @@ def own_problems(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, st
             yield "fail", f"{device['device']}: {device['error'] or 'no samples'}"
 
 
-def different_devices(
-    devices: Sequence[Mapping[str, Any]], figures: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, str]]:
+def different_devices(devices: Sequence[Json], figures: Sequence[Json]) -> Iterator[tuple[str, str]]:
     """Yield the devices whose digests of the same work differ from those of the others that are alike."""
     digests: dict[str, list[tuple[str, str]]] = {}
     for device, named in zip(devices, figures, strict=True):

@@ -26,6 +26,7 @@ from typing import Any
 
 from rendezvous import dist, torch  # which says so where torch is missing
 
+Record = dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the second one before torch 2.9
 
@@ -86,7 +87,7 @@ class Watchdog:
             time.sleep(_GRACE_S)
             os._exit(1)
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> Record:
         trace = recorded()
         if self.dump_prefix and trace is not None:
             with suppress(OSError):
@@ -124,10 +125,10 @@ def recorded() -> bytes | None:
     return None
 
 
-def groups_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def groups_of(entries: Sequence[Record]) -> list[Record]:
     """Return for each group of this rank its id, name, ranks, and the number and operation of the last collective."""
     members = _members()
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, Record] = {}
     for name in (*members, *(entry["process_group"][0] for entry in entries)):
         groups[name] = {"id": name, "name": "", "ranks": members.get(name, []), "collective": 0, "operation": ""}
     for entry in entries:
@@ -138,9 +139,9 @@ def groups_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
 
 
-def calls_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def calls_of(entries: Sequence[Record]) -> list[Record]:
     """Return the latest sends and receives of this rank, and the ends of their batches; gloo records none."""
-    calls: list[dict[str, Any]] = []
+    calls: list[Record] = []
     for entry in entries:
         name = entry["profiling_name"]
         if entry["is_p2p"] or name.endswith(":coalesced"):

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+Environ = Mapping[str, str]
 DEFAULT_PORT = 29500  # torch's and Kubeflow's
 _DEVICES = {"gloo": "cpu", "nccl": "cuda"}
 _MAX_HOSTS_TEXT = 1 << 20  # characters of a node list
@@ -29,7 +30,7 @@ class LauncherVariables:
     local_rank: str
     sign: str | None = None  # a variable that only this launcher sets, where it shares the others
 
-    def started(self, environ: Mapping[str, str]) -> bool:
+    def started(self, environ: Environ) -> bool:
         signed = self.sign is None or self.sign in environ
         return signed and self.rank in environ and self.size in environ
 
@@ -59,7 +60,7 @@ class RankPlacement:
     host: str
 
 
-def place(environ: Mapping[str, str]) -> RankPlacement:
+def place(environ: Environ) -> RankPlacement:
     """Return this process's place; rank 0 of 1 without a launcher. Raises ContradictoryEnvironment."""
     launcher = launcher_of(environ)
     if launcher is None:
@@ -86,18 +87,18 @@ def place(environ: Mapping[str, str]) -> RankPlacement:
     return RankPlacement(rank, size, local_rank, socket.gethostname())
 
 
-def launcher_of(environ: Mapping[str, str]) -> LauncherVariables | None:
+def launcher_of(environ: Environ) -> LauncherVariables | None:
     """Return the launcher whose variables count."""
     return next((launcher for launcher in LAUNCHERS if launcher.started(environ)), None)
 
 
-def shown_rank(environ: Mapping[str, str]) -> str:
+def shown_rank(environ: Environ) -> str:
     """Return the rank for a message, `?` if it is unknown."""
     launcher = launcher_of(environ)
     return environ[launcher.rank][:20] if launcher else "?"
 
 
-def master_address(environ: Mapping[str, str], world_size: int) -> str:
+def master_address(environ: Environ, world_size: int) -> str:
     """Return the address of rank 0: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
 
     A world on one node meets at localhost. Raises ContradictoryEnvironment if it is unknown.
@@ -114,7 +115,7 @@ def master_address(environ: Mapping[str, str], world_size: int) -> str:
     raise ContradictoryEnvironment(f"{world_size} ranks, but neither MASTER_ADDR nor --master-addr names rank 0's node")
 
 
-def master_port(environ: Mapping[str, str]) -> int:
+def master_port(environ: Environ) -> int:
     """Return MASTER_PORT, PET_MASTER_PORT, or 29500. Raises ContradictoryEnvironment."""
     for name in ("MASTER_PORT", "PET_MASTER_PORT"):
         if environ.get(name):
@@ -125,14 +126,14 @@ def master_port(environ: Mapping[str, str]) -> int:
     return DEFAULT_PORT
 
 
-def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
+def gpu_index(environ: Environ, here: RankPlacement) -> int:
     """Return the index of this process's GPU: 0 if srun gave each task one."""
     launcher = launcher_of(environ)
     by_srun = launcher is not None and launcher.rank in ("PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
     return 0 if by_srun and environ.get("SLURM_GPUS_PER_TASK") == "1" else here.local_rank
 
 
-def device(environ: Mapping[str, str]) -> str:
+def device(environ: Environ) -> str:
     """Return the kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`.
 
     Raises ContradictoryEnvironment.
@@ -153,14 +154,14 @@ def first_host(variable: str, nodes: str) -> str:
     raise ContradictoryEnvironment(f"{variable} is {_quoted(nodes)}, which is no node list")
 
 
-def _number(environ: Mapping[str, str], name: str, at_least: int) -> int:
+def _number(environ: Environ, name: str, at_least: int) -> int:
     text = environ[name].strip()
     if re.fullmatch(r"\d{1,9}", text, re.ASCII) and int(text) >= at_least:
         return int(text)
     raise ContradictoryEnvironment(f"{name} is {_quoted(environ[name])}, not a whole number of {at_least} or more")
 
 
-def _refuse_half(environ: Mapping[str, str]) -> None:
+def _refuse_half(environ: Environ) -> None:
     """Refuse a rank without the number of ranks, or the other way round. Raises ContradictoryEnvironment."""
     for launcher in LAUNCHERS[1:]:
         halves = [(launcher.rank, launcher.size)]

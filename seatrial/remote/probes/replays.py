@@ -27,6 +27,7 @@ from processor_wait import own_clock_s
 from rendezvous import RankPlacement
 from step_clock import Marks
 
+Json = dict[str, Any]  # an object
 _REPLAYS = 3
 _LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
 _SEED = 17
@@ -34,7 +35,7 @@ _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> dict[str, Any]:
+def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> Json:
     """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank and replay."""
     small = replace(size, layers=min(_LAYERS, size.layers), vocabulary=min(_VOCABULARY, size.vocabulary), experts=0)
     sequence = min(_SEQUENCE, options.sequence)
@@ -156,7 +157,7 @@ def kind_of(device: torch.device) -> str:
     return f"{torch.__version__} {torch.version.cuda or torch.version.hip} {name} {memory} {driver[:20]}"
 
 
-def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def odd(ranks: Sequence[Json]) -> list[Json]:
     """Return the ranks whose bits differ from the majority of their kind, by computing or by transport."""
     outliers = []
     for kind in sorted({rank["kind"] for rank in ranks}):
@@ -174,7 +175,7 @@ def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return outliers
 
 
-def _place(rank: dict[str, Any]) -> dict[str, Any]:
+def _place(rank: Json) -> Json:
     return {"rank": rank["rank"], "host": rank["host"]}
 
 

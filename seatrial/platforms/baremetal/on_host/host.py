@@ -13,6 +13,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+Json = Dict[str, Any]  # an object
 LOCK = "seatrial.lock"
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
 SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
@@ -52,7 +53,7 @@ class Lock:
         self.path = os.path.join(parent, LOCK)
         self.fd = -1
 
-    def take(self, run_id: str) -> Optional[Dict[str, Any]]:
+    def take(self, run_id: str) -> Optional[Json]:
         """Take the lock until this process and its children end; return the holder if another run has it."""
         while True:
             self._open()
@@ -96,7 +97,7 @@ class Lock:
         ours = os.fstat(self.fd)
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
-    def holder(self) -> Dict[str, Any]:
+    def holder(self) -> Json:
         try:
             content = json.loads(os.pread(self.fd, 4096, 0).decode())
             return {"run": str(content["run"]), "user": str(content["user"]), "since": int(content["since"])}
@@ -109,7 +110,7 @@ class Lock:
         os.close(self.fd)
 
 
-def lock_state(lock: Lock) -> Optional[Dict[str, Any]]:
+def lock_state(lock: Lock) -> Optional[Json]:
     """Return the run that holds the host; None if it is free."""
     try:
         lock.fd = os.open(lock.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -226,7 +227,7 @@ def send(pid: int, number: int) -> None:
         pass
 
 
-def has_image(container: Dict[str, Any]) -> bool:
+def has_image(container: Json) -> bool:
     """Return whether the host has the image. Raises ProblemError where docker or podman do not answer."""
     if not container["name"]:
         return os.path.exists(container["image"])
@@ -236,7 +237,7 @@ def has_image(container: Dict[str, Any]) -> bool:
     return status == 0
 
 
-def remove(container: Optional[Dict[str, Any]]) -> bool:
+def remove(container: Optional[Json]) -> bool:
     """End the container's sshd, which removes the keys, then remove the container; return whether it is gone."""
     if not container or not container["name"]:
         return True

@@ -12,12 +12,13 @@ import shutil
 import signal
 import stat
 import time
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from seatrial.platforms.baremetal.on_host.host import (
     SIGNALS,
     STOP_S,
     VARIABLE,
+    Json,
     Lock,
     ProblemError,
     call,
@@ -42,7 +43,7 @@ MAX_LOG_BYTES = 8 * 1024**2
 PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 
-def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
+def supervise(request: Json, lock: Lock, log_file: int) -> None:
     """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
     deadline = time.monotonic() + request["deadline_s"]
     folder = request["folder"]
@@ -65,7 +66,7 @@ def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
         lock.release()
 
 
-def start_node(request: Dict[str, Any]) -> int:
+def start_node(request: Json) -> int:
     """Start node.sh, in the container if there is one, and return its pid. Its keys come by a pipe."""
     container = request["container"]
     command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
@@ -100,7 +101,7 @@ def wait_for_end(node: int, deadline: float) -> None:
             return
 
 
-def main(request: Dict[str, Any]) -> None:
+def main(request: Json) -> None:
     os.umask(0o077)
     verbs = {"start": start, "stop": stop, "log": log, "check": check, "image": image, "pull": pull_image}
     try:
@@ -112,7 +113,7 @@ def main(request: Dict[str, Any]) -> None:
     print(MARK + json.dumps(answer), flush=True)
 
 
-def start(request: Dict[str, Any]) -> Dict[str, Any]:
+def start(request: Json) -> Json:
     """Take the lock, start sshd, and answer when it is ready."""
     lock = Lock(request["parent"])
     held_by = lock.take(request["run_id"])
@@ -167,7 +168,7 @@ def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
         time.sleep(0.02)
 
 
-def stop(request: Dict[str, Any]) -> Dict[str, Any]:
+def stop(request: Json) -> Json:
     """End the run on this host. Idempotent."""
     folder = request["folder"]
     check_own_folder(folder)
@@ -198,7 +199,7 @@ def supervisor_of(folder: str) -> Optional[int]:
         return None
 
 
-def drop_lock(request: Dict[str, Any]) -> None:
+def drop_lock(request: Json) -> None:
     """Remove the lock file of a supervisor that was killed, unless another run has the host."""
     lock = Lock(request["parent"])
     try:
@@ -221,7 +222,7 @@ def end(supervisor: int, folder: str) -> None:
     remove_tree(folder)
 
 
-def log(request: Dict[str, Any]) -> Dict[str, Any]:
+def log(request: Json) -> Json:
     """Return the end of the output of node.sh and sshd."""
     folder = request["folder"]
     check_own_folder(folder)
@@ -230,7 +231,7 @@ def log(request: Dict[str, Any]) -> Dict[str, Any]:
     return {"log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))}
 
 
-def check(request: Dict[str, Any]) -> Dict[str, Any]:
+def check(request: Json) -> Json:
     """Check the prerequisites of a run on this host without changing it."""
     parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
     container = request["container"]
@@ -248,7 +249,7 @@ def check(request: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def image(request: Dict[str, Any]) -> Dict[str, Any]:
+def image(request: Json) -> Json:
     """Return whether the host has the image of the container, and its runtime."""
     container = request["container"]
     if not shutil.which(container["program"]):
@@ -256,7 +257,7 @@ def image(request: Dict[str, Any]) -> Dict[str, Any]:
     return {"image_missing": not has_image(container)}
 
 
-def pull_image(request: Dict[str, Any]) -> Dict[str, Any]:
+def pull_image(request: Json) -> Json:
     """Pull the image, as the user who has logged in."""
     container = request["container"]
     status, words = call([container["program"], "pull", "--quiet", container["image"]], request["timeout_s"])
