@@ -115,8 +115,8 @@ def settings_of(cluster: Cluster, file: str, at_once: int | None, max_age_days: 
     """Return the section `qualify`, with what is given in its place. Raises InputError where the file has none."""
     if cluster.qualify is None:
         raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
-    given = {"at_once": at_once, "max_age_days": max_age_days}
-    return cluster.qualify.model_copy(update={name: value for name, value in given.items() if value is not None})
+    overrides = {"at_once": at_once, "max_age_days": max_age_days}
+    return cluster.qualify.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
 # Codes of nodes that the scheduler took, or perhaps a person: a pod that is gone does not say who deleted it.
-_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled", "pod-deleted"})
+_EXCUSES = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled", "pod-deleted"})
 COLLECT_S = 60.0
 CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
 _NODE_S = 15.0
@@ -112,12 +112,12 @@ def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reas
     if testbed is not None:
         blameless = (testbed.blameless_reason(node) for node in testbed.nodes)
         reasons = [*filter(None, blameless), *reasons]
-    given = next((reason for reason in reasons if reason.code in _GIVEN), None)
-    if given is None or given.code == "gave-way":
-        return given
+    excuse = next((reason for reason in reasons if reason.code in _EXCUSES), None)
+    if excuse is None or excuse.code == "gave-way":
+        return excuse
     job = _who_has(run)
-    if job is None and given.code == "pod-deleted":
-        return given
+    if job is None and excuse.code == "pod-deleted":
+        return excuse
     return Reason.of("gave-way", job=job or "another job")
 
 
@@ -194,8 +194,7 @@ def _as_far_as_possible() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = described(error)
-        log.warning("not all logs could be collected: %s", what)
+        log.warning("not all logs could be collected: %s", described(error))
 
 
 def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:

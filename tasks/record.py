@@ -132,12 +132,12 @@ def _write_run_json(result: RunResult, out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _logging_failure(what: str) -> Iterator[None]:
+def _logging_failure(part: str) -> Iterator[None]:
     """Turn an error into a warning: what is written already is worth more."""
     try:
         yield
     except Exception as error:
-        log.warning("%s could not be written: %s", what, classed(error))
+        log.warning("%s could not be written: %s", part, classed(error))
 
 
 def _jsonable(value: Any) -> Any:

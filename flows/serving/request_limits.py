@@ -69,8 +69,8 @@ class BoundedBodies:
             await self._app(scope, receive, send)
             return
         left, has_begun = MAX_BODY_BYTES, False
-        given = Headers(scope=scope).get("Content-Length", "0")
-        if not given.isdecimal() or int(given[:20]) > left:
+        length = Headers(scope=scope).get("Content-Length", "0")
+        if not length.isdecimal() or int(length[:20]) > left:
             await _refuse(receive, send)
             return
 

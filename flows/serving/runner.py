@@ -140,4 +140,5 @@ def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(ServeConfig(**{**(given := json.loads(sys.argv[1])), "clusters": tuple(given["clusters"])}))
+    settings = json.loads(sys.argv[1])
+    main(ServeConfig(**{**settings, "clusters": tuple(settings["clusters"])}))

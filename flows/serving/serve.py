@@ -190,8 +190,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         other = f"something listens there already: http://{host}:{port}"
         why = other if error.errno == errno.EADDRINUSE else error.strerror
         ports = error.errno in (errno.EADDRINUSE, errno.EACCES)  # all else is about the address
-        option, given = ("--port", port) if ports else ("--host", host)
-        raise InputError(f"{option} {given}: {why}; give another {option}") from error
+        option, value = ("--port", port) if ports else ("--host", host)
+        raise InputError(f"{option} {value}: {why}; give another {option}") from error
     except TypeError as error:  # what cannot be encoded as a name
         raise InputError(f"--host {host}: not an address; give another --host") from error
     with listener:

@@ -121,11 +121,11 @@ def state_of(result: RunResult, require_baseline: bool = False, message: str | N
 def crashed_state(error: Exception) -> "State[Exception]":
     """Return the final state of a run without a verdict."""
     errors.append(error)
-    what = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
+    problem = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
     if not isinstance(error, SeatrialError):
-        what = f"seatrial itself failed: {type(error).__name__}: {what}"
-        log.error("%s", what, exc_info=error)
-    return _ended(Crashed(message=f"could not measure: {what}", data=error))
+        problem = f"seatrial itself failed: {type(error).__name__}: {problem}"
+        log.error("%s", problem, exc_info=error)
+    return _ended(Crashed(message=f"could not measure: {problem}", data=error))
 
 
 def _ended(state: "State[Any]") -> "State[Any]":

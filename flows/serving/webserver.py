@@ -110,8 +110,8 @@ class _Remembered:
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
             await send(message)
 
-        given = scope["type"] == "http" and self._login.is_given(Headers(scope=scope))
-        await self._app(scope, receive, send_with_cookie if given else send)
+        has_login = scope["type"] == "http" and self._login.is_given(Headers(scope=scope))
+        await self._app(scope, receive, send_with_cookie if has_login else send)
 
 
 class _AskForLogin:

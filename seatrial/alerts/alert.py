@@ -239,7 +239,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     ]
     paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
     links = ("run", alert.run_link), ("report", alert.report_link)
-    ours = [*about(alert), *(f"{what}: {link}" for what, link in links if link)]  # to be followed and copied as it is
+    ours = [*about(alert), *(f"{label}: {link}" for label, link in links if link)]  # to be followed and copied as it is
     paragraphs.append([words.plain(line)[:LINE_CHARS] for line in ours])
     return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
 

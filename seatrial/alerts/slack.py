@@ -94,7 +94,7 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     facts = [*about(alert), *([f"report: {alert.report_link}"] if alert.report_link and not is_link else [])]
     message.append(context(clip(shown, 600) for line in facts if (shown := escape(line))))
     links = [("The run", alert.run_link), ("The report", alert.report_link if is_link else None)]
-    if linked := "  ·  ".join(link(address, what) for what, address in links if address):
+    if linked := "  ·  ".join(link(address, label) for label, address in links if address):
         message.append(section(linked))
     return text, message
 

@@ -395,8 +395,8 @@ def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, st
     """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused ones."""
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
     used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
-    given = {name: value for name, value in ours.items() if name in used}
-    return dict(sorted({**(build.get("substitutions") or {}), **given, **config.substitutions}.items()))
+    own = {name: value for name, value in ours.items() if name in used}
+    return dict(sorted({**(build.get("substitutions") or {}), **own, **config.substitutions}.items()))
 
 
 def _in_a_pool(build: Request) -> bool:
@@ -414,5 +414,5 @@ def _with_arguments(step: Request, config: CloudBuild) -> Request:
     """Add the cluster file's build arguments to a docker build."""
     if not config.args or not _takes_arguments(step):
         return step
-    given = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]
-    return {**step, "args": ["build", *given, *step["args"][1:]]}
+    options = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]
+    return {**step, "args": ["build", *options, *step["args"][1:]]}

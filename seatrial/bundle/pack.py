@@ -111,7 +111,7 @@ def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> 
 
 def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
     """Check the signature itself, then its signer."""
-    process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
+    process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, stdin=manifest)
     if process.returncode:
         return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_output_text(process.stderr)})")
     match = _KEY.search(process.stdout.decode(errors="replace"))
@@ -120,7 +120,7 @@ def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
         return SignatureCheck(by)
     who = _ssh_keygen("find-principals", "-s", sig, "-f", signers).stdout.decode(errors="replace").splitlines()
     for name in who:
-        if not _ssh_keygen("verify", "-f", signers, "-I", name, "-n", NAMESPACE, "-s", sig, given=manifest).returncode:
+        if not _ssh_keygen("verify", "-f", signers, "-I", name, "-n", NAMESPACE, "-s", sig, stdin=manifest).returncode:
             return SignatureCheck(by if name == _SIGNER else f"{name} with {by}")
     return SignatureCheck(problem=f"{SIGNATURE}: is by another key: {by}")
 
@@ -140,10 +140,10 @@ def _allowed_signers(trusted: TrustedSigners) -> bytes:
     return _SIGNER.encode() + b" " + text.strip().splitlines()[0] + b"\n"
 
 
-def _ssh_keygen(action: str | None, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def _ssh_keygen(action: str | None, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     command = ["ssh-keygen", *(["-Y", action] if action else []), *arguments]
     try:
-        return subprocess.run(command, input=given, capture_output=True, timeout=_TIMEOUT_S, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except FileNotFoundError as error:
         raise InputError("signatures need ssh-keygen: apt-get install openssh-client") from error
     except subprocess.TimeoutExpired as error:

@@ -55,8 +55,8 @@ def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason
 
 def _left_out(state: CampaignState) -> Iterator[Suspect]:
     for out in state.left_out:
-        hour, what = f"{out.since_s / 3600:.2f}", out.code or "broken"
-        yield Suspect("node", out.node, 1.0, Reason.of("campaign-left-out", hour=hour, what=what, run=out.run_id))
+        hour, code = f"{out.since_s / 3600:.2f}", out.code or "broken"
+        yield Suspect("node", out.node, 1.0, Reason.of("campaign-left-out", hour=hour, what=code, run=out.run_id))
 
 
 def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:

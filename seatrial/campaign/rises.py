@@ -32,16 +32,16 @@ _BINS = 12  # of a campaign that is shorter than as many hours
 def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinutes:
     """Put the metric's readings in all phases together, at the time of the campaign. Raises SeatrialError."""
     phases = [(phase.began_s, store.minutes(phase.run_id, metric)) for phase in state.counted]
-    known = [(began_s, found) for began_s, found in phases if found is not None]
-    parts = sorted({part for _, found in known for part in found.parts})
+    known = [(began_s, table) for began_s, table in phases if table is not None]
+    parts = sorted({part for _, table in known for part in table.parts})
     place = {part: column for column, part in enumerate(parts)}
-    rows = sum(len(found.times_s) for _, found in known)
+    rows = sum(len(table.times_s) for _, table in known)
     readings = np.full((rows, len(parts)), np.nan, dtype=np.float32)
     times: list[float] = []
-    for began_s, found in known:
-        columns = [place[part] for part in found.parts]
-        readings[len(times) : len(times) + len(found.times_s), columns] = found.readings
-        times += [began_s + at for at in found.times_s]
+    for began_s, table in known:
+        columns = [place[part] for part in table.parts]
+        readings[len(times) : len(times) + len(table.times_s), columns] = table.readings
+        times += [began_s + at for at in table.times_s]
     return MetricMinutes(metric, parts, times, readings)
 
 

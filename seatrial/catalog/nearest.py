@@ -56,7 +56,7 @@ def _differs(row: Reference, setup: Setup) -> list[str]:
         ("node count", row.nodes != setup.nodes),
         ("GPUs per node", row.gpus_per_node != setup.gpus_per_node),
     )
-    return [what for what, differs in differences if differs]
+    return [difference for difference, differs in differences if differs]
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:

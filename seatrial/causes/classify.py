@@ -350,11 +350,11 @@ def nccl_version(number: int) -> str:
 
 def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings without kernel lines that name no device, if another line of the same cause names one."""
-    found = list(findings)
-    named = {(each.code, each.host) for each in found if _PCI.search(each.cause)}
+    listed = list(findings)
+    named = {(each.code, each.host) for each in listed if _PCI.search(each.cause)}
     return [
         each
-        for each in found
+        for each in listed
         if each.program != "driver" or _PCI.search(each.cause) or (each.code, each.host) not in named
     ]
 

@@ -62,21 +62,21 @@ class Watchdog:
         key = max(groups, key=lambda key: (len(set(groups[key].values())) > 1, len(groups[key])))
         at = groups[key]
         latest = max(at.values())
-        what = f"{self._operations.get(latest, 'work')} {latest}"
+        operation = f"{self._operations.get(latest, 'work')} {latest}"
         ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
         if not ranks:
             unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
-            return self._all_alike(key, sorted(unnamed | set(at)), what)
+            return self._all_alike(key, sorted(unnamed | set(at)), operation)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
-        words = f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
+        words = f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {operation}"
         return Behind(words, ranks, self._lines[key, ranks[0]])
 
-    def _all_alike(self, key: str, ranks: list[int], what: str) -> Behind:
+    def _all_alike(self, key: str, ranks: list[int], operation: str) -> Behind:
         """Return the words for ranks that are all in one collective, or have all completed it."""
         if all((key, rank) in self._idle for rank in ranks):
-            words = f"{ranks_in_words(ranks)} completed {what} and entered no other collective"
+            words = f"{ranks_in_words(ranks)} completed {operation} and entered no other collective"
             return Behind(words, tuple(ranks), None)
-        return Behind(f"{what}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None)
+        return Behind(f"{operation}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None)
 
 
 def _group_of(text: str) -> str:

@@ -69,15 +69,15 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
 
 def hardware_first(findings: Iterable[Finding]) -> list[Finding]:
     """Move an Xid of the hardware before the ones that a program causes on other GPUs; on one GPU the first counts."""
-    found = list(findings)
+    ordered = list(findings)
     broken = [
-        at for at, each in enumerate(found) if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
+        at for at, each in enumerate(ordered) if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
     ]
-    gpus = {_gpu(found[at]) for at in broken}
-    own = [at for at, each in enumerate(found) if each.code in _OWN_CODES and _gpu(each) not in gpus]
+    gpus = {_gpu(ordered[at]) for at in broken}
+    own = [at for at, each in enumerate(ordered) if each.code in _OWN_CODES and _gpu(each) not in gpus]
     if broken and own and own[0] < broken[0]:
-        found.insert(own[0], found.pop(broken[0]))
-    return found
+        ordered.insert(own[0], ordered.pop(broken[0]))
+    return ordered
 
 
 def _gpu(finding: Finding) -> str:

@@ -176,10 +176,10 @@ def unused_label(logs: Path, name: str) -> str:
     return next(label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists())
 
 
-def log_repeat(what: str, doubts: Sequence[Doubt]) -> None:
+def log_repeat(subject: str, doubts: Sequence[Doubt]) -> None:
     """Log what is measured again, and how often at most."""
     first = max(doubts, key=lambda doubt: doubt.most - doubt.taken)
-    log.info("%s once more: repeat %d of %d at most", what, first.taken, first.most - 1)
+    log.info("%s once more: repeat %d of %d at most", subject, first.taken, first.most - 1)
 
 
 @dataclass(frozen=True, slots=True)

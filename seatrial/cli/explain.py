@@ -62,11 +62,11 @@ def explain(names: tuple[str, ...], as_json: bool) -> None:
 
 def _fields_named(name: str) -> list[dict[str, Any]]:
     """Return each field with that path or name."""
-    found: dict[tuple[str, Field], list[str]] = {}
+    files_by_field: dict[tuple[str, Field], list[str]] = {}
     for path, field, file in _fields():
         if name in (path, field.name):
-            found.setdefault((path, field), []).append(file)
-    return [{"path": path, "files": files, **asdict(field)} for (path, field), files in found.items()]
+            files_by_field.setdefault((path, field), []).append(file)
+    return [{"path": path, "files": files, **asdict(field)} for (path, field), files in files_by_field.items()]
 
 
 def _fields() -> "Iterator[tuple[str, Field, str]]":

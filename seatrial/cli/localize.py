@@ -130,18 +130,18 @@ def _show(localization: "Localization") -> None:
     print_line(console, f"{localization.verdict.value}: {localization.reason}")
 
 
-def _matrices(found: "Localization") -> "list[PairMatrix]":
+def _matrices(localization: "Localization") -> "list[PairMatrix]":
     from seatrial.localize.localization import tests_of
     from seatrial.report.pairs import pair_matrices
 
-    return pair_matrices({**found.to_dict(), "tests": tests_of(found)})
+    return pair_matrices({**localization.to_dict(), "tests": tests_of(localization)})
 
 
-def _write_page(file: Path, found: "Localization") -> None:
+def _write_page(file: Path, localization: "Localization") -> None:
     from seatrial.report.pairs_page import html_page
 
-    lines = [f"{finding.confidence:.2f} {finding.title}: {finding.reason}" for finding in found.findings]
-    page = html_page(_matrices(found), [*lines, f"{found.verdict.value}: {found.reason}"])
+    lines = [f"{finding.confidence:.2f} {finding.title}: {finding.reason}" for finding in localization.findings]
+    page = html_page(_matrices(localization), [*lines, f"{localization.verdict.value}: {localization.reason}"])
     try:
         file.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -64,7 +64,7 @@ def print_csv(frame: "DataFrame") -> None:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(description: str) -> Iterator[None]:
     """Show on a terminal what is waited for, and how long, until the block ends."""
     if not sys.stderr.isatty():
         yield
@@ -74,7 +74,7 @@ def waiting(what: str) -> Iterator[None]:
 
     columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(what, total=None)
+        progress.add_task(description, total=None)
         yield
 
 

@@ -15,15 +15,15 @@ from seatrial.text.printable import printable
 _STATES = {"gated": "at the gate", "out": "out of service", "named": "known by its name only"}  # for people
 
 
-def _days(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
-    if given is None:
+def _days(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    if text is None:
         return None
-    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", given, re.ASCII)
+    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", text, re.ASCII)
     if match is None:
-        raise click.BadParameter(f"must be a whole number and h, d or w, such as 7d, is {printable(given[:40])!r}")
+        raise click.BadParameter(f"must be a whole number and h, d or w, such as 7d, is {printable(text[:40])!r}")
     days = int(match[1]) * {"h": 1 / 24, "d": 1, "w": 7}[match[2]]
     if days > 366:
-        raise click.BadParameter(f"must be 366d at most, is {given}")
+        raise click.BadParameter(f"must be 366d at most, is {text}")
     return days
 
 

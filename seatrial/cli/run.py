@@ -54,13 +54,13 @@ def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *,
         print_suites(listed)
 
 
-def _seconds(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
-    if given is None:
+def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,5})([smh]?)", given)
+    match = re.fullmatch(r"(\d{1,5})([smh]?)", text)
     seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else _MOST_S + 1
     if seconds > _MOST_S:
-        raise click.BadParameter(f"must be a time of 24h at most, such as 10m, is {printable(given[:40])!r}")
+        raise click.BadParameter(f"must be a time of 24h at most, such as 10m, is {printable(text[:40])!r}")
     return float(seconds)
 
 

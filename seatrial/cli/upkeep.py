@@ -37,8 +37,8 @@ def serve(
     from seatrial.flows.serving.serve import ServeConfig
     from seatrial.flows.serving.serve import serve as serve_site
 
-    given = clusters or (CLUSTERS / "local.yaml",)
-    files = tuple(dict.fromkeys(str(example(file).absolute()) for file in given))
+    chosen = clusters or (CLUSTERS / "local.yaml",)
+    files = tuple(dict.fromkeys(str(example(file).absolute()) for file in chosen))
     serve_site(ServeConfig(files, suite, cron, timezone), host, port)
 
 

@@ -46,15 +46,15 @@ class _Fault(Strict):
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        given = self.given
-        if not given:
+        chosen = self.chosen
+        if not chosen:
             raise ValueError(f"a fault needs one of {', '.join(self.effects)}")
-        if self.after and (fixed := [name for name in given if name not in self.begins_later]):
+        if self.after and (fixed := [name for name in chosen if name not in self.begins_later]):
             raise ValueError(f"after is for {', '.join(self.begins_later)}, not for {fixed[0]}")
         return self
 
     @property
-    def given(self) -> list[str]:
+    def chosen(self) -> list[str]:
         """The effects that are set."""
         return [name for name in self.effects if getattr(self, name) is not None]
 
@@ -119,7 +119,7 @@ class LinkFault(_Fault):
     def _two_ends(self) -> Self:
         if self.link[0] == self.link[1]:
             raise ValueError("a link needs two different nodes")
-        if self.state and len(self.given) > 1:
+        if self.state and len(self.chosen) > 1:
             raise ValueError("state: down leaves nothing for rate and loss")
         return self
 
@@ -169,7 +169,7 @@ def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]
             yield "switch: some nodes must stay outside of it"
     if twice := _twice(chain.from_iterable(switches)):
         yield f"{twice} is behind a switch twice"
-    effects = [(*sorted(f.nodes), name) for f in faults for name in f.given if not isinstance(f, SwitchFault)]
+    effects = [(*sorted(f.nodes), name) for f in faults for name in f.chosen if not isinstance(f, SwitchFault)]
     if twice := _twice(effects):
         yield f"{twice[-1]} of {'--'.join(twice[:-1])} is set twice"
 

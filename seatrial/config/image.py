@@ -45,15 +45,15 @@ def arguments(text: str) -> set[str]:
     return {word.split("=")[0] for keyword, rest in instructions(text) if keyword == "ARG" for word in _words(rest)}
 
 
-def bases(text: str, given: Mapping[str, str]) -> list[str]:
-    """Return the images that a Dockerfile starts or copies from, in order, with the `given` arguments filled in."""
+def bases(text: str, build_args: Mapping[str, str]) -> list[str]:
+    """Return the images that a Dockerfile starts or copies from, in order, with `build_args` filled in."""
     values: dict[str, str] = {}
     stages = {"scratch"}
     images: list[str] = []
     for keyword, rest in instructions(text):
         if keyword == "ARG" and not images:  # before the first FROM
             defaults = [word.partition("=") for word in _words(rest)]
-            values |= {name: given.get(name, _filled(value.strip("\"'"), values)) for name, _, value in defaults}
+            values |= {name: build_args.get(name, _filled(value.strip("\"'"), values)) for name, _, value in defaults}
         elif keyword == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
             images += _outside(_filled(words[0], values), stages)

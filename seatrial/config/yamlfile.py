@@ -40,14 +40,14 @@ MAX_BYTES = 1_000_000
 
 def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node | None) -> list[str]:
     """Put each of pydantic's errors in words, in the order of the lines of the document; what is absent last."""
-    found: dict[str, int] = {}
+    place_by_line: dict[str, int] = {}
     for error in (error for error in errors if not _is_misspelt_field(error, errors)):
         for one in _separate(error):
             fields, line_number, at = _place(one["loc"], model, document)
             line = f"line {line_number}: " if line_number else ""
             field = f"{'.'.join(fields)}: " if fields else ""
-            found.setdefault(f"{line}{field}{_explain(one, at)}", line_number or 1 << 30)
-    lines = sorted(found, key=found.__getitem__)
+            place_by_line.setdefault(f"{line}{field}{_explain(one, at)}", line_number or 1 << 30)
+    lines = sorted(place_by_line, key=place_by_line.__getitem__)
     more = [f"and {len(lines) - _MOST} more errors"] if len(lines) > _MOST else []
     return lines[:_MOST] + more
 
@@ -212,8 +212,8 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
     try:
         return model.model_validate({**(defaults or {}), **content})
     except ValidationError as error:
-        found = problems(error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader))
-        raise FileError([f"{path}: {problem}" for problem in found]) from error
+        listed = problems(error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader))
+        raise FileError([f"{path}: {problem}" for problem in listed]) from error
 
 
 def _text(path: Path) -> str:

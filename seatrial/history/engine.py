@@ -75,17 +75,17 @@ def _problem(url: URL, text: str) -> str | None:
     if not is_file and "@" in _OPTION.sub("", rest):  # it would end a password early
         return "an @ in a user or password must be written as %40"
     try:
-        given = url.get_dialect()().create_connect_args(url)[1]
+        options = url.get_dialect()().create_connect_args(url)[1]
     except (ArgumentError, ValueError, TypeError) as error:
         return first_line(error, url)
     if is_file:
         return f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None
-    if any(not _encodes(host) for host in str(given.get("host", "")).split(",")):
+    if any(not _encodes(host) for host in str(options.get("host", "")).split(",")):
         return "its host is not the name of one"
-    ports = str(given.get("port", "")).split(",")
+    ports = str(options.get("port", "")).split(",")
     if any(port and not (port.isdecimal() and 1 <= int(port) <= 65535) for port in ports):
         return "its port must be 1 to 65535"
-    return _bad_options(url, given)
+    return _bad_options(url, options)
 
 
 def _encodes(host: str) -> bool:
@@ -96,9 +96,9 @@ def _encodes(host: str) -> bool:
         return False
 
 
-def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
+def _bad_options(url: URL, options: Mapping[str, Any]) -> str | None:
     try:
-        float(given.get("connect_timeout", 0))
+        float(options.get("connect_timeout", 0))
     except (ValueError, TypeError):
         return "connect_timeout must be a number of seconds"
     with suppress(ImportError):  # opening the store says what to install
@@ -106,7 +106,7 @@ def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
         from psycopg.conninfo import make_conninfo
 
         try:
-            make_conninfo(**given)
+            make_conninfo(**options)
         except Error as error:
             return first_line(error, url)
     return None
@@ -198,19 +198,19 @@ def default_url() -> str:
 
 
 @contextmanager
-def explained(url: URL, what: str) -> Iterator[None]:
+def explained(url: URL, action: str) -> Iterator[None]:
     """Turn errors of the database into one line that names the store."""
     name = shown(url)
     try:
         yield
     except (NoSuchModuleError, ImportError) as error:
         raise MissingError(
-            Reason.of("history-driver-missing", place=name, action=what, problem=first_line(error, url))
+            Reason.of("history-driver-missing", place=name, action=action, problem=first_line(error, url))
         ) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
         cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
         raise SeatrialError(
-            Reason.of("history-failed", place=name, action=what, problem=first_line(cause, url), next_step=next_step)
+            Reason.of("history-failed", place=name, action=action, problem=first_line(cause, url), next_step=next_step)
         ) from error
 
 

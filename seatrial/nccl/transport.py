@@ -21,7 +21,7 @@ _PLUGIN = lazy(
 _NODES = lazy(r"nNodes (\d+)")
 _NO_DEVICE = lazy(r"NET/IB : No device found")
 _PROVIDER = lazy(r"Selected [Pp]rovider is ([\w;.-]+)")
-_FOUND = lazy(r"found (\d{1,4}) nics")
+_NIC_COUNT = lazy(r"found (\d{1,4}) nics")
 _USED_DEVICES = lazy(r"NET/g?IB : Using (\S.*)")
 _PORT = lazy(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(IB|RoCE)")
 _PORT_RATE = lazy(r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) .{0,40}?speed=(\d{4,8})")
@@ -175,8 +175,8 @@ class TransportReader:
             # One that is TCP stays, whatever other ranks selected.
             if self._provider is None or (_is_tcp(match[1]) and not _is_tcp(self._provider[0])):
                 self._provider = match[1][:80], text.strip()[:300]
-            if found := _FOUND.search(text):
-                self._take_ports({str(number): Nic() for number in range(int(found[1]))}, text)
+            if nics := _NIC_COUNT.search(text):
+                self._take_ports({str(number): Nic() for number in range(int(nics[1]))}, text)
         elif match := _USED_DEVICES.search(text):
             self._take_ports({port: Nic(link) for port, link in _PORT.findall(match[1])}, text)
         elif match := _PORT_RATE.search(text):

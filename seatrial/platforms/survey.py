@@ -308,7 +308,7 @@ def runai(choose: Choose, site: Site) -> Draft:
     from seatrial.platforms.runai.platform import Client
 
     client = Client(RunaiPlatform(kind="runai", project="none"))
-    projects, pools = (list(_names(client.run(["runai", what, "list", "--json"]))) for what in ("project", "nodepool"))
+    projects, pools = (list(_names(client.run(["runai", kind, "list", "--json"]))) for kind in ("project", "nodepool"))
     if not projects:
         raise InputError("runai: `runai project list` names no project; runai login, or ask for one")
     project = choose("platform.project", projects)

@@ -40,12 +40,12 @@ class Record:
     @property
     def failures(self) -> list[NodeTest]:
         """The tests alone that have failed since the last pass, the newest first."""
-        found: list[NodeTest] = []
+        in_a_row: list[NodeTest] = []
         for test in reversed(self.alone):
             if not test.verdict.is_fault:
                 break
-            found.append(test)
-        return found
+            in_a_row.append(test)
+        return in_a_row
 
 
 @dataclass(frozen=True, slots=True)

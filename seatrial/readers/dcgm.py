@@ -192,7 +192,7 @@ def _warning_text(warning: Any) -> str:
 def read_health(lines: Sequence[str]) -> Report:
     """Read the state of all, then of each GPU or switch, and under it the systems with their messages."""
     overall: Result | None = None
-    found: list[list[Any]] = []  # verdict, device, system, message
+    entries: list[list[Any]] = []  # verdict, device, system, message
     device, group = "", "GPU"
     for label, value in _health_rows(lines):
         state = _HEALTH.search(value)
@@ -204,20 +204,20 @@ def read_health(lines: Sequence[str]) -> Report:
             group = match[1] or group
             device = f"{group} {match[2]}"
             if state and state[1] != "Healthy":
-                found.append([_STATES[state[1]], device, "", ""])
-        elif (match := _SYSTEM.match(text)) and found:
-            found.append([_STATES[state[1]] if state else found[-1][0], device, match[1], match[2] or ""])
+                entries.append([_STATES[state[1]], device, "", ""])
+        elif (match := _SYSTEM.match(text)) and entries:
+            entries.append([_STATES[state[1]] if state else entries[-1][0], device, match[1], match[2] or ""])
         elif label in ("GPU", "NvSwitch", "Switch", "CPU"):
             group = label
-        elif not label and value and found:
-            found[-1][3] = f"{found[-1][3]} {value}".strip()[:MAX_WORDS]
-    results = tuple(_of_health(*each) for each in found if each[2] or each[3] or _is_alone(each, found))
+        elif not label and value and entries:
+            entries[-1][3] = f"{entries[-1][3]} {value}".strip()[:MAX_WORDS]
+    results = tuple(_of_health(*each) for each in entries if each[2] or each[3] or _is_alone(each, entries))
     return Report("dcgmi health", results or ((overall,) if overall else ()))
 
 
-def _is_alone(entry: list[Any], found: list[list[Any]]) -> bool:
+def _is_alone(entry: list[Any], entries: list[list[Any]]) -> bool:
     """Return whether only the state of the device is given."""
-    return not any(each[1] == entry[1] and (each[2] or each[3]) for each in found)
+    return not any(each[1] == entry[1] and (each[2] or each[3]) for each in entries)
 
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:

@@ -212,12 +212,12 @@ def _text(value: object) -> str:
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
     """Return what NCCL's watchdog says of each rank: the collective that timed out, and the last one enqueued."""
-    found: dict[int, dict[str, GroupTrace]] = {}
+    groups_by_rank: dict[int, dict[str, GroupTrace]] = {}
     for line in lines:
         place = _WATCHDOG.search(line[:4000])
-        if not place or len(found) > _MOST_RANKS:
+        if not place or len(groups_by_rank) > _MOST_RANKS:
             continue
-        groups = found.setdefault(int(place["rank"]), {})
+        groups = groups_by_rank.setdefault(int(place["rank"]), {})
         group = groups.get(place["group"]) or GroupTrace(place["name"] or place["group"], (), 0)
         operations, number = dict(group.operations), group.collective
         if work := _WORK.search(line[:4000]):
@@ -226,7 +226,7 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         if status := _STATUS.search(line[:4000]):
             number = max(number, int(status["number"]))
         groups[place["group"]] = GroupTrace(group.name, group.ranks, number, operations)
-    return [RankTrace(rank, groups) for rank, groups in sorted(found.items())]
+    return [RankTrace(rank, groups) for rank, groups in sorted(groups_by_rank.items())]
 
 
 def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:

@@ -32,7 +32,7 @@ def read_mlxlink(lines: Sequence[str]) -> Report:
         if match := _FIELD.match(line):
             fields.setdefault(match[1].strip(), match[2].strip())
     device = command[1] if command else "the port"
-    results = [Result(verdict, code, f"{device}: {what}") for verdict, code, what in _of_link(fields)]
+    results = [Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)]
     if not results and "State" in fields:
         results.append(Result(Verdict.PASS, SAYS_BAD, device))
     return Report("mlxlink", tuple(results))
@@ -49,9 +49,9 @@ def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
         yield Verdict.DEGRADED, _MODULE, f"status {fields['Status Opcode']}{advised}"
     verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
     dark = _bad_lanes(fields, "Rx LOS")
-    for name, what in _LANES.items():
+    for name, problem in _LANES.items():
         if lanes := _bad_lanes(fields, name):
-            yield verdict, _MODULE, f"{_named_lanes(lanes)} {what}"
+            yield verdict, _MODULE, f"{_named_lanes(lanes)} {problem}"
     if low := [lane for lane in _outside(fields.get("Rx Power Current [dBm]", "")) if lane not in dark]:
         yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
     if _outside(fields.get("Temperature [C]", "")):

@@ -96,11 +96,11 @@ def _of_section(section: _Section) -> Iterator[Result]:
 
 def _out_of_step(section: _Section, named: str) -> str:
     """Return which ranks are behind: the listed ones, or all others where the listed ones are ahead."""
-    what = f"{section.what or 'status'} differs between ranks"
+    difference = f"{section.what or 'status'} differs between ranks"
     numbers = [(int(where), ranks) for ranks, where in section.counts if where.isdigit()]
     if len(numbers) < 2 or len(numbers) != len(section.counts):
-        return f"{what}: {named}"
+        return f"{difference}: {named}"
     (low, behind), *_, (high, ahead) = sorted(numbers)
     if behind > ahead:
-        return f"{what}: {behind} ranks at {low} are behind {ahead} at {high}, which only are ahead: {named}"
-    return f"{what}: at {low}, {high - low} behind {ahead} ranks: {named}"
+        return f"{difference}: {behind} ranks at {low} are behind {ahead} at {high}, which only are ahead: {named}"
+    return f"{difference}: at {low}, {high - low} behind {ahead} ranks: {named}"

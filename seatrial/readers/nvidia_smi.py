@@ -75,7 +75,7 @@ def read_query(lines: Sequence[str]) -> Report:
 def _report(gpus: Sequence[Gpu]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
-        faults = [Result(verdict, code, f"GPU {gpu}: {what}") for verdict, code, what in _faults(fields)]
+        faults = [Result(verdict, code, f"GPU {gpu}: {fault}") for verdict, code, fault in _faults(fields)]
         results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
     return Report(_TOOL, tuple(results))
 
@@ -125,10 +125,10 @@ def _fault(path: tuple[str, ...], printed: str) -> Iterator[tuple[Verdict, str, 
         yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
     if is_of_fabric and path[-1] in ("health", "summary") and value in ("unhealthy", "limited capacity"):
         yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
-    for end, bad, verdict, code, what in _FAULTS:
+    for end, bad, verdict, code, fault in _FAULTS:
         count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
         if path[-2:] == end and (count if bad is None else value in bad):
-            yield verdict, code, f"{what} ({count})" if count else what
+            yield verdict, code, f"{fault} ({count})" if count else fault
 
 
 def read_xml(lines: Sequence[str]) -> Report | None:

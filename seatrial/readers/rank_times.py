@@ -60,13 +60,13 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
 def _slow_rank(line: str) -> tuple[int, str] | None:
     """Return the slowest rank of a report by its clock, else by its throughput; None if all are alike."""
     extremes: dict[str, tuple[float, int]] = {}
-    for which, what, value, rank in _EXTREME.findall(line):
-        extremes[which + what] = float(value), int(rank)
-    for what, unit, verb in (("Clk", "MHz", "runs at"), ("Etpt", "TFLOP/s", "computes")):
-        if f"Mn{what}" not in extremes or f"Mx{what}" not in extremes:
+    for which, metric, value, rank in _EXTREME.findall(line):
+        extremes[which + metric] = float(value), int(rank)
+    for metric, unit, verb in (("Clk", "MHz", "runs at"), ("Etpt", "TFLOP/s", "computes")):
+        if f"Mn{metric}" not in extremes or f"Mx{metric}" not in extremes:
             continue
-        low, rank_of_low = extremes[f"Mn{what}"]
-        high, _ = extremes[f"Mx{what}"]
+        low, rank_of_low = extremes[f"Mn{metric}"]
+        high, _ = extremes[f"Mx{metric}"]
         if low < THRESHOLD * high:
             return rank_of_low, f"{verb} {low:g} of {high:g} {unit}"
     return None

@@ -118,11 +118,11 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
         return [Result(Verdict.FAIL, NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
     first, last = steps[bad[0]], steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
-    what = "the loss" if is_loss else "the gradient norm"
+    quantity = "the loss" if is_loss else "the gradient norm"
     if bad[-1] == len(steps) - 1:
-        at = f"{what} is not finite from step {first.number or f'{bad[0] + 1} of the log'} on"
+        at = f"{quantity} is not finite from step {first.number or f'{bad[0] + 1} of the log'} on"
         return [Result(Verdict.FAIL, NOT_FINITE, f"{at}{where}{more}")]
-    at = f"{what} was not finite at {len(bad)} steps, {first.number} to {last.number}, and is finite after them"
+    at = f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and is finite after them"
     verdict = Verdict.FAIL if accused else Verdict.DEGRADED
     return [Result(verdict, NOT_FINITE, f"{at}{where}{more}")]
 

@@ -48,21 +48,21 @@ def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Co
 
     `members` are each group's ranks.
     """
-    found: Counter[Transfer] = Counter()
+    counts: Counter[Transfer] = Counter()
     batches: dict[str, list[Transfer]] = defaultdict(list)
     numbers: dict[str, int] = {}
     for call in calls:
         batch, transfer = batches[call.group], _transfer_of(call, members.get(call.group, ()))
         if transfer is None or numbers.get(call.group) != call.number:
             if not (call.is_done and call.operation.endswith(_BATCH_ENDS)):
-                found.update(batch)
+                counts.update(batch)
             batch.clear()
         numbers[call.group] = call.number
         if transfer and not call.is_done:
             batch.append(transfer)
     for batch in batches.values():
-        found.update(batch)
-    return found
+        counts.update(batch)
+    return counts
 
 
 def _transfer_of(call: Call, ranks: Sequence[int]) -> Transfer | None:

@@ -126,7 +126,7 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
     # A hundredth of a point is finer than any screen.
-    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
+    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda attribute: re.sub(r"(\.\d\d)\d+", r"\1", attribute[0]), body)
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
     for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")

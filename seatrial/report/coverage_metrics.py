@@ -23,8 +23,8 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
         ("gpu", "a GPU", ("gpu",), covered.gpus),
         ("pair", "two leaf switches", ("first", "second"), covered.pairs),
     ]
-    for kind, what, labels, ages in last_passes:
-        name, description = f"seatrial_{kind}_last_pass_timestamp_seconds", f"last passed test of {what}"
+    for kind, noun, labels, ages in last_passes:
+        name, description = f"seatrial_{kind}_last_pass_timestamp_seconds", f"last passed test of {noun}"
         gauge = Gauge(name, description, ("cluster", *labels), registry=into)
         for subject, age in ages.items():
             names = (subject,) if kind != "pair" else subject

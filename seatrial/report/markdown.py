@@ -128,8 +128,8 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *body])
 
 
-def _more(count: int, what: str) -> list[str]:
-    return ["", f"and {count - MAX_ROWS} more {what} in `run.json`"] if count > MAX_ROWS else []
+def _more(count: int, noun: str) -> list[str]:
+    return ["", f"and {count - MAX_ROWS} more {noun} in `run.json`"] if count > MAX_ROWS else []
 
 
 def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:

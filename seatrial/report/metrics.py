@@ -139,12 +139,12 @@ def is_gateway(target: str) -> bool:
 
 def _samples(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
     """Yield name, help, further labels and value of every sample of a headline."""
-    what = headline.name.replace("_", " ")
-    yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
+    title = headline.name.replace("_", " ")
+    yield f"seatrial_{headline.name}_{headline.unit}", f"{title} of the whole cluster", {}, headline.value
     for bound, value in (("low", headline.low), ("high", headline.high)):
         if value is not None:
             name = f"seatrial_{headline.name}_expected_{headline.unit}"
-            yield name, f"what {what} is expected to be", {"bound": bound}, value
+            yield name, f"what {title} is expected to be", {"bound": bound}, value
 
 
 def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:

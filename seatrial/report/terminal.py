@@ -186,7 +186,7 @@ def show_difference(difference: "Difference") -> None:
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    rest = ", ".join(f"{count} {what}" for count, what in left_out if count > 0)
+    rest = ", ".join(f"{count} {text}" for count, text in left_out if count > 0)
     print_line(console, rest or "nothing else was measured in both")
 
 

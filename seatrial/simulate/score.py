@@ -95,8 +95,8 @@ def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> It
         for size in sizes:
             long = max(nights, 35) if kind == "slow decay" else nights  # 5 % at 1 % per week
             tried = [_trial(nodes, long, make(kind, size, series, rng), rng) for _ in range(trials)]
-            found = tuple(night for night, _ in tried if night)
-            yield Score(kind, size, trials, sum(wrong for _, wrong in tried), found)
+            detected = tuple(night for night, _ in tried if night)
+            yield Score(kind, size, trials, sum(wrong for _, wrong in tried), detected)
 
 
 def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> tuple[int, bool]:

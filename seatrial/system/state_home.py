@@ -21,8 +21,8 @@ def ensure_home() -> None:
 
 def state_home() -> Path:
     """Return the folder, which need not be there."""
-    given = os.environ.get("XDG_STATE_HOME")
-    return (Path(given).absolute() if given else Path.home() / ".local" / "state") / "seatrial"
+    folder = os.environ.get("XDG_STATE_HOME")
+    return (Path(folder).absolute() if folder else Path.home() / ".local" / "state") / "seatrial"
 
 
 def check_state_home() -> None:

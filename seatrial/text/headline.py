@@ -74,10 +74,11 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
 def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Reason]) -> Reason:
     lead, *others = suspects
     others = [suspect for suspect in others if (suspect.kind, suspect.name) != (lead.kind, lead.name)]
-    what = placed(f"{words.suspect_name(lead)} ({words.fraction(lead.confidence)} sure)", _against(lead.evidence, bad))
+    name = f"{words.suspect_name(lead)} ({words.fraction(lead.confidence)} sure)"
     kinds = dict.fromkeys(suspect.kind for suspect in others)
     names = {kind: [suspect.name for suspect in others if suspect.kind == kind] for kind in kinds}
-    return _also(what, [*(words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()), *worse])
+    more = (words.named(kind, host_list(of_kind)) for kind, of_kind in names.items())
+    return _also(placed(name, _against(lead.evidence, bad)), [*more, *worse])
 
 
 def _also(reason: Reason, others: Iterable[object]) -> Reason:

@@ -37,7 +37,7 @@ class BoundedSink:
     def digest(self, result: RunResult) -> Delivery:
         return self._call("digest", Receipt(), result)
 
-    def _call(self, method: str, receipt: Receipt, *given: Any) -> Delivery:
+    def _call(self, method: str, receipt: Receipt, *arguments: Any) -> Delivery:
         try:
             ended = subprocess.run(
                 [
@@ -46,7 +46,7 @@ class BoundedSink:
                     "-m",
                     "seatrial.tasks.sinks.bounded",
                 ],  # -P: not from the folder of the run's start
-                input=pickle.dumps((self.sink, method, given)),
+                input=pickle.dumps((self.sink, method, arguments)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=self.limit_s,
@@ -62,16 +62,16 @@ class BoundedSink:
 
 
 def main() -> None:
-    sink, method, given = pickle.load(sys.stdin.buffer)
+    sink, method, arguments = pickle.load(sys.stdin.buffer)
     out, sys.stdout = sys.stdout.buffer, sys.stderr
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = in_use + (MEMORY_MIB << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     delivery: Delivery
     try:
-        delivery = getattr(sink, method)(*given)
+        delivery = getattr(sink, method)(*arguments)
     except MemoryError:
-        receipt = given[1] if method == "send" else Receipt()
+        receipt = arguments[1] if method == "send" else Receipt()
         delivery = Delivery(receipt, TOO_LARGE, failed=True)
     out.write(pickle.dumps(delivery))
 

@@ -113,8 +113,8 @@ def _retry_handlers() -> "list[RetryHandler]":
     )
 
     class Patient(RateLimitErrorRetryHandler):
-        def _can_retry(self, *, response: Any = None, **given: Any) -> bool:
-            limited = super()._can_retry(response=response, **given)
+        def _can_retry(self, *, response: Any = None, **context: Any) -> bool:
+            limited = super()._can_retry(response=response, **context)
             return limited and _wait_s(response.headers) <= MAX_WAIT_S
 
     return [ConnectionErrorRetryHandler(1), Patient(MAX_RETRIES), ServerErrorRetryHandler(MAX_RETRIES)]
@@ -122,8 +122,8 @@ def _retry_handlers() -> "list[RetryHandler]":
 
 def _wait_s(headers: Mapping[str, Any]) -> float:
     """Return Retry-After in seconds; one that is not a number cannot be waited for."""
-    given = next((value for name, value in headers.items() if name.lower() == "retry-after"), ["1"])
-    text = str(given[0] if isinstance(given, list) else given)
+    retry_after = next((value for name, value in headers.items() if name.lower() == "retry-after"), ["1"])
+    text = str(retry_after[0] if isinstance(retry_after, list) else retry_after)
     return float(text) if text.isdecimal() else float("inf")
 
 
@@ -214,21 +214,21 @@ class SlackSink:
             problems.append(self._tried("files", "files_upload_v2", file_uploads=uploads, **where))
         return [problem for problem in problems if problem]
 
-    def _tried(self, what: str, method: str, **given: Any) -> str | None:
+    def _tried(self, part: str, method: str, **arguments: Any) -> str | None:
         try:
-            self._call(method, **given)
+            self._call(method, **arguments)
         except SlackRefusedError as refusal:
             scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
-            return f"{what} not attached: {refusal.code}{scope}"
+            return f"{part} not attached: {refusal.code}{scope}"
         except Exception as error:
-            return self.scrub(f"{what} not attached: {explain(error)}")
+            return self.scrub(f"{part} not attached: {explain(error)}")
         return None
 
-    def _call(self, method: str, **given: Any) -> Any:
+    def _call(self, method: str, **arguments: Any) -> Any:
         from slack_sdk.errors import SlackApiError
 
         try:
-            return getattr(web_client(self.token, self.api_url), method)(**given)
+            return getattr(web_client(self.token, self.api_url), method)(**arguments)
         except SlackApiError as error:
             response: Any = error.response  # a mapping, or text if the answer was no JSON
             answered = response.get("error") if hasattr(response, "get") else None

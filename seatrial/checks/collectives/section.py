@@ -167,8 +167,8 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
         more = f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
-        what = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
-        parts.append(PlannedPart(what, _seconds(sweep, nodes), section.timeout_s))
+        summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
+        parts.append(PlannedPart(summary, _seconds(sweep, nodes), section.timeout_s))
     return parts
 
 

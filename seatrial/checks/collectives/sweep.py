@@ -261,9 +261,9 @@ def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: Planne
     return [*probe, "--dtype", settings.dtype, *planned.sizes.probe_options(), *meeting]
 
 
-def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> list[str]:
+def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) -> list[str]:
     """Return the arguments for the ranks' rendezvous; ranks give up at half of the time limit, to report why."""
-    port = 20_000 + zlib.crc32(f"{run.run_id} {what}".encode()) % 10_000  # below the ports that the kernel hands out
+    port = 20_000 + zlib.crc32(f"{run.run_id} {label}".encode()) % 10_000  # below the ports that the kernel hands out
     network = ("--network", testbed.network) if testbed.network else ()
     meeting = ("--master-addr", testbed.head.address, "--master-port", str(port), *network)
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]

@@ -360,9 +360,9 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
 
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
     """Plan four rounds of questions, each up to `timeout_s`: nodes, pairs, streams and MPI."""
-    what = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
+    summary = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
     each_node_s = 0.5  # of mpirun
-    return [PlannedPart(what, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
+    return [PlannedPart(summary, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
 
 
 CONNECTIVITY = CheckType(

@@ -99,8 +99,8 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
         latest = min((error for _, error in errors), key=lambda error: error.age_s)
         meaning, step = meaning_of(kind, number, latest.text)
         yield Reason.of("gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors))
-    for (what, step), those in events.items():
-        yield Reason.of("kernel-event", cause=what, step=step, **_times(those))
+    for (failure, step), those in events.items():
+        yield Reason.of("kernel-event", cause=failure, step=step, **_times(those))
 
 
 def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:

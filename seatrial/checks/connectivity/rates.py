@@ -309,7 +309,7 @@ def summary(streams: Streams, model_by_node: Models | None = None) -> str:
     if not streams:
         return "not measured"
     level = levelled(streams, model_by_node or {})
-    slow = [f"{name} {what}" for name, what in _rates_of(streams, level).items()]
+    slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
     slow += [f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)]
     if not slow:
         return f"{number(min(streams.values()))} to {number(max(streams.values()))} MB/s"

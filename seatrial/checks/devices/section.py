@@ -74,8 +74,8 @@ class Devices(Strict):
 
 def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
     """Plan the devices of all nodes at once, those of a node one after another; then the disks."""
-    what, seconds = zip(*_measurements(section, nodes.slots if nodes.gpus else 1, gpus=nodes.gpus), strict=True)
-    parts = [PlannedPart(", ".join(what), START_S[nodes.gpus] + sum(seconds), section.timeout_s)]
+    names, seconds = zip(*_measurements(section, nodes.slots if nodes.gpus else 1, gpus=nodes.gpus), strict=True)
+    parts = [PlannedPart(", ".join(names), START_S[nodes.gpus] + sum(seconds), section.timeout_s)]
     if section.disk:
         parts.append(PlannedPart("write and read a file on every node", 2 * section.disk.seconds, section.timeout_s))
     return parts

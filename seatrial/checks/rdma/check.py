@@ -277,9 +277,9 @@ def _silent(name: str, error: RemoteError) -> Problem:
     return Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, error.reason))
 
 
-def _failed(pair: Pair, device: str, what: object, verdict: Verdict = Verdict.FAIL) -> Problem:
+def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
     code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
-    evidence = Reason.of(code, device=device, what=what)
+    evidence = Reason.of(code, device=device, what=problem)
     return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
 
 

@@ -145,5 +145,5 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
     tests = list(tests_of_pair(section, [Rail(str(i), section.port + i, {}) for i in number]))
     rounds = min(section.rounds, most_rounds(nodes.count))
     about_s = sum(_START_S + (section.seconds if test.is_bandwidth else 0) for test in tests) * rounds
-    what = f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of each node"
-    return [PlannedPart(what, about_s, about_s + rounds * len(tests) * section.timeout_s)]
+    summary = f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of each node"
+    return [PlannedPart(summary, about_s, about_s + rounds * len(tests) * section.timeout_s)]

@@ -300,8 +300,8 @@ def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
     paths, steps = len(section.paths), len(_steps(nodes.count))
     about_s = paths * (2 * section.seconds * (steps + 1) + 10)
-    what = f"write and read {some_of(section.paths)} on 1 to {nodes.count} nodes"
-    return [PlannedPart(what, about_s, about_s + paths * section.timeout_s)]
+    summary = f"write and read {some_of(section.paths)} on 1 to {nodes.count} nodes"
+    return [PlannedPart(summary, about_s, about_s + paths * section.timeout_s)]
 
 
 STORAGE = CheckType(

@@ -205,13 +205,13 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     parts = [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)] if rounds else []
     batch = f"batch {workload.batch_per_rank} for each rank"
     inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
-    what = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
+    summary = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
     rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
     rate = _LLAMA_GPU_FLOPS_S if nodes.gpus and workload.model == "llama" else rate
     step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[nodes.gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
     about_s = START_S[nodes.gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
-    return [*parts, PlannedPart(what, about_s, section.timeout_s)]
+    return [*parts, PlannedPart(summary, about_s, section.timeout_s)]
 
 
 def _flops(workload: Workload) -> float:

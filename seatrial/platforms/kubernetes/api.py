@@ -194,8 +194,8 @@ class Discovery:
             listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
             if listed is None:
                 return {}
-            things = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
-            self._served[api_version] = {entry["kind"]: entry for entry in things}
+            entries = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
+            self._served[api_version] = {entry["kind"]: entry for entry in entries}
         return self._served[api_version]
 
     def _get(self, path: str) -> Object | None:

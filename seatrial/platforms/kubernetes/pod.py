@@ -33,7 +33,7 @@ _MAX_NAMED = 4
 GCS_FUSE = "gcsfuse.csi.storage.gke.io"
 _LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD
 # Without limits: what a sidecar may use is what the node has, and a small one throttles or ends what reads from it.
-_UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ephemeral-storage")}
+_UNLIMITED = {f"gke-gcsfuse/{cache}-limit": "0" for cache in ("cpu", "memory", "ephemeral-storage")}
 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:

@@ -71,8 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}
     ranks = rendezvous.report(mine, device)
     if here.rank == 0:
-        what = {"rounds": options.rounds, "elements": options.elements, "backend": dist.get_backend()}
-        print(json.dumps({"event": "all_reduce", **what, "ranks": ranks}), flush=True)
+        settings = {"rounds": options.rounds, "elements": options.elements, "backend": dist.get_backend()}
+        print(json.dumps({"event": "all_reduce", **settings, "ranks": ranks}), flush=True)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
     return WRONG_RESULT if any(rank["wrong"] for rank in ranks) else 0

@@ -71,9 +71,9 @@ class Checkpoints:
         needed = _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
         total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
         if total > free:
-            have, want = free / 1e9, total / 1e9
+            free_gb, needed_gb = free / 1e9, total / 1e9
             raise CannotStart(
-                f"--checkpoint-dir {folder}: {have:.3g} GB are free, {_KEPT} checkpoints need {want:.3g} GB"
+                f"--checkpoint-dir {folder}: {free_gb:.3g} GB are free, {_KEPT} checkpoints need {needed_gb:.3g} GB"
             )
 
     def is_due(self, step: int, *, is_last: bool) -> bool:

@@ -64,15 +64,15 @@ class Degrees:
         return ", ".join(used) or "one rank"
 
 
-def choose(given: dict[str, int | None], ranks: int) -> Degrees:
+def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
     """Return the degrees of so many ranks; fsdp takes the rest where it is not given. Raises CannotStart."""
-    degrees = {name: given.get(name) or 1 for name in DEGREES}
+    degrees = {name: requested.get(name) or 1 for name in DEGREES}
     others = 1
     for name in DEGREES:
         others *= degrees[name] if name != "fsdp" else 1
     rest = ranks // others
-    if ranks % others or (given.get("fsdp") and degrees["fsdp"] != rest):
-        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if given.get(name))
+    if ranks % others or (requested.get("fsdp") and degrees["fsdp"] != rest):
+        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if requested.get(name))
         raise CannotStart(
             f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors(ranks)}"
         )
@@ -95,9 +95,9 @@ def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> 
         ("ep", degrees.ep, "experts", size.experts),
         ("pp", degrees.pp, "layers", size.layers),
     )
-    for name, degree, what, value in divided:
+    for name, degree, dimension, value in divided:
         if value % degree:
-            yield f"{name} {degree} does not divide {what} {value}; {divisors(value)} do"
+            yield f"{name} {degree} does not divide {dimension} {value}; {divisors(value)} do"
     if degrees.ep > 1 and not size.experts:
         yield f"ep {degrees.ep} needs a model with experts"
     if size.experts and degrees.tp > 1:

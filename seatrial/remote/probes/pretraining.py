@@ -254,14 +254,14 @@ class Pretraining:
         if int(rank) == self.here.rank and time.monotonic() - self.began > float(seconds):
             os.kill(os.getpid(), signal.SIGKILL)
         for fault in self.options.fault:
-            what, rank, at = fault
+            kind, rank, at = fault
             if rank != self.here.rank or at != step or self.first_step:
                 continue
-            if what == "sleep":
+            if kind == "sleep":
                 time.sleep(_SLEEP_S)
-            if what == "lose-loader":
+            if kind == "lose-loader":
                 raise RuntimeError("the data loader has ended")
-            if what == "die":
+            if kind == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
@@ -334,8 +334,8 @@ def open_tokens(path: str) -> torch.Tensor:
 
 def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """Return the size and the degrees, if they fit together. Raises CannotStart."""
-    given = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
-    size = replace(SIZES[options.size], **{name: value for name, value in given.items() if value is not None})
+    overrides = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
+    size = replace(SIZES[options.size], **{name: value for name, value in overrides.items() if value is not None})
     if problem := size.problem():
         raise CannotStart(problem)
     degrees = parallel.choose({name: getattr(options, name) for name in DEGREES}, ranks)
@@ -360,19 +360,19 @@ def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> N
     options.slow_checkpoint_s = float(faults.get("checkpoint_s", options.slow_checkpoint_s))
     if here.local_rank:
         return
-    for name, what in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
+    for name, kind in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
         if name in faults:
-            options.fault.append((what, here.rank, int(faults[name])))
+            options.fault.append((kind, here.rank, int(faults[name])))
     if "replays_wrong" in faults:
         once = "-once" if faults["replays_wrong"] == "once" else ""
         options.wrong = f"{here.rank}:compute{once}"
 
 
 def _fault(text: str) -> tuple[str, int, int]:
-    what, rank, step = text.split(":")
-    if what not in _FAULTS:
-        raise ValueError(what)
-    return what, int(rank), int(step)
+    kind, rank, step = text.split(":")
+    if kind not in _FAULTS:
+        raise ValueError(kind)
+    return kind, int(rank), int(step)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

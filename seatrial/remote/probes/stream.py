@@ -132,10 +132,10 @@ def receive(there, max_bytes, max_seconds):
         return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}
     started, count = time.monotonic(), 0
     while count < max_bytes and wait_readable(there, started + max_seconds - time.monotonic()):
-        got = there.recv_into(buffer, min(CHUNK, max_bytes - count))
-        if not got:
+        received = there.recv_into(buffer, min(CHUNK, max_bytes - count))
+        if not received:
             raise OSError("the connection ended after {} bytes, {:.1f} s".format(count, time.monotonic() - waited))
-        count += got
+        count += received
     return {"bytes": count, "seconds": max(time.monotonic() - started, 1e-6)}
 
 

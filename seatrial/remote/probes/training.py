@@ -166,8 +166,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    given = {size.name: getattr(options, size.name) for size in _SIZES}
-    options.size = TransformerSize(**{name: value for name, value in given.items() if value is not None})
+    overrides = {size.name: getattr(options, size.name) for size in _SIZES}
+    options.size = TransformerSize(**{name: value for name, value in overrides.items() if value is not None})
     source = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or source.classes
     options.image_size = options.image_size or source.pixels
