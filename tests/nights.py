@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import uncoded
@@ -40,5 +41,5 @@ def suspected(*names: str) -> tuple[Suspect, ...]:
 
 def _at(number: int, run: RunResult, **changes: object) -> RunResult:
     span = timedelta(days=number)
-    own = {"run_id": f"run-{number}", "started": run.started + span, "finished": run.finished + span}
-    return replace(run, **{**own, **changes})  # type: ignore[arg-type]
+    own: dict[str, Any] = {"run_id": f"run-{number}", "started": run.started + span, "finished": run.finished + span}
+    return replace(run, **{**own, **changes})

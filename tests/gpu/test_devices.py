@@ -55,7 +55,7 @@ def test_gpus_of_a_kind_give_the_same_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fault", "wrong"), [("unstable", True), ("wrong", False)])
-def test_a_fault_is_seen(tmp_path: Path, fault: str, wrong: bool) -> None:
+def test_a_fault_makes_a_result_wrong_or_changes_its_digest(tmp_path: Path, fault: str, wrong: bool) -> None:
     healthy = measured(tmp_path, "--seconds", "0.1")[0]
     first = measured(tmp_path, "--seconds", "0.1", SEATRIAL_COMPUTE_FAULT=f"{fault}:cuda:0")[0]
     assert bool(first["wrong"]) is wrong
@@ -69,7 +69,7 @@ def test_nearly_all_memory_is_tested(tmp_path: Path) -> None:
     assert 0.75 * free < rates(device, "memory_tested")[""] < 0.95 * free
 
 
-def test_links_and_stress(tmp_path: Path) -> None:
+def test_host_links_peers_and_stress_are_measured(tmp_path: Path) -> None:
     device = measured(tmp_path, "--seconds", "0.5", "--host-link", "--peers", "--stress-s", "5")[0]
     assert (device["wrong"], device["error"]) == ("", "")
     assert min(rates(device, "host_to_device").values()) > 1

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-def test_training_on_one_gpu() -> None:
+def test_a_training_on_one_gpu_passes() -> None:
     """One rank over nccl: it learns, its numbers are finite, and the time of a step is a GPU's."""
     one_rank = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     meeting = ["--master-addr", "127.0.0.1", "--master-port", "28731", "--network", "127.0.0.0/8"]

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,12 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
             )
         )
         for address in (gateway, own):
-            until(lambda address=address: httpx.get(f"http://{address}/-/ready").is_success)  # type: ignore[misc]
+            until(partial(is_ready, address))
         yield f"http://{own}", textfiles, f"http://{gateway}"
+
+
+def is_ready(address: str) -> bool:
+    return httpx.get(f"http://{address}/-/ready").is_success
 
 
 def ask(url: str, query: str) -> list[dict[str, Any]]:

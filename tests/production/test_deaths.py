@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_a_run_by_a_form_writes_below_the_runs_folder_alone(served: Site, name: 
     assert not (served.folder / "results").exists()
 
 
-def test_the_runner_is_killed(served: Site, out: Path) -> None:
+def test_a_killed_runner_ends_its_run_as_crashed(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     stop_watching(served)
     served.kill(RUNNER)
@@ -103,7 +104,7 @@ def test_the_runner_is_killed(served: Site, out: Path) -> None:
     goes_on(served)
 
 
-def test_the_runner_is_told_to_stop(served: Site, out: Path) -> None:
+def test_a_stopped_runner_ends_its_run_and_takes_no_other(served: Site, out: Path) -> None:
     """As at the end of `seatrial serve`: its run takes its own nodes down, and says what became of it."""
     flow_run = start_long(served, out)
     (runner,) = served.pids(RUNNER)
@@ -145,11 +146,15 @@ def test_a_run_is_cancelled(served: Site, out: Path) -> None:
     assert served.document(out)["verdict"] == "inconclusive"
 
 
+def waits_with(served: Site, run: str, message: str) -> bool:
+    return message in (served.flow_run(run)["state"]["message"] or "")
+
+
 def test_waiting_runs_start_in_the_order_of_arrival(served: Site, out: Path) -> None:
     holder, runs = start_long(served, out), list[str]()
     for place in ("cluster trial is being checked by run ", "; 1 run before this one"):
         runs.append(served.run("nightly"))
-        served.until(lambda: place in (served.flow_run(runs[-1])["state"]["message"] or ""))  # noqa: B023
+        served.until(partial(waits_with, served, runs[-1], place))
         assert served.flow_run(runs[-1])["state"]["name"] == "Waiting"
     cancel(served, holder)
     assert [served.ended(run)["type"] for run in runs] == ["COMPLETED"] * 2

@@ -75,7 +75,7 @@ def test_what_is_new_stands_apart_only_where_the_headline_does_not_say_it() -> N
     ("of", "news", "named"),
     [(OPENED, 1, "opened"), (CHANGED, 1, "changed"), (CHANGED, 2, "opened"), (CLOSED, 1, "closed")],
 )
-def test_an_event_for_programs(of: Alert, news: int, named: str) -> None:
+def test_an_event_names_its_kind_and_a_closed_one_has_no_suspects(of: Alert, news: int, named: str) -> None:
     document = event(of, of.incident.changes[-news:])
     over = named == "closed"
     assert document["event"] == named
@@ -125,11 +125,13 @@ def test_hours_become_days(passed: float, written: str) -> None:
         (None, None, "/runs/report.html"),
     ],
 )
-def test_where_the_report_is(report_url: str | None, upload: str | None, address: str) -> None:
+def test_the_address_of_the_report_follows_from_the_cluster_file(
+    report_url: str | None, upload: str | None, address: str
+) -> None:
     assert report_address(Notify(report_url=report_url), "run-1", "east", upload, "/runs/report.html") == address
 
 
-def test_whom_an_alert_calls() -> None:
+def test_an_alert_mentions_those_of_its_verdict() -> None:
     calls = {"fail": ["here", "S0614TZR7", "U024BE7LH"]}
     called = mentions_for(OPENED.incident, calls)
     assert [slack.mention(who) for who in called] == ["<!here>", "<!subteam^S0614TZR7>", "<@U024BE7LH>"]

@@ -1,7 +1,7 @@
 """Whole checks: what counts, what is said, who is blamed, and the measured rate of false alarms and misses."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -201,12 +201,18 @@ def noisy_run(rng: random.Random, hostile: bool, drop: float = 1.0) -> Check:
     return collectives(*measured)
 
 
+def read_again(check: Check) -> Callable[[Measurement], float]:
+    """What a repeat of each measurement reads: the value that it has in this check."""
+    values = {m.series(): m.value for m in check.measurements}
+    return lambda m: values[m.series()]
+
+
 def verdicts_after(rng: random.Random, nights: int, hostile: bool, drop: float) -> Iterator[Verdict]:
     """The verdicts on four more runs after `nights` passing ones."""
     knowledge = knowing(SETUP, [noisy_run(rng, hostile) for _ in range(nights)])
     for _ in range(4):
-        again = {m.series(): m.value for m in noisy_run(rng, hostile, drop).measurements}
-        yield settled(noisy_run(rng, hostile, drop), knowledge, lambda m: again[m.series()]).verdict  # noqa: B023
+        again = read_again(noisy_run(rng, hostile, drop))
+        yield settled(noisy_run(rng, hostile, drop), knowledge, again).verdict
 
 
 def rate_of_bad(trials: int, nights: int, hostile: bool, drop: float = 1.0) -> float:

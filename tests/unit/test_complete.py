@@ -37,7 +37,7 @@ def completed(*words: str) -> list[str]:
         (("rep",), ["replay", "report"]),
     ],
 )
-def test_values_that_ship(words: tuple[str, ...], some: list[str]) -> None:
+def test_shipped_values_complete_a_word(words: tuple[str, ...], some: list[str]) -> None:
     assert set(some) <= set(completed(*words))
     assert all(value.startswith(words[-1]) for value in completed(*words))
 

@@ -147,7 +147,7 @@ def test_a_folder_below_is_taken(runs: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["..", ".", "", "../x", "a/../../x", "/etc/x", "{runs}", "{runs}2/x", "a\0b", "circle/x"]
 )
-def test_any_other_is_refused(runs: Path, name: str) -> None:
+def test_a_folder_outside_of_runs_is_refused(runs: Path, name: str) -> None:
     (runs / "circle").symlink_to("circle")
     with pytest.raises(InputError, match=r"^out .*: must be a folder below "):
         below_runs(name.format(runs=runs))

@@ -14,11 +14,11 @@ from seatrial.model.verdict import Verdict
 from tests import nights
 
 NOW = datetime(2026, 3, 14, 2, tzinfo=UTC)
-F, D, C, P, I, N = (Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run"))  # noqa: E741
+F, D, C, P, U, N = (Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run"))  # U: unsure
 
 
 def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()) -> RunOutcome:
-    kind: Kind | None = None if verdict is P else "unmeasured" if verdict in (I, N) else "fault"
+    kind: Kind | None = None if verdict is P else "unmeasured" if verdict in (U, N) else "fault"
     return RunOutcome(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
 
 
@@ -32,7 +32,7 @@ def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
     return known
 
 
-@pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
+@pytest.mark.parametrize("verdict", [F, D, C, P, U, N])
 def test_the_outcome_of_a_run(verdict: Verdict) -> None:
     outcome = outcome_of(nights.bad(1, verdict=verdict, reason=uncoded("two\nlines\0")))
     assert outcome.kind == night(1, verdict).kind
@@ -64,12 +64,12 @@ def test_bad_nights_are_one_incident_until_a_pass() -> None:
         ([night(2, F, *"abcde")], ["new suspects: a, b, c and 2 more"]),
     ],
 )
-def test_changes_that_are_news(later: list[RunOutcome], news: list[str]) -> None:
+def test_new_suspects_and_worse_verdicts_are_news(later: list[RunOutcome], news: list[str]) -> None:
     (incident,) = after(night(1, F), *later)
     assert list(incident.changes[1:]) == news
 
 
-@pytest.mark.parametrize("verdict", [I, N])
+@pytest.mark.parametrize("verdict", [U, N])
 def test_a_night_without_a_measurement_closes_no_fault(verdict: Verdict) -> None:
     fault, unmeasured = after(night(1, F), night(2, verdict), night(3, verdict))
     assert (fault.kind, fault.closed, fault.run_count) == ("fault", None, 1)
@@ -77,19 +77,19 @@ def test_a_night_without_a_measurement_closes_no_fault(verdict: Verdict) -> None
 
 
 def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
-    unmeasured, fault = after(night(1, I), night(2, F))
+    unmeasured, fault = after(night(1, U), night(2, F))
     assert unmeasured.changes[-1] == "measured again"
     assert fault.closed is None
-    (unmeasured,) = after(night(1, I), night(2, P))
+    (unmeasured,) = after(night(1, U), night(2, P))
     assert unmeasured.closed
 
 
 def test_silence_is_over_with_any_run() -> None:
     silence = silent("the check died: crashed", None, NOW)
-    for verdict in (P, F, I):
+    for verdict in (P, F, U):
         incidents = after(silence, night(1, verdict))
         assert incidents[0].changes[-1] == "runs again"
-        assert [i.kind for i in incidents if not i.closed] == {P: [], F: ["fault"], I: ["unmeasured"]}[verdict]
+        assert [i.kind for i in incidents if not i.closed] == {P: [], F: ["fault"], U: ["unmeasured"]}[verdict]
 
 
 def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
@@ -116,14 +116,14 @@ def test_a_sink_that_could_not_be_told_is_told_later_but_not_for_ever() -> None:
 
 
 def test_a_new_sink_hears_of_what_is_open_only() -> None:
-    known = after(night(1, F), night(2, I))
-    again = advance(known, "east", "nightly", night(3, I), ["slack", "mail"])
+    known = after(night(1, F), night(2, U))
+    again = advance(known, "east", "nightly", night(3, U), ["slack", "mail"])
     assert [i.news("mail") != () for i in again] == [True, True]
     closed = advance(known, "east", "nightly", night(3, P), ["slack", "mail"])
     assert all("mail" not in i.receipts for i in closed)
 
 
-@given(st.lists(st.sampled_from([F, D, C, P, I, N]), max_size=12))
+@given(st.lists(st.sampled_from([F, D, C, P, U, N]), max_size=12))
 def test_at_most_one_incident_of_a_kind_is_open_and_each_run_changes_it_once(verdicts: list[Verdict]) -> None:
     known: list[Incident] = []
     for number, verdict in enumerate(verdicts):

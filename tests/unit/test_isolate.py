@@ -71,7 +71,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return own
 
 
-def test_without_the_field_and_without_a_sure_suspect_nothing_is_said(scontrol: list[tuple[str, ...]]) -> None:
+def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(scontrol: list[tuple[str, ...]]) -> None:
     unset = cluster("slurm").model_copy(update={"isolate": None})
     assert lines(unset, slow()) == []
     assert lines(cluster("slurm", dry_run=False), slow(confidence=0.9), Suspect("link", "n1--n2", 1.0, SLOW)) == []

@@ -56,7 +56,9 @@ class Keeps:
         *(("on_failure", verdict, True) for verdict in Verdict if verdict is not Verdict.PASS),
     ],
 )
-def test_whether_nodes_are_kept(monkeypatch: pytest.MonkeyPatch, keep: str, verdict: Verdict, kept: bool) -> None:
+def test_nodes_are_kept_as_keep_and_the_verdict_say(
+    monkeypatch: pytest.MonkeyPatch, keep: str, verdict: Verdict, kept: bool
+) -> None:
     platform = Keeps(True)
     monkeypatch.setattr(step, "platform_for", lambda _: platform)
     message = step.keep(run_with(keep), verdict)
@@ -138,7 +140,7 @@ def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(root: Path, monke
 
     pods: list[dict[str, Any]] = [{"metadata": {}, "spec": {}}]
     platform = Kubernetes.__new__(Kubernetes)
-    platform._api = SimpleNamespace(list=lambda kind, selector: pods)  # type: ignore[assignment]
+    monkeypatch.setattr(platform, "_api", SimpleNamespace(list=lambda kind, selector: pods), raising=False)
     folder = states.make_folder("r1", "kubernetes")
     assert not platform.keep("r1", 60)
     pods[0] = {"metadata": {}, "spec": {"nodeName": "n"}}

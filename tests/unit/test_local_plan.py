@@ -26,7 +26,7 @@ def script(account: Account = ROOT, node: int = 1, **fields: object) -> str:
     return plan.node_script(planned, planned.nodes[node], cluster(**fields), account)
 
 
-def test_names_and_addresses() -> None:
+def test_nodes_have_names_and_addresses_in_order() -> None:
     nodes = layout().nodes
     assert [node.namespace for node in nodes] == [f"seatrial-r1-node-{i}" for i in range(3)]
     assert [node.address for node in nodes] == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]

@@ -39,7 +39,7 @@ def test_branches_and_nested_comprehensions_are_counted() -> None:
         ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
     ],
 )
-def test_more_than_a_limit_is_said(limit: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_limit_is_an_error(limit: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {"a.py": measure(SOURCE, "a.py")}
     assert excesses(modules) == []
     monkeypatch.setattr(measures, limit, 0)

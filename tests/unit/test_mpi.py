@@ -24,8 +24,8 @@ def dial(node: Node, timeout_s: float) -> socket.socket:
 
 def two_nodes(**fields: object) -> Testbed:
     nodes = (Node("n0", "10.0.0.1", 222, 2, "ssh-ed25519 A"), Node("n1", "10.0.0.2", 222, 2, "ssh-ed25519 B"))
-    settings = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
-    return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **settings)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
+    return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **settings)
 
 
 def test_the_hostfile_says_slots_and_port_by_address() -> None:

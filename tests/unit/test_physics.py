@@ -173,7 +173,7 @@ def test_every_hardware_of_the_catalog_has_its_links() -> None:
         (Setup("V100-SXM", 1, 8, 8), "is for 8G"),
     ],
 )
-def test_why_nothing_compares(setup: Setup, why: str) -> None:
+def test_a_missing_reference_has_a_reason(setup: Setup, why: str) -> None:
     reason = no_reference(setup, "all_reduce")
     assert reason.startswith("no comparable reference: ")
     assert reason.endswith(why)

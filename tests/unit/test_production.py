@@ -145,7 +145,7 @@ def test_a_died_check_is_reported_without_a_history(
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
 
 
-def test_the_form_explains_itself() -> None:
+def test_every_field_of_the_form_is_described_or_a_choice() -> None:
     """Every field has a description or a choice; numbers have bounds."""
     fields = parameter_schema(check).model_dump()["properties"]
     assert list(fields) == [

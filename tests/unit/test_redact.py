@@ -244,7 +244,7 @@ def test_a_secret_of_several_lines_is_found_line_by_line() -> None:
     assert secrets_in({"MY_CREDENTIALS": "first line\nthe second line"}) == ["the second line", "first line"]
 
 
-def test_names_of_secrets() -> None:
+def test_names_of_variables_show_which_are_secret() -> None:
     assert all(map(looks_secret, ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "wandb_api_key", "SENTRY_DSN")))
     assert not any(map(looks_secret, ("NCCL_DEBUG", "HOSTNAME", "KEYBOARD", "PATH")))
 

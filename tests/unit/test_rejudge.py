@@ -92,7 +92,8 @@ def test_a_new_pin_judges_an_old_run(store: Store) -> None:
     result = rejudge(run_of("run-2"), store)
     assert result.verdict is Verdict.DEGRADED
     assert result.checks[0].judgements[0].source == "pinned"
-    assert store.run("run-2").verdict is Verdict.PASS  # type: ignore[union-attr]  # nothing is changed
+    stored = store.run("run-2")
+    assert stored and stored.verdict is Verdict.PASS  # nothing is changed
 
 
 def test_what_a_check_found_by_itself_stays(store: Store) -> None:

@@ -262,7 +262,7 @@ def test_a_part_of_serve_that_dies_at_once_five_times_in_a_row_ends_it(
 def test_a_server_that_is_stopped_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threading.Thread", lambda **_: SimpleNamespace(start=lambda: None))
     process = Mortal([0.0], [1.0, 1.0])
-    process.terminate = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(process, "terminate", lambda: None, raising=False)
     monkeypatch.setattr("subprocess.Popen", process)
     temporary = server.TemporaryServer(cast(Any, None))
     temporary.stop()

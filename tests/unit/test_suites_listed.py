@@ -22,7 +22,7 @@ def test_a_check_that_says_nothing_takes_a_start_and_never_more_than_its_timeout
 
 
 @pytest.mark.parametrize("nodes", [GPUS, CPUS], ids=["gpus", "cpus"])
-def test_lengths_match_names(nodes: PlannedNodes) -> None:
+def test_longer_suites_have_longer_plans(nodes: PlannedNodes) -> None:
     about = {planned.suite: planned.about_s for planned in outlines(nodes)}
     assert about["quick"] < 2 * MINUTE
     assert about["quick"] < about["nightly"] < 30 * MINUTE

@@ -183,7 +183,7 @@ def test_events_are_found_behind_a_prefix() -> None:
     assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == event
 
 
-def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_progress_of_steps_is_logged(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "seatrial.training"):
         check(result(printed()))
     assert [record.getMessage() for record in caplog.records] == [

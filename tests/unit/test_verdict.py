@@ -183,11 +183,11 @@ def test_nothing_measured_is_never_a_pass() -> None:
 
 
 @pytest.mark.parametrize("index", range(len(WORST_FIRST)))
-def test_the_worst_wins(index: int) -> None:
+def test_worst_returns_the_worst_verdict(index: int) -> None:
     assert worst(WORST_FIRST[index:]) is WORST_FIRST[index]
 
 
-def test_exit_statuses() -> None:
+def test_each_verdict_has_its_exit_status() -> None:
     assert [verdict.exit_status for verdict in WORST_FIRST] == [1, 1, 1, 3, 3, 0]
 
 

@@ -95,23 +95,29 @@ def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
 
 
-def test_a_pytorchjob_under_its_operator(training_operator: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+def test_a_pytorchjob_passes_under_its_operator(
+    training_operator: None, passes: Callable[..., list[dict[str, str]]]
+) -> None:
     nodes = passes("pytorchjob")
     assert [node["RANK"] for node in nodes] == ["0", "1"]
     assert {node["WORLD_SIZE"] for node in nodes} == {"4"}  # ranks: the operator knows how many a node has
 
 
-def test_a_jobset(jobset: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+def test_a_jobset_passes_with_an_index_for_each_node(jobset: None, passes: Callable[..., list[dict[str, str]]]) -> None:
     nodes = passes("jobset")
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
 
 
-def test_an_mpijob(mpi_operator: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+def test_an_mpijob_passes_with_its_workers_as_nodes(
+    mpi_operator: None, passes: Callable[..., list[dict[str, str]]]
+) -> None:
     nodes = passes("mpijob")
     assert [node["K_MPI_JOB_ROLE"] for node in nodes] == ["worker", "worker"]
 
 
-def test_a_trainjob(trainer: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+def test_a_trainjob_passes_with_the_variables_of_torchrun(
+    trainer: None, passes: Callable[..., list[dict[str, str]]]
+) -> None:
     """Also the training step: torch reads PET_* where torchrun starts it."""
     nodes = passes("trainjob")
     assert [node["PET_NODE_RANK"] for node in nodes] == ["0", "1"]

@@ -19,7 +19,9 @@ Trial = Callable[..., Path]
 LEVEL = "cloud.google.com/gce-topology-"
 
 
-def test_a_queue_with_room(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:
+def test_a_run_passes_in_a_queue_with_room(
+    console: Console, trial: Trial, queues: Queues, own_cluster: Cluster
+) -> None:
     queues.make(levels=(f"{LEVEL}block", f"{LEVEL}subblock"))
     file = trial(queue="night", topology={"required": f"{LEVEL}subblock"})
     until(lambda: console.run("doctor", file).status == 0)

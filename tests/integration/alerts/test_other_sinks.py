@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email import message_from_bytes
-from email.message import Message
+from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -41,7 +41,8 @@ class Mailbox:
     async def handle_DATA(self, _server: object, _session: object, envelope: Envelope) -> str:
         if self.refuse:
             return self.refuse
-        self.letters.append(message_from_bytes(bytes(envelope.content or b""), policy=default))  # type: ignore[arg-type]
+        assert isinstance(envelope.content, bytes)
+        self.letters.append(message_from_bytes(envelope.content, policy=default))
         return "250 OK"
 
 
@@ -72,8 +73,9 @@ def _no_secret_in_any_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-def body(letter: Message) -> str:
-    part = letter.get_body(("plain", "html"))  # type: ignore[attr-defined]
+def body(letter: EmailMessage) -> str:
+    part = letter.get_body(("plain", "html"))
+    assert part
     return str(part.get_content())
 
 

@@ -135,7 +135,7 @@ def test_a_copy_that_arrives_otherwise_is_wrong(load: Load, torch_cpu: Any) -> N
     assert problems[0].endswith("differs from its source")
 
 
-def test_processors_near_a_gpu(load: Load) -> None:
+def test_lists_of_processors_are_read(load: Load) -> None:
     assert load("thorough").cpus_of("0-3,8,12-13\n") == {0, 1, 2, 3, 8, 12, 13}
     assert load("thorough").cpus_of("\n") == set()
 

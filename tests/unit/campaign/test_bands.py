@@ -64,7 +64,7 @@ def test_only_the_report_of_the_campaign_itself_has_them(store: Store) -> None:
     assert bands_of(replace(_result("c", "soak"), started=START - timedelta(days=3)), store) == []
 
 
-def test_the_report_shows_them(store: Store, tmp_path: Path) -> None:
+def test_the_report_of_a_campaign_shows_its_bands(store: Store, tmp_path: Path) -> None:
     result = _result("c", "soak")
     page = report_html(result, context_of(result, tmp_path, store))
     assert "Hours of the campaign" in page

@@ -135,7 +135,7 @@ def test_the_same_cause_of_many_ranks_is_listed_once_per_host() -> None:
         ),
     ],
 )
-def test_lines_with_longer_prefixes(line: str, code: str) -> None:
+def test_the_cause_is_found_behind_any_prefix(line: str, code: str) -> None:
     (finding,) = classify([line])
     assert finding.code == code
 
@@ -162,7 +162,7 @@ def test_lines_with_longer_prefixes(line: str, code: str) -> None:
         ),
     ],
 )
-def test_xids(line: str, cause: str, fatal: bool) -> None:
+def test_xids_have_a_meaning_and_are_fatal_or_not(line: str, cause: str, fatal: bool) -> None:
     (finding,) = classify([line])
     assert finding.cause.startswith(cause)
     assert (finding.program, finding.fatal) == ("driver", fatal)

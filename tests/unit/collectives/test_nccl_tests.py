@@ -58,7 +58,7 @@ def test_a_silent_fallback_to_sockets_fails(
         assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason.sentence
 
 
-def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
+def test_nccl_is_asked_for_its_network_once_and_the_cluster_file_wins(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
@@ -136,7 +136,7 @@ def test_gpus_that_no_processes_share_evenly_are_not_measured(
     assert done.reason.sentence == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
 
 
-def test_json_without_its_environment(
+def test_rows_that_the_output_lost_are_taken_from_the_json_file(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The file has a row that the output lost, and all ranks that its header lost."""

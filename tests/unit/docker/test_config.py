@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_one_line(
     assert problem in refusal(tmp_path, **document)
 
 
-def test_one_node_is_legal(tmp_path: Path) -> None:
+def test_a_cluster_of_one_node_is_legal(tmp_path: Path) -> None:
     assert load_cluster(cluster_file(tmp_path, {}, nodes=1)).nodes == 1
 
 

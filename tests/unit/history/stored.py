@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from seatrial.history import Pin, open_store
 from seatrial.history.past import PastRuns, past_runs
@@ -23,9 +24,9 @@ def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
     return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions, samples)
 
 
-def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: object) -> RunResult:
+def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: Any) -> RunResult:
     check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value, (value, value)),))
-    defaults = {
+    defaults: dict[str, Any] = {
         "run_id": f"run-{number:03}",
         "cluster": "lab",
         "suite": "quick",
@@ -37,7 +38,7 @@ def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fi
         "suspects": [Suspect("node", "node-2", 0.9, uncoded("slow"))],
         "fingerprint": {"nccl": "2.27"},
     }
-    return RunResult(**{**defaults, **fields})  # type: ignore[arg-type]
+    return RunResult(**{**defaults, **fields})
 
 
 def a_pin(value: float = 0.5) -> Pin:

@@ -96,7 +96,7 @@ def test_software_is_compared_with_that_of_the_newest_run_that_passed(store: Sto
     assert past_runs(store, "lab", "quick", {"nccl": "2.28"}, [], LATER).changed == "nccl 2.27 -> 2.28"
 
 
-def test_changes_are_cut_short() -> None:
+def test_long_lists_of_changes_are_cut() -> None:
     now = {"image": "registry/lab/check@sha256:0123456789abcdef", "a": "1", "b": "2", "c": "3"}
     assert changes({}, now) == "a unknown -> 1, b unknown -> 2, c unknown -> 3, 1 more"
     assert changes({"image": "lab:1"}, {"image": now["image"]}) == "image lab:1 -> check@0123456789ab"

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,11 +170,11 @@ def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> No
 
 
 def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(store: Store) -> None:
-    def night(number: int, *links: str, **fields: object) -> None:
+    def night(number: int, *links: str, **fields: Any) -> None:
         streams = [Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links]
         node = Measurement("tcp_egress", 900.0, "MB/s", Subject("node", "a"))
         checks = [Check("connectivity", Verdict.PASS, Reason(), 1.0, (*streams, node))]
-        store.save(a_run(number, checks=checks, **fields), Path())  # type: ignore[arg-type]
+        store.save(a_run(number, checks=checks, **fields), Path())
 
     night(1, "a--b", "a--c")
     night(2, "a--b", "b--d", verdict=Verdict.DEGRADED)

@@ -155,7 +155,7 @@ GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
         ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
     ],
 )
-def test_a_control_as_fast_as_its_treatment_proves_nothing(switch: str, asked: LogsConfig) -> None:
+def test_a_control_as_fast_as_its_treatment_makes_the_verdict_inconclusive(switch: str, asked: LogsConfig) -> None:
     """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1))
     off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch]))

@@ -59,7 +59,7 @@ def test_a_kind_that_is_not_there_says_what_to_install() -> None:
         ('{"message": "namespaces \\"n\\" not found"}', MissingError, "kubectl create namespace default"),
     ],
 )
-def test_what_is_not_found_is_told_apart(body: str, kind: type[Any], message: str) -> None:
+def test_an_unknown_kind_and_a_missing_namespace_are_different_errors(body: str, kind: type[Any], message: str) -> None:
     refused = ApiException(status=404, reason="Not Found")
     refused.body = body
     with pytest.raises(MissingError, match=message) as raised, api().explained("list"):
@@ -138,7 +138,7 @@ def test_what_is_not_there_is_asked_for_again(discovery: Discovery, asked: list[
     assert asked == ["/apis/jobset.x-k8s.io/v1alpha2"] * 2
 
 
-def test_other_versions_are_told(discovery: Discovery, asked: list[str]) -> None:
+def test_other_served_versions_of_a_kind_are_listed(discovery: Discovery, asked: list[str]) -> None:
     assert discovery.versions(JOBSET) == ["jobset.x-k8s.io/v1beta1"]
     assert discovery.versions(Kind("nobody.example/v1", "Nothing")) == []
     assert discovery.versions(Kind("v1", "Nothing")) == []

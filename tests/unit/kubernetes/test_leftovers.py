@@ -4,7 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes.api import RuntimeUnseenError, connect, refused
+from seatrial.platforms.kubernetes.api import Api, RuntimeUnseenError, connect, refused
 from seatrial.platforms.kubernetes.ending import own_pod
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY, Kind
@@ -46,7 +46,7 @@ def platform(launcher: str = "job", namespace: str = "default", **objects: list[
     cluster = Cluster.model_validate({"name": "c", "nodes": 2, "image": "image:1", "platform": settings})
     made = platform_for(cluster)
     assert isinstance(made, Kubernetes)
-    made._api = There(**objects)  # type: ignore[assignment]
+    made._api = cast(Api, There(**objects))
     return made
 
 
@@ -79,7 +79,7 @@ def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
     assert elsewhere.leftovers() == []
 
 
-def test_a_kind_that_is_not_served_just_now_hides_no_other() -> None:
+def test_a_kind_that_is_not_served_just_now_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     here = platform(Secret=[kubernetes_object("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})])
     asked = here._api.list
 
@@ -88,18 +88,18 @@ def test_a_kind_that_is_not_served_just_now_hides_no_other() -> None:
             raise LaunchError("cannot list JobSet: storage is (re)initializing")
         return asked(kind, selector)
 
-    here._api.list = listed  # type: ignore[method-assign]
+    monkeypatch.setattr(here._api, "list", listed)
     assert [each.run_id for each in here.leftovers()] == ["r1"]
 
 
-def test_what_every_run_makes_must_be_looked_at() -> None:
+def test_what_every_run_makes_must_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     here = platform()
 
     def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
         raise LaunchError("the API server does not answer")
 
-    here._api.list = listed  # type: ignore[method-assign]
-    here._api.knows = lambda kind: None  # type: ignore[method-assign]
+    monkeypatch.setattr(here._api, "list", listed)
+    monkeypatch.setattr(here._api, "knows", lambda kind: None, raising=False)
     with pytest.raises(LaunchError, match="does not answer"):
         here.leftovers()
 
@@ -157,7 +157,7 @@ def test_a_folder_in_place_of_a_kubeconfig_is_reported(monkeypatch: pytest.Monke
         connect(None)
 
 
-def test_a_kubeconfig_whose_login_program_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_login_program_of_a_kubeconfig_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The library would ask without a login."""
     user = {"exec": {"command": "gke-gcloud-auth-plugin", "apiVersion": "client.authentication.k8s.io/v1beta1"}}
     content = {
@@ -198,6 +198,6 @@ def test_a_runtime_that_the_trainer_has_not_seen_yet_is_waited_for(monkeypatch: 
         return dict(answer)
 
     here = platform("trainjob")
-    here._api.create = create  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(here._api, "create", create, raising=False)
     assert here._submit({}) == {"kind": "TrainJob"}
     assert answers == []

@@ -57,7 +57,7 @@ SUMS = "previously considered podsets requests (0) + current podset request (16)
         ),
     ],
 )
-def test_a_wait_that_may_end(message: str, reason: str) -> None:
+def test_what_kueue_may_still_admit_is_waited_for(message: str, reason: str) -> None:
     queued = waits_for(pending(message))
     assert queued
     assert (queued.reason.sentence, queued.hopeless) == (reason, False)
@@ -90,7 +90,7 @@ def test_a_wait_that_may_end(message: str, reason: str) -> None:
         workload(active=False),
     ],
 )
-def test_a_wait_without_end(stuck: dict[str, Any]) -> None:
+def test_what_kueue_will_never_admit_is_hopeless(stuck: dict[str, Any]) -> None:
     queued = waits_for(stuck)
     assert queued
     assert queued.hopeless
@@ -173,7 +173,7 @@ CHECKS = [
         ),
     ],
 )
-def test_what_is_waited_for(seen: dict[str, Any], reason: str, hopeless: bool) -> None:
+def test_the_reason_of_a_wait_is_kueues(seen: dict[str, Any], reason: str, hopeless: bool) -> None:
     queued = waits_for(seen)
     assert queued
     assert (queued.reason.sentence, queued.hopeless) == (reason, hopeless)

@@ -260,7 +260,7 @@ def test_networks_and_the_plugins_image_are_the_machines_unless_named() -> None:
     assert '{"interfaceName": "eth8", "network": "net-8"}' in rendered_of(Cluster.model_validate(named))
 
 
-def test_machine_a4_brings_the_recipes_values_and_the_cluster_files_word_stands() -> None:
+def test_machine_a4_has_the_recipes_values_and_the_cluster_file_wins() -> None:
     def environment(**asked: str) -> dict[str, str]:
         cluster = Cluster.model_validate({**CLUSTERS["a4"], "env": asked})
         (template,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))

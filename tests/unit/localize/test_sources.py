@@ -93,7 +93,7 @@ def test_perftest_is_of_the_pair_that_its_file_is_named_after(tmp_path: Path) ->
         tests_of_file(str(tmp_path / "output.log"))
 
 
-def test_a_table_has_a_most_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_MOST_ROWS", 3)
     assert len(tables.tests_of_table("p.csv", csv_of(list(ROWS)))) == 3
     with pytest.raises(InputError, match=r"^p\.csv: more than 3 rows$"):

@@ -54,7 +54,7 @@ def _single_sweep(text: str) -> Sweep:
     return sweep
 
 
-def test_version_1() -> None:
+def test_json_of_version_1_is_read() -> None:
     sweep = _single_sweep(json.dumps(_document(), indent=2))
     assert (sweep.collective, sweep.ranks, sweep.outcome, sweep.out_of_bounds) == ("all_reduce", 8, "ok", 0)
     assert (sweep.avg_busbw_gb_s, [d.host for d in sweep.devices], sweep.errors) == (36.340354, ["a", "b"], ())
@@ -63,14 +63,14 @@ def test_version_1() -> None:
     assert row.out_of_place == Timing(50.0, 20.97152, 36.70016, 0)
 
 
-def test_version_2_with_per_iteration_times() -> None:
+def test_json_of_version_2_with_times_of_iterations_is_read() -> None:
     per_iteration = {"min_us": 49.0, "times_us": [49.0, 51.0], "per_process_max_times_us": [[49.0, 51.0], [48.0, 50.0]]}
     result = _result(out_of_place_per_iter=per_iteration, in_place_per_iter=per_iteration)
     sweep = _single_sweep(json.dumps(_document(version=2, results=[result])))
     assert sweep.rows == _single_sweep(json.dumps(_document())).rows
 
 
-def test_version_3_with_cpu_time_no_validation_and_one_side() -> None:
+def test_json_of_version_3_with_cpu_time_and_one_side_is_read() -> None:
     result = _result(out_of_place=None, in_place=_side(51.0, 20.56, 35.98, None, key="cpu_time"), root="     0")
     sweep = _single_sweep(json.dumps(_document(version=3, results=[result])))
     (row,) = sweep.rows
@@ -90,7 +90,7 @@ def test_version_3_with_cpu_time_no_validation_and_one_side() -> None:
         ({"out_of_bounds": None}, "truncated"),
     ],
 )
-def test_outcomes(changes: dict[str, Any], outcome: str) -> None:
+def test_the_outcome_follows_from_errors_and_wrong_values(changes: dict[str, Any], outcome: str) -> None:
     sweep = _single_sweep(json.dumps(_document(**changes)))
     assert sweep.outcome == outcome
     json.dumps(sweep.to_dict(), allow_nan=False)

@@ -87,7 +87,7 @@ def test_a_row_after_a_line_without_an_end_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
+def test_byte_order_marks_are_skipped(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text((LOGS / "cscs_gh200_sarus_new.log").read_text(), encoding=encoding)
     assert len(parse_file(path)[0].rows) == 8
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_text_are_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "empty", "name", "blank"])
-def test_unreadable_input_is_said_in_one_line_with_the_file(kind: str, tmp_path: Path) -> None:
+def test_unreadable_input_is_an_error_of_one_line_with_the_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "some.log"
     if kind == "directory":
         path.mkdir()

@@ -74,7 +74,7 @@ def nested(levels: int) -> object:
         (f'{{"message": {"[" * 8}"words"{"]" * 8}}}', [f'{{"message": {"[" * 8}"words"{"]" * 8}}}']),
     ],
 )
-def test_lines_in_json(raw: str, lines: list[str]) -> None:
+def test_lines_within_json_are_unwrapped(raw: str, lines: list[str]) -> None:
     assert unwrapped(raw) == lines
 
 
@@ -82,7 +82,7 @@ def test_lines_in_json(raw: str, lines: list[str]) -> None:
     ("text", "bare"),
     [(" | a | b | ", "  a   b  "), ("||", "||"), ("|a|", " a "), ("| a", "| a"), ("a |", "a |"), ("a | b", "a | b")],
 )
-def test_a_row_of_markdown(text: str, bare: str) -> None:
+def test_a_row_of_markdown_loses_its_bars(text: str, bare: str) -> None:
     assert cells(text).strip() == bare.strip()
 
 

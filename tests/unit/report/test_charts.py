@@ -123,5 +123,5 @@ def test_a_run_without_a_sweep_has_no_picture() -> None:
     assert curve_png(nights.unmeasured(1)) is None
 
 
-def test_the_picture_in_words() -> None:
+def test_the_picture_is_described_in_words() -> None:
     assert described(samples.healthy_local()).startswith("busbw over message size: all_reduce up to ")

@@ -66,7 +66,7 @@ def test_the_closing_line_is_one_line() -> None:
     assert last == "pass: connectivity, collectives, training: all pass"
 
 
-def test_sparklines() -> None:
+def test_sparklines_reach_from_zero_to_the_largest_value() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""

@@ -29,7 +29,7 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
     ("seconds", "text"),
     [(0.0, "0.0 s"), (9.63, "9.6 s"), (119.9, "119.9 s"), (248.3, "4 min 8 s"), (7260, "2 h 1 min")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
@@ -73,7 +73,7 @@ def test_plain_keeps_all_characters_on_a_utf8_terminal() -> None:
         (2_400_000_000, "2400 MB"),
     ],
 )
-def test_sizes_of_files(count: int, text: str) -> None:
+def test_sizes_of_files_are_short_and_decimal(count: int, text: str) -> None:
     assert words.file_size(count) == text
 
 

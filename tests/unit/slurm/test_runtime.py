@@ -53,7 +53,7 @@ def cluster(image: str | None, **platform: Any) -> Cluster:
         ("localhost:5000/b:1", "cpu", "apptainer exec docker://localhost:5000/b:1"),
     ],
 )
-def test_the_command_of_apptainer(image: str, hardware: str, expected: str) -> None:
+def test_apptainer_starts_a_file_or_a_pinned_image(image: str, hardware: str, expected: str) -> None:
     described = cluster(image, runtime="apptainer", hardware=hardware)
     assert described.image is not None
     assert " ".join(container_of(described, described.image.planned).command) == expected
