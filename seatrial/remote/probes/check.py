@@ -26,12 +26,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Dict
 
 import placement
 from processes import Ended, run, run_probe
 
-Json = dict[str, Any]  # an object
+Json = Dict[str, Any]  # an object
 _CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
 _MAX_TEXT = 200  # characters of a probe's text
 _MAX_JSON = 1 << 20  # bytes

@@ -22,11 +22,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 from rendezvous import dist, torch  # which says so where torch is missing
 
-Record = dict[str, Any]  # of one collective or group, in JSON
+Record = Dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the second one before torch 2.9
 

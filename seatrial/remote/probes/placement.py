@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Mapping
 
 Environ = Mapping[str, str]
 DEFAULT_PORT = 29500  # torch's and Kubeflow's

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Dict
 
 import rendezvous
 import torch
@@ -27,7 +27,7 @@ from processor_wait import own_clock_s
 from rendezvous import RankPlacement
 from step_clock import Marks
 
-Json = dict[str, Any]  # an object
+Json = Dict[str, Any]  # an object
 _REPLAYS = 3
 _LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
 _SEED = 17
