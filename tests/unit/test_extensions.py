@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,13 +56,23 @@ def test_an_unusable_entry_point_is_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     entry = EntryPoint(name, "somewhere", "group")
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(extensions, "_entry_points", lambda group: [entry])
     monkeypatch.setattr(EntryPoint, "load", lambda self: loaded)
     with caplog.at_level(logging.WARNING):
         assert usable(loaders("group", accept)) == {}
     (line,) = caplog.messages
     assert line.startswith(f"group: {name} = somewhere cannot be used: ")
     assert problem in line
+
+
+def test_packages_that_announce_the_group_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = tmp_path / "mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[a.group]\nmine = mine_package:READER\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(loaders("a.group", checks._accepted)) == ["mine"]
+    assert loaders("another.group", checks._accepted) == {}
 
 
 def test_a_check_of_another_package_is_used() -> None:
@@ -77,7 +88,7 @@ def test_a_check_of_another_package_is_used() -> None:
 )
 def test_what_cannot_be_imported_is_refused(value: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("mine", value, "seatrial.checks")
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(extensions, "_entry_points", lambda group: [entry])
     load = loaders("seatrial.checks", checks._accepted)["mine"]
     with pytest.raises(InputError, match=f"^seatrial.checks: mine = {value} cannot be used: .*{problem}"):
         load()
