@@ -17,7 +17,7 @@ _EXPECTED = 0.3  # in a fleet with a fault
 
 def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """Return the best set of nodes for each address and each socket, where it has enough of them and not all."""
-    ends = observed.ends
+    ends = observed.tests.ends
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
     ratios = likelihood.severities(*SOUGHT)

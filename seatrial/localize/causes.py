@@ -183,9 +183,9 @@ def _gpus(observed: Observed) -> list[Column]:
     So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
     """
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
-    total = sum(map(len, observed.ends.values()))
+    total = sum(map(len, observed.tests.ends.values()))
     of_gpus = []
-    for node, tests in observed.ends.items():
+    for node, tests in observed.tests.ends.items():
         alike = together(tests)
         if len(alike) < 2 or node not in bad:
             continue
@@ -196,7 +196,9 @@ def _gpus(observed: Observed) -> list[Column]:
         for socket in socket_halves(tests):
             where = sorted({i for address in socket for i in tests[address]})
             if socket not in alike and len(where) < len(of_node):
-                of_gpus.append(_on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.ends)))
+                of_gpus.append(
+                    _on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.tests.ends))
+                )
     return of_gpus
 
 
@@ -235,7 +237,7 @@ def _rails(observed: Observed) -> list[Column]:
     Those that always take part together are one.
     """
     nodes: dict[str, list[list[int]]] = defaultdict(list)  # by address, the tests of each node
-    for ends in observed.ends.values():
+    for ends in observed.tests.ends.values():
         for address, tests in ends.items():
             nodes[address].append(tests)
     everywhere = {address: sorted(set().union(*some)) for address, some in nodes.items() if len(some) > 1}

@@ -75,6 +75,26 @@ class GroupTest:
         return {(min(a, b), max(a, b)) for a, b in ring}
 
 
+class Tests(tuple[GroupTest, ...]):
+    """The tests, in their order. What was tested is the same for messages of all sizes, and found once."""
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """All nodes that took part in a test."""
+        return frozenset(node for test in self for node in test.nodes)
+
+    @cached_property
+    def ends(self) -> dict[str, dict[str, list[int]]]:
+        """The places of the tests in which each node took part with each address of a GPU."""
+        ends: dict[str, dict[str, list[int]]] = {}
+        for i, test in enumerate(self):
+            for node, addresses in zip(test.nodes, test.gpus, strict=False):
+                of_node = ends.setdefault(node, {})
+                for address in addresses:
+                    of_node.setdefault(address, []).append(i)
+        return ends
+
+
 @dataclass(frozen=True)
 class Levels:
     """Like tests of which none is slow: either all are fine, or faults slow all of them, and the level is theirs.
@@ -124,7 +144,7 @@ class Observed:
     tests, from 0.
     """
 
-    tests: tuple[GroupTest, ...]
+    tests: Tests
     value: Floats
     scale: Floats
     failed: Bools
@@ -134,10 +154,10 @@ class Observed:
     collective: Ints
     like: Ints
 
-    @cached_property
+    @property
     def nodes(self) -> frozenset[str]:
         """All nodes that took part in a test."""
-        return frozenset(self.nodes_of(range(len(self.tests))))
+        return self.tests.nodes
 
     def nodes_of(self, places: Iterable[int]) -> set[str]:
         """Return the nodes of the tests at these places."""
@@ -148,16 +168,6 @@ class Observed:
         """How many like tests there are, save those that failed or are alone."""
         kinds = int(self.like.max()) + 1 if len(self.tests) else 0
         return np.bincount(self.like[~self.failed & ~self.alone], minlength=kinds)
-
-    @cached_property
-    def ends(self) -> dict[str, dict[str, list[int]]]:
-        """The tests in which each node took part with each address of a GPU."""
-        ends: dict[str, dict[str, list[int]]] = {}
-        for i, test in enumerate(self.tests):
-            for node, addresses in zip(test.nodes, test.gpus, strict=False):
-                for address in addresses:
-                    ends.setdefault(node, {}).setdefault(address, []).append(i)
-        return ends
 
     @cached_property
     def levels(self) -> Levels:
@@ -187,7 +197,7 @@ class Comparison:
     """Tests beside those that are like them, of which each band of message sizes is observed."""
 
     def __init__(self, tests: Sequence[GroupTest]) -> None:
-        self._tests = tuple(tests)
+        self._tests = Tests(tests)
         self._failed = np.array([test.failed for test in tests], dtype=bool)
         self._collective = numbered(test.collective for test in tests)
         self._like = numbered(test.like for test in tests)
