@@ -40,8 +40,7 @@ from seatrial.qualify import cycle
 from seatrial.qualify.choose import Selection
 from seatrial.qualify.current import REMEMBERED, standing
 from seatrial.qualify.summary import pass_result, standing_result
-from seatrial.report.coverage_metrics import publish_coverage
-from seatrial.report.metrics import target_of_environment
+from seatrial.report.metrics import publish_coverage, target_of_environment
 from seatrial.tasks.launch import reap
 from seatrial.tasks.notify import notify_task
 

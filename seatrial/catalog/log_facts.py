@@ -1,7 +1,13 @@
-"""Contradictions between the GPUs and network that a log names and those given for it."""
+"""Contradictions between the GPUs, network and NCCL that a log names and those given for it.
 
+`nccl_versions.csv` has the first version of NCCL for each GPU, with its source.
+"""
+
+import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 from seatrial.catalog import link_of, references
 from seatrial.catalog.hardware_names import gpu_model
@@ -17,6 +23,7 @@ _KINDS = {
     "efa": _EFA, "slingshot": _SLINGSHOT, "cxi": _SLINGSHOT,
     "ib": _RDMA, "infiniband": _RDMA, "roce": _RDMA, "gib": _RDMA, "ucx": _RDMA, "sharp": _RDMA, "verbs": _RDMA,
 }  # fmt: skip
+_NCCL_VERSIONS = Path(__file__).with_name("nccl_versions.csv")
 _OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has these NICs and no others
 
 
@@ -85,3 +92,21 @@ def _kind_used(transport: Transport | None) -> str | None:
 
 def _kind(name: str) -> str | None:
     return next((kind for begins, kind in _KINDS.items() if name.lower().startswith(begins)), None)
+
+
+@cache
+def _first_nccl() -> dict[str, str]:
+    with _NCCL_VERSIONS.open(encoding="utf-8", newline="") as rows:
+        return {row["gpu"]: row["first"] for row in csv.DictReader(rows)}
+
+
+def older_nccl(hardware: str, version: str | None) -> Reason | None:
+    """Return the reason if this version of NCCL does not know the GPU; None if it does, or if either is unknown."""
+    first = _first_nccl().get(hardware.partition("-")[0])
+    if version is None or first is None or _version(version) >= _version(first):
+        return None
+    return Reason.of("log-nccl-older", version=version, first=first, hardware=hardware)
+
+
+def _version(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]

@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from seatrial.config.sizes import ByteSize
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import ByteSize, Strict
 
 After = Annotated[
     Literal["connectivity"] | None,

@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Tag, ValidationError
 
 from seatrial.model.errors import FileError, InputError
+from seatrial.model.sizes import parse_size
 from seatrial.text.words import nearest_of
 
 Values = dict[str, Any]  # by field
+# A size of messages or files: a whole number of bytes, or a text such as 64K.
+ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)]
 SHOWN_CHARS = 80  # of a value
 _MOST = 20
 # Where the field alone would be no example.

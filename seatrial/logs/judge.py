@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.catalog import with_links
 from seatrial.catalog.hardware_names import gpu_model
-from seatrial.catalog.nccl_versions import older_nccl
+from seatrial.catalog.log_facts import older_nccl
 from seatrial.catalog.published import nearest_figures
 from seatrial.causes.table import GENERIC
 from seatrial.checks.collectives.logs import Arm, by_kind, no_control, settings_of, switched_off, treatment_of

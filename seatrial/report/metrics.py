@@ -1,18 +1,19 @@
-"""A run as Prometheus metrics, in base units: https://prometheus.io/docs/practices/naming."""
+"""A run, and the coverage of a cluster at work, as Prometheus metrics in base units: https://prometheus.io/docs/practices/naming."""
 
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.qualify.coverage import Coverage
 from seatrial.text.addresses import split
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 VARIABLE = "SEATRIAL_METRICS"
 _LABELS = ("cluster", "suite")
 _CONDITIONS = ("operation", "arm", "dtype")
+_COVERAGE = "coverage"  # in the place of a suite, in names of files and groups
 
 # Each unit as Prometheus has it: the end of the metric's name, and what one of it is in that.
 _UNITS = {
@@ -94,16 +96,49 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     return into
 
 
+def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "CollectorRegistry":
+    """Return all metrics of the coverage, as it was `at`; a node, GPU or pair that never passed has the time 0."""
+    from prometheus_client import CollectorRegistry, Gauge
+
+    into = CollectorRegistry()
+    last_passes: list[tuple[str, str, tuple[str, ...], Mapping[Any, timedelta | None]]] = [
+        ("node", "a node", ("node",), covered.nodes),
+        ("gpu", "a GPU", ("gpu",), covered.gpus),
+        ("pair", "two leaf switches", ("first", "second"), covered.pairs),
+    ]
+    for kind, noun, labels, ages in last_passes:
+        name, description = f"seatrial_{kind}_last_pass_timestamp_seconds", f"last passed test of {noun}"
+        gauge = Gauge(name, description, ("cluster", *labels), registry=into)
+        for subject, age in ages.items():
+            names = (subject,) if kind != "pair" else subject
+            gauge.labels(cluster, *names).set((at - age).timestamp() if age is not None else 0.0)
+    values = [
+        ("node_max_age_seconds", "age that the last passed test of a node may have", covered.max_age.total_seconds()),
+        ("pair_max_age_seconds", "age that one of two switches may have", covered.pair_max_age.total_seconds()),
+        ("covered_nodes_ratio", "share of nodes whose last passed test is young enough", covered.share),
+        ("checks_gpu_seconds", "GPU seconds that checks took in the last 7 days", covered.gpu_hours_week * 3600),
+        ("coverage_timestamp_seconds", "when the coverage was looked at", at.timestamp()),
+    ]
+    for name, description, value in values:
+        Gauge(f"seatrial_{name}", description, ("cluster",), registry=into).labels(cluster).set(value)
+    return into
+
+
 def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
     """Write or push the run's metrics to `target`, a folder or the address of a push gateway; says where they are.
 
     A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises OSError where it
     cannot be done.
     """
-    return hand_over(registry(result, last_good), result.cluster, result.suite, target)
+    return _hand_over(registry(result, last_good), result.cluster, result.suite, target)
 
 
-def hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target: str) -> str:
+def publish_coverage(cluster: str, covered: Coverage, at: datetime, target: str) -> str:
+    """Write or push the metrics to `target`, as those of a run; says where they are. Raises OSError."""
+    return _hand_over(coverage_registry(cluster, covered, at), cluster, _COVERAGE, target)
+
+
+def _hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target: str) -> str:
     """Write or push metrics as those of the cluster and suite, as `publish` does."""
     from prometheus_client import push_to_gateway, write_to_textfile
 

@@ -22,8 +22,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.qualify.coverage import Coverage
-from seatrial.report.coverage_metrics import coverage_registry
-from seatrial.report.metrics import headlines, publish, target_of_environment
+from seatrial.report.metrics import coverage_registry, headlines, publish, target_of_environment
 from seatrial.tasks.record import metrics
 from tests import nights, samples
 

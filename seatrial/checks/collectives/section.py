@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
-from seatrial.config.sizes import ByteSize
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL
 from seatrial.model.sizes import format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT

@@ -6,8 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
-from seatrial.config.sizes import ByteSize
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import ByteSize, Strict
 
 NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 _MEMORY_S = 5.0  # for the memory of one GPU

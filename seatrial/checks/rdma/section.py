@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from seatrial.checks.contract import PlannedNodes, PlannedPart
-from seatrial.config.sizes import ByteSize
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.remote.node_probe import Inventory
 
 Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]

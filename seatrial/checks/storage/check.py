@@ -40,8 +40,7 @@ from seatrial.checks.storage.nodes import (
     ring,
 )
 from seatrial.config.cluster import Address
-from seatrial.config.sizes import ByteSize
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason

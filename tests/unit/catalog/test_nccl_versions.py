@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.catalog.nccl_versions import older_nccl
+from seatrial.catalog.log_facts import older_nccl
 from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
 
 
