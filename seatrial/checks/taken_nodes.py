@@ -21,8 +21,7 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
     nodes = {node.name: node for node in testbed.nodes}
     taken: dict[Suspect, Reason] = {}
     for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
-        ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name]
-        reasons = (testbed.blameless_reason(nodes[end]) for end in ends if end in nodes)
+        reasons = (testbed.blameless_reason(nodes[end]) for end in suspect.nodes if end in nodes)
         if reason := next(filter(None, reasons), None):
             taken[suspect] = reason
     return taken

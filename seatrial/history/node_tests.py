@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from seatrial.model.result import SURE, RunResult, Suspect, merge_suspects
+from seatrial.model.result import SURE, RunResult, merge_suspects
 from seatrial.model.verdict import Verdict, worst
 
 Outcome = tuple[Verdict, str | None]  # and the code of its reason
@@ -70,7 +70,7 @@ def _blamed(result: RunResult) -> dict[str, Outcome]:
     result_by_node: dict[str, Outcome] = {}
     for suspect in merge_suspects(result.checks):
         own = suspect.verdict or result.verdict
-        nodes = _nodes_of(suspect)
+        nodes = [] if suspect.kind == "switch" else suspect.nodes
         sure = len(nodes) == 1 and suspect.confidence >= SURE
         for name in nodes:
             verdict, code = (own, suspect.evidence.code) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
@@ -78,14 +78,6 @@ def _blamed(result: RunResult) -> dict[str, Outcome]:
             if known is None or worst((verdict, known[0])) is not known[0]:
                 result_by_node[name] = verdict, code
     return result_by_node
-
-
-def _nodes_of(suspect: Suspect) -> list[str]:
-    """Return the nodes that a suspect is part of; none for a switch."""
-    if suspect.kind == "switch":
-        return []
-    ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name]
-    return [end.partition("/")[0] for end in ends]
 
 
 def _unblamed(result: RunResult, *, is_alone: bool) -> Outcome:

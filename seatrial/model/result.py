@@ -112,6 +112,12 @@ class Suspect:
     evidence: Reason
     verdict: Verdict | None = None
 
+    @property
+    def nodes(self) -> list[str]:
+        """The node that it is or is part of, or both ends of a link; of a switch its own name."""
+        ends = self.name.split("--") if self.kind == "link" else [self.name]
+        return [end.partition("/")[0] for end in ends]
+
     def to_dict(self) -> Document:
         return {
             "kind": self.kind,

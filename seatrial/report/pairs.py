@@ -46,7 +46,7 @@ class PairMatrix:
 def pair_matrix(result: RunResult) -> PairMatrix | None:
     """Return the matrix of a run, whose rounds have one operation; None where no pairs were tested."""
     document = result.localization or {}
-    blamed = [name for suspect in result.suspects for name in suspect.name.partition("/")[0].split("--")]
+    blamed = [name for suspect in result.suspects for name in suspect.nodes]
     return next(iter(pair_matrices(document, blamed)), None)
 
 

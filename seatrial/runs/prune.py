@@ -10,7 +10,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -216,7 +216,7 @@ class Outcome:
             "folders": [{"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders],
             "size_bytes": self.size_bytes,
             "history_runs": self.rows,
-            "left": [{"name": left.name, "problem": left.problem} for left in (*self.skipped, *self.failed)],
+            "left": [asdict(left) for left in (*self.skipped, *self.failed)],
         }
 
 

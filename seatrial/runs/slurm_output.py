@@ -9,7 +9,7 @@ import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class OutputOutcome:
             "deleted": self.deleted,
             "jobs": [{"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes} for job in self.jobs],
             "size_bytes": self.size_bytes,
-            "left": [{"name": left.name, "problem": left.problem} for left in (*self.skipped, *self.failed)],
+            "left": [asdict(left) for left in (*self.skipped, *self.failed)],
         }
 
 

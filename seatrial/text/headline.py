@@ -59,15 +59,15 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     if not first_hand:
         return verdict, Reason.of("nothing-measured")
     lead, *others = first_hand
+    lead_reason = placed(lead.name, _against(lead.reason, [lead]))
     own = [suspect for suspect in merge_suspects(bad) if suspect.confidence >= SURE]
     faulty = [check for check in checks if check.verdict.is_fault]
     milder = merge_suspects(check for check in faulty if check not in bad)
     if verdict.is_fault and (suspects := [*own, *(s for s in milder if s.confidence >= SURE)]):
-        worse = [] if own else [placed(lead.name, _against(lead.reason, [lead]))]
-        return verdict, _blame(suspects, bad if own else faulty, worse)
+        return verdict, _blame(suspects, bad if own else faulty, [] if own else [lead_reason])
     cause = None if verdict.is_fault else lead.reason.code  # what hinders two steps is said once
     more = [check.name for check in others if not cause or check.reason.code != cause]
-    reason = _also(placed(lead.name, _against(lead.reason, [lead])), more)
+    reason = _also(lead_reason, more)
     return verdict, placed(NO_NODE, reason) if verdict.is_fault and nodes > 1 else reason
 
 

@@ -115,16 +115,10 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
     errors = [rise for rise in rises if rise.is_error]
     if not slow or not errors:
         return check
-    evidence = [rise for rise in errors if any(_is_of(suspect, rise.node) for suspect in check.suspects)]
+    evidence = [rise for rise in errors if any(rise.node in suspect.nodes for suspect in check.suspects)]
     if not check.suspects and _CLEAR_MINORITY * len({rise.node for rise in errors}) <= nodes:
         evidence = errors
     return replace(check, suspects=(*check.suspects, *map(_suspect, evidence)))
-
-
-def _is_of(suspect: Suspect, node: str) -> bool:
-    """Return whether the suspect is that node, a GPU of it, or a link of it."""
-    ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name.partition("/")[0]]
-    return node in ends
 
 
 def _suspect(rise: Rise) -> Suspect:
