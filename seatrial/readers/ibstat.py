@@ -9,7 +9,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
-PORT_DOWN, _PORT_SLOW, _NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
+PORT_DOWN, PORT_SLOW, NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
 _CA = lazy(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
 _STATUS_OF = lazy(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
 _RDMA_LINK = lazy(
@@ -124,13 +124,13 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
         words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
-        yield Result(Verdict.DEGRADED, _PORT_SLOW, words)
+        yield Result(Verdict.DEGRADED, PORT_SLOW, words)
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
-        yield Result(Verdict.DEGRADED, _PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
+        yield Result(Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
     elif state == "active":
         yield Result(Verdict.PASS, SAYS_BAD, port.name)
     elif state in ("initializing", "init", "armed"):
-        yield Result(Verdict.FAIL, _NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
+        yield Result(Verdict.FAIL, NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
     else:
         verdict = Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
         yield Result(verdict, PORT_DOWN, f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})")

@@ -12,6 +12,7 @@ from seatrial.readers import (
     dcgm_nvlink,
     fabric,
     gpu_burn,
+    iblinkinfo,
     ibstat,
     lspci,
     mlxlink,
@@ -179,6 +180,14 @@ _OWN = (
         ibstat.PORT_BEGINS,
         ibstat.read_ports,
         belongs=ibstat.PORT_LINE,
+    ),
+    Reader(
+        "`iblinkinfo`, also with `-l`",
+        "`degraded` for a link that could be faster or wider, `fail` for one that no subnet manager has configured",
+        ("CA: ", "Switch: ", "RT: ", "==("),
+        iblinkinfo.BEGINS,
+        iblinkinfo.read_links,
+        belongs=iblinkinfo.BEGINS,
     ),
     Reader(
         "`ibqueryerrors`, `perfquery`",

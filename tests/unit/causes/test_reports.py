@@ -15,6 +15,11 @@ REPORTS = [
         ("log-gpu-off-bus", "GPU fell off the bus", None, None),
     ),
     (
+        "[Mon Jan  1 12:00:01 2026] NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required"
+        " [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2874",
+        ("log-gpu-reset", "a GPU requires a reset", None, None),
+    ),
+    (
         "Aug 10 22:40:59 node-b kernel: NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for"
         " fn 10 sequence 790!",
         ("log-gpu-off-bus", "(GPU0)", "node-b", None),
@@ -248,6 +253,7 @@ def test_a_report_names_its_cause_host_and_rank(text: str, expected: tuple[str, 
         "NVRM: nvAssertFailedNoLog: Assertion failed: (status == NV_OK) || (status == NV_ERR_GPU_IS_LOST) @ mem.c:84",
         "NVRM: _issueRpcAndWait: rpcSendMessage failed with status 0x00000056 for fn 76!",
         "the header names [NV_ERR_GPU_IS_LOST] as GPU lost from the bus",
+        "return [NV_ERR_RESET_REQUIRED] where the RPC is to be skipped",
         "amdgpu 0000:c5:00.0: amdgpu: the release notes say that MES failed to respond in older firmware",
         "people whose Call to connect failed : Connection timed out should open the port",
         "node-3 had Kill task failed yesterday",

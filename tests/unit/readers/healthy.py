@@ -239,6 +239,13 @@ Domain State: UP
 IMEX_JSON = """\
 {"nodes":{"0":{"status":"READY","host":"10.0.0.81","connections":{"0":{"host":"10.0.0.81","status":"CONNECTED"}}}},"status":"UP"}
 """
+LINKS = """\
+CA: n02 HCA-1:
+   0xec0d9a03003d62be   4    1[  ] ==( 4X    25.78125 Gbps Active/  LinkUp)==>    2   17[  ] "MF0;SB7700:MSB7700/U1" ( )
+Switch: 0xec0d9a0300fb1d2a MF0;SB7700:MSB7700/U1:
+           2    1[  ] ==(                Down/ Polling)==>             [  ] "" ( )
+           2   17[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>       4    1[  ] "n02 HCA-1" ( )
+"""
 OUTPUTS = {
     "dcgmi diag of DCGM 3": DIAG_3,
     "dcgmi diag of DCGM 4": DIAG_4,
@@ -255,6 +262,7 @@ OUTPUTS = {
     "ib_write_bw": PERFTEST,
     "ibstat": IBSTAT,
     "ibstatus": IBSTATUS,
+    "iblinkinfo": LINKS,
     "ibqueryerrors": ERRORS,
     "mlxlink": MLXLINK,
     "fabric manager": FABRIC_MANAGER,

@@ -10,7 +10,7 @@ from seatrial.readers.parts import read_text
 from seatrial.readers.ports import against_port
 from seatrial.report.judged import to_dict
 from seatrial.runs.explanations import CATALOG
-from tests.unit.readers.healthy import BURN, IBSTAT, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
+from tests.unit.readers.healthy import BURN, IBSTAT, LINKS, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
 
 SETTING = """\
 | Diagnostic                | Result                                         |
@@ -182,6 +182,13 @@ REPORTS = [
     ("mlx5_1 port 1 ==> ibp2s0 (Down)\n", "fail", "tool-port-down", "mlx5_1:1"),
     ("link mlx5_1/1 state DOWN physical_state DISABLED netdev ib0\n", "degraded", "tool-port-down", "down, disabled"),
     (IBSTAT + IBSTAT.replace("mlx5_0", "mlx5_1").replace("400", "200"), "degraded", "tool-port-slow", "mlx5_1:1 runs"),
+    (LINKS, "pass", None, "links: 1 of 1 without a fault; InfiniBand links notes: 1 port without a link"),
+    (LINKS.replace("25.78125", "10.0").replace("( )", "( Could be 25.78125 Gbps)"), "degraded", "tool-port-slow",
+     "n02 HCA-1 port 1 to MF0;SB7700:MSB7700/U1 port 17 runs at 4X 10.0 Gbps and could be 25.78125 Gbps"),
+    (LINKS.replace("Active", "Initialize"), "fail", "tool-port-no-subnet", "n02 HCA-1 port 1"),
+    ('0xf4521403 "              t-7 mlx4_0"  37  1[  ] ==( 1X 10.0 Gbps (FDR10) Active/ LinkUp)==> 0xf4521404 5 16[  ]'
+     ' "MF0;switch:SX6036/U1" ( Could be 4X )\n', "degraded", "tool-port-slow",
+     "t-7 mlx4_0 port 1 to MF0;switch:SX6036/U1 port 16 runs at 1X 10.0 Gbps (FDR10) and could be 4X"),
     (PERFQUERY, "degraded", "tool-port-errors", "Lid 3 port 1: SymbolErrorCounter 41200, LinkDownedCounter 19"),
     (MLXLINK.replace("State                              : Active", "State                              : Polling"),
      "fail", "tool-port-down", "state Polling"),
