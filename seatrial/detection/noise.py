@@ -37,6 +37,7 @@ _INDEPENDENT = 0.6  # of steps: each reading is part of two
 _ALIKE = 1.25  # the ratio of two variances that are taken as the same
 _LEAST_RATIO = 1e-3  # of variances, where readings are rounded
 _LOUD = 2.5  # standard deviations of a scatter: one of 160 series has more by chance
+_UNLIKE = 5.0  # standard deviations of most series
 _ROUNDED = 3  # readings for each distinct value, from which on they are rounded
 
 
@@ -209,12 +210,11 @@ def shared(
 ) -> tuple[Floats, Floats]:
     """Return (M) the share of the noise's variance that all readings of a run have in common, and its standard error.
 
-    It is the mean product of two readings of a run, of all other series together, unless their group differs from it
-    by more than chance: a series that has lost something is no evidence that healthy ones stay low. Noise alone adds
-    nothing to it, also where reading on depends on what was read (optional stopping: Doob, 1953). `first` (T, M) are
-    readings and `rest` the means of `count` others of the same runs, in standard deviations from the mean of all
-    `readings` (M) of the series, which makes their product less by one over that number; `within` is the sum of squares
-    of all around their mean.
+    It is the mean product of two readings of a run, of most series together, unless their group differs from it by more
+    than chance. Noise alone adds nothing to it, also where reading on depends on what was read (optional stopping:
+    Doob, 1953). `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard
+    deviations from the mean of all `readings` (M) of the series, which makes their product less by one over that
+    number; `within` is the sum of squares of all around their mean.
     """
     usable = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     usable &= within < _MOST_WITHIN * count + STRAYING**2
@@ -223,20 +223,32 @@ def shared(
     pairs = count * (count + 1) / 2
     mean = (x + count * y) / (count + 1)
     product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
-    products = product.sum(axis=0)
-    squares = (count * x**2 + pairs - count).sum(axis=0)
+    products, squares = product.sum(axis=0), (count * x**2 + pairs - count).sum(axis=0)
+    usual, usual_squares = _of_most(products, squares)
     share, error = np.empty(readings.size), np.empty(readings.size)
     for at in groups:
-        mine = np.ones(at.size) if at.size >= LEAST_PEERS else np.zeros(at.size)
-        mine_products, mine_squares = mine * products[at], mine * squares[at]
-        own_squares = np.maximum(squares[at].sum() - mine_squares, 1e-9)
-        all_squares = np.maximum(squares.sum() - mine_squares, 1e-9)
-        own = (products[at].sum() - mine_products) / own_squares
-        usual = (products.sum() - mine_products) / all_squares
-        differs = own - usual > 3 / np.sqrt(own_squares)
-        share[at] = np.maximum(np.where(differs, own, usual), 0.0)
-        error[at] = 1 / np.sqrt(np.where(differs, own_squares, all_squares))
+        own, own_squares = _of_most(products[at], squares[at])
+        differs = own - usual > 3 / math.sqrt(own_squares)
+        share[at] = max(own if differs else usual, 0.0)
+        error[at] = 1 / math.sqrt(own_squares if differs else usual_squares)
     return share, error
+
+
+def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
+    """Return the mean product of two readings, and how many products it is of, of the series that are like most.
+
+    A series that has lost something is read often and is always low: it is no evidence that healthy ones stay low.
+    Those that lie too far from the median, by the median distance, are left out (Hampel, "The breakdown points of the
+    mean combined with some rejection rules", 1985).
+    """
+    measured = np.flatnonzero(squares > 0)
+    if not measured.size:
+        return 0.0, 1e-9
+    own = products[measured] / squares[measured]
+    away = np.abs(own - np.median(own)) * np.sqrt(squares[measured])
+    like = measured[away <= _UNLIKE * max(1.0, _MAD * float(np.median(away)))]
+    number = float(squares[like].sum())
+    return float(products[like].sum()) / number, number
 
 
 def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
