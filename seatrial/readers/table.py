@@ -182,8 +182,8 @@ _OWN = (
         belongs=ibstat.PORT_LINE,
     ),
     Reader(
-        "`iblinkinfo`, also with `-l`",
-        "`degraded` for a link that could be faster or wider, `fail` for one that no subnet manager has configured",
+        "`iblinkinfo`",
+        "`degraded` for a link that could be faster or wider, `fail` for one without subnet manager",
         ("CA: ", "Switch: ", "RT: ", "==("),
         iblinkinfo.BEGINS,
         iblinkinfo.read_links,
