@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.ibstat import NO_SUBNET, PORT_SLOW
+from seatrial.readers.ibstat import NO_SUBNET, PORT_DOWN, PORT_SLOW
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import count
@@ -15,7 +15,7 @@ _LINK = lazy(
     r"(?P<port>\d{1,3})\[.{0,8}\]\s{0,8}==\(\s{0,40}"
     r"(?P<rate>\d{1,2}X\s{1,40}[\d.]{1,10} Gbps(?: \(\w{1,12}\))?)?\s{0,8}"
     r"(?P<state>\w{1,20})/\s{0,8}(?P<physical>\w{1,24})\)==>(?:.{0,60}?(?P<far_port>\d{1,3})\[.{0,8}\]\s{0,8}"
-    r"\"(?P<far>[^\"]{1,120})\" \(\s{0,8}(?P<could_be>Could be [^)]{1,120}?)?\s{0,8}\))?"
+    r"\"(?P<far>[^\"]{1,120})\" \(\s{0,8}(?:Could be (?P<could_be>[^)]{1,120}?))?\s{0,8}\))?"
 )
 BEGINS = lazy(rf"{_NODE.pattern}|{_LINK.pattern}")
 
@@ -23,28 +23,27 @@ BEGINS = lazy(rf"{_NODE.pattern}|{_LINK.pattern}")
 def read_links(lines: Sequence[str]) -> Report | None:
     """Return the state of each link; how many ports have none is a note, because those of a switch may be free."""
     node, without_link = "", 0
-    results: dict[frozenset[tuple[str, str]], Result] = {}
+    results: dict[frozenset[str], Result] = {}
     for line in lines:
         if match := _NODE.match(line):
             node = match[1]
         elif (match := _LINK.match(line)) and match["far"]:
-            near = (match["near"] or node).rstrip()
-            ends = frozenset({(near, match["port"]), (match["far"], match["far_port"])})
-            results.setdefault(ends, _of_link(match, near))
+            ends = f"{match['near'] or node} port {match['port']}", f"{match['far']} port {match['far_port']}"
+            results.setdefault(frozenset(ends), _of_link(match, " to ".join(ends)))
         elif match:
             without_link += 1
-    if not results:
+    if not results and not without_link:
         return None
     notes = (f"{count(without_link, 'port')} without a link",) if without_link else ()
     return Report("InfiniBand links", tuple(results.values()), notes=notes)
 
 
-def _of_link(link: re.Match[str], near: str) -> Result:
-    name = f"{near} port {link['port']} to {link['far']} port {link['far_port']}"
+def _of_link(link: re.Match[str], name: str) -> Result:
+    if link["physical"] != "LinkUp":
+        return Result(Verdict.FAIL, PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})")
     if link["state"] != "Active":
-        state = f"{link['state']}, {link['physical']}"
-        return Result(Verdict.FAIL, NO_SUBNET, f"{name} ({state}): no subnet manager has configured it")
-    if could_be := link["could_be"]:
-        rate = " ".join((link["rate"] or "less").split())
-        return Result(Verdict.DEGRADED, PORT_SLOW, f"{name} runs at {rate} and could be {could_be[9:]}")
+        return Result(Verdict.FAIL, NO_SUBNET, f"{name} is {link['state']}: no subnet manager has configured it")
+    if link["could_be"]:
+        rate = " ".join(str(link["rate"]).split())
+        return Result(Verdict.DEGRADED, PORT_SLOW, f"{name} runs at {rate} and could be {link['could_be']}")
     return Result(Verdict.PASS, SAYS_BAD, name)

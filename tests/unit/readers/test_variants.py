@@ -68,7 +68,10 @@ GPU 00000000:19:00.0
             Route Unhealthy                            : True
 """
 IMEX_LOG = "[Dec 30 2025 00:11:40] [ERROR] [tid 39985] Failed to connect to node 3 at 10.0.0.98:50000: refused\n"
-NON_FATAL = "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n"  # noqa: E501
+NON_FATAL = (
+    "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id"
+    " 00000000:86:00.0 physical id 3 port 61\n"
+)
 DEVINFO = """\
 hca_id:\tmlx5_0
 \ttransport:\t\t\tInfiniBand (0)
@@ -185,7 +188,9 @@ REPORTS = [
     (LINKS, "pass", None, "links: 1 of 1 without a fault; InfiniBand links notes: 1 port without a link"),
     (LINKS.replace("25.78125", "10.0").replace("( )", "( Could be 25.78125 Gbps)"), "degraded", "tool-port-slow",
      "n02 HCA-1 port 1 to MF0;SB7700:MSB7700/U1 port 17 runs at 4X 10.0 Gbps and could be 25.78125 Gbps"),
-    (LINKS.replace("Active", "Initialize"), "fail", "tool-port-no-subnet", "n02 HCA-1 port 1"),
+    (LINKS.replace("Active", "Initialize"), "fail", "tool-port-no-subnet", "n02 HCA-1 port 1 to"),
+    (LINKS.replace("Active/  LinkUp", "Down/ Disabled"), "fail", "tool-port-down", "has no link (Down, Disabled)"),
+    ("\n".join(LINKS.splitlines()[2:4]), "inconclusive", "tool-unfinished", "InfiniBand links"),
     ('0xf4521403 "              t-7 mlx4_0"  37  1[  ] ==( 1X 10.0 Gbps (FDR10) Active/ LinkUp)==> 0xf4521404 5 16[  ]'
      ' "MF0;switch:SX6036/U1" ( Could be 4X )\n', "degraded", "tool-port-slow",
      "t-7 mlx4_0 port 1 to MF0;switch:SX6036/U1 port 16 runs at 1X 10.0 Gbps (FDR10) and could be 4X"),
