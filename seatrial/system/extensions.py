@@ -4,6 +4,7 @@ An entry point that cannot be used costs one line, and all else works without it
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -28,7 +29,7 @@ def loaders(group: str, accept: Accept[Added]) -> dict[str, Callable[[], Added]]
 def _entry_points(group: str) -> "Iterable[EntryPoint]":
     """Parse the metadata of all packages only where one names the group: it takes as long as judging a small log."""
     files = (file for folder in sys.path for file in Path(folder).glob("*-info/entry_points.txt"))
-    if not any(group.encode() in file.read_bytes() for file in files):
+    if not any(os.access(file, os.R_OK) and group.encode() in file.read_bytes() for file in files):
         return ()
     from importlib.metadata import entry_points
 

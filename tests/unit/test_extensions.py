@@ -75,6 +75,13 @@ def test_packages_that_announce_the_group_are_found(tmp_path: Path, monkeypatch:
     assert loaders("another.group", checks._accepted) == {}
 
 
+def test_metadata_that_cannot_be_read_stops_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine-1.0.dist-info").mkdir()
+    (tmp_path / "mine-1.0.dist-info" / "entry_points.txt").symlink_to("nowhere")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert loaders("a.group", checks._accepted) == {}
+
+
 def test_a_check_of_another_package_is_used() -> None:
     assert checks._accepted("mine", MINE) is MINE
 
