@@ -1,6 +1,5 @@
 """The command `seatrial`: its commands, each imported when it is called, with everything heavy."""
 
-import gc
 import io
 import os
 import signal
@@ -53,7 +52,6 @@ def main() -> NoReturn:
     """Run the command line; each error is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
-    gc.set_threshold(50_000)  # imports and logs make hardly any garbage; to look for it takes a tenth of judge's time
     ensure_home()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names and logs hold what a terminal's encoding has not
