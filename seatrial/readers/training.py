@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import TIMES, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
 from seatrial.readers.report import Report, Result
@@ -71,16 +71,18 @@ def measurements_of(
     after = _after_warmup(steps)
     conditions = setup.conditions()
     measurements = []
-    for metric, unit, better, values in (
-        ("step_time", "ms", "lower", [step.time_ms for step in after]),
-        ("model_flops", "TFLOP/s", "higher", [step.tflops_per_gpu for step in after]),
-        ("tokens_per_gpu", "tokens/s", "higher", [_tokens(step, setup) for step in after]),
-        ("throughput", "samples/s", "higher", [step.samples_s for step in after]),
+    for metric, unit, values in (
+        ("step_time", "ms", [step.time_ms for step in after]),
+        ("model_flops", "TFLOP/s", [step.tflops_per_gpu for step in after]),
+        ("tokens_per_gpu", "tokens/s", [_tokens(step, setup) for step in after]),
+        ("throughput", "samples/s", [step.samples_s for step in after]),
     ):
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
         if known:
             where = {**conditions, "steps": len(known)} if metric == "tokens_per_gpu" else {"steps": len(known)}
-            measurements.append(Measurement(metric, median(known), unit, subject, where, known, better))  # type: ignore[arg-type]
+            measurements.append(
+                Measurement(metric, median(known), unit, subject, where, known, "lower" if unit in TIMES else "higher")
+            )
     return tuple(measurements)
 
 

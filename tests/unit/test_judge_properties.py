@@ -4,6 +4,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from tests.stored_nights import knowing, settled
 NODES = 9
 NIGHTS = (0, 4, 12)  # peers alone, few runs, many
 SETUP = Setup("cpu", NODES, 0, 1)
+BETTER: dict[str, Literal["higher", "lower"]] = {"matmul": "higher", "step_time": "lower"}
 _BADNESS = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 
 seeds = st.integers(0, 1000)
@@ -31,9 +33,9 @@ def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
     measured = []
     for node in range(NODES):
         subject, off = Subject("node", f"node-{node}"), 0.7 if node == 3 else 1.0
-        for metric, better in (("matmul", "higher"), ("step_time", "lower")):
+        for metric, better in BETTER.items():
             value = np.exp(0.03 * rng.standard_normal()) * (off if better == "higher" else 1 / off)
-            measured.append(Measurement(metric, factor * value, "x", subject, better=better))  # type: ignore[arg-type]
+            measured.append(Measurement(metric, factor * value, "x", subject, better=better))
     plateau = factor * np.exp(0.03 * rng.standard_normal())
     measured.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
     return Check("devices", Verdict.PASS, Reason(), 0.0, tuple(measured))
