@@ -72,6 +72,7 @@ def table(lines: Sequence[Sequence[str]]) -> str:
     chosen = (
         "first 8 nights wrong",
         "later nights wrong",
+        "others blamed",
         "10 % same night",
         "5 % in 3 nights",
         "3 % in 10 nights",
@@ -132,6 +133,7 @@ RULES: Mapping[str, Rule] = {"SuperBench (mean - 5 %)": superbench, "ReFrame (re
 
 HEALTHY_NIGHTS = 10  # after the earlier ones
 FAULTY_NIGHTS = 10
+FLEETS = 3  # of a trial, healthy ones and ones with losses
 SURE = 0.9
 NODES_PER_FAULT = 32  # faults of a size at once: one in 128 series
 _WATCH = re.compile(r" on (\S{1,80}) looks [^:;]{1,80}: (\d{1,3}) % sure")
@@ -139,10 +141,14 @@ _WATCH = re.compile(r" on (\S{1,80}) looks [^:;]{1,80}: (\d{1,3}) % sure")
 
 @dataclass(slots=True)
 class Rates:
-    """Of one kind of noise and size: nights, losses and suspects, and the nights and losses of the rivals' rules."""
+    """Of one kind of noise and size: nights, losses and suspects, and the nights and losses of the rivals' rules.
+
+    `first` and `later` nights are healthy; `others` are nights of a loss on which a node that lost nothing is named.
+    """
 
     first: Count = field(default_factory=Count)
     later: Count = field(default_factory=Count)
+    others: Count = field(default_factory=Count)
     ten: Count = field(default_factory=Count)
     five: Count = field(default_factory=Count)
     three: Count = field(default_factory=Count)
@@ -203,7 +209,7 @@ def losses(row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.rando
     rates.three.add(sum(name in set().union(*named) for name in faulty[2 * count :]), count)
     for run, some in zip(runs[earlier:], named, strict=True):
         rates.suspects(run, set(faulty))
-        rates.later.add(bool(some - set(faulty)), 1)
+        rates.others.add(bool(some - set(faulty)), 1)
     good, metric = np.array([one[:, 0] for one in nights[:earlier]]), np.repeat(np.arange(len(row.metrics)), nodes)
     for name, rule in RULES.items():
         rates.rival_ten[name].add(int(rule(good, nights[earlier][:, 0], metric)[series[:count]].sum()), count)
@@ -222,15 +228,17 @@ def _named(run: ReplayedRun) -> set[str]:
     return {suspect.name.partition("/")[0] for suspect in run.suspects}
 
 
-def measure(name: str, nodes: int, earlier: Sequence[int], readings: int, scale: float, seed: int) -> Rates:
+def measure(name: str, nodes: int, earlier: list[int], readings: int, scale: float, seed: int) -> Rates:
     rates, started, row = Rates(), time.monotonic(), ROWS[name]
     for trial in range(max(1, round(50 * scale * (64 / nodes) ** 0.5))):  # larger fleets have more nodes to try
         rng = np.random.default_rng([seed, nodes, trial, *name.encode()])
         for nights in earlier:
             healthy(row, nodes, nights, readings, rng, rates)
-        for _ in range(3):
+        for _ in range(FLEETS):
             losses(row, nodes, min(earlier), readings, rng, rates)
             first_night(row, nodes, readings, rng, rates)
+        for nights in (FLEETS - 1) * earlier:
+            healthy(row, nodes, nights, readings, rng, rates)
     print(f"{name}, {nodes} nodes: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return rates
 
@@ -278,6 +286,7 @@ HEADINGS = (
     "nodes",
     "first 8 nights wrong",
     "later nights wrong",
+    "others blamed",
     "10 % same night",
     "5 % in 3 nights",
     "3 % in 10 nights",
@@ -299,7 +308,7 @@ def calibration(watches: Sequence[tuple[float, bool]]) -> str:
 
 
 def line(name: str, nodes: int, r: Rates) -> tuple[str, ...]:
-    ours = (r.first, r.later, r.ten, r.five, r.three, r.twenty, r.sure)
+    ours = (r.first, r.later, r.others, r.ten, r.five, r.three, r.twenty, r.sure)
     rivals = (f"{r.rival_nights[name].share}, {r.rival_ten[name].share}" for name in RULES)
     return name, str(nodes), *map(str, ours), f"{np.mean(r.readings):.2f}", *rivals
 

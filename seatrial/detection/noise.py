@@ -27,6 +27,7 @@ LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
+PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/error-rates.md
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
 _FACTORS = (0.7, 3.0)  # of the variance of a location: as for Student's t with 4 degrees of freedom at the least
@@ -205,16 +206,28 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
 
 
+def apart_from_mean(count: Ints) -> Floats:
+    """Return (T + 1, M) how far what lasts takes each run, and this one, from the mean of all `count` (T, M) readings.
+
+    That is a variance, in those of what lasts. It is below 1, because what lasts moves the mean as well.
+    """
+    days = np.arange(len(count) + 1)
+    alike = PERSISTENCE ** np.abs(days[:, None] - days)
+    weights = count / np.maximum(count.sum(axis=0), 1)
+    with_mean = alike[:, :-1] @ weights
+    return np.asarray(np.maximum(1 - 2 * with_mean + (weights * with_mean[:-1]).sum(axis=0), 1 - PERSISTENCE))
+
+
 def shared(
-    first: Floats, rest: Floats, within: Floats, count: Ints, readings: Ints, groups: list[Ints]
+    first: Floats, rest: Floats, within: Floats, count: Ints, readings: Ints, apart: Floats, groups: list[Ints]
 ) -> tuple[Floats, Floats]:
     """Return (M) the share of the noise's variance that all readings of a run have in common, and its standard error.
 
-    It is the mean product of two readings of a run, of most series together, unless their group differs from it by more
-    than chance. Noise alone adds nothing to it, also where reading on depends on what was read (optional stopping:
-    Doob, 1953). `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard
-    deviations from the mean of all `readings` (M) of the series, which makes their product less by one over that
-    number; `within` is the sum of squares of all around their mean.
+    It is the mean product of two readings of a run over `apart` (T, M), of most series together, unless their group
+    differs from it by more than chance. Noise alone adds nothing to it, also where reading on depends on what was read
+    (optional stopping: Doob, 1953). `first` (T, M) are readings and `rest` the means of `count` others of the same
+    runs, in standard deviations from the mean of all `readings` (M) of the series, which makes their product less by
+    one over that number; `within` is the sum of squares of all around their mean.
     """
     usable = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     usable &= within < _MOST_WITHIN * count + STRAYING**2
@@ -224,6 +237,8 @@ def shared(
     mean = (x + count * y) / (count + 1)
     product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
     products, squares = product.sum(axis=0), (count * x**2 + pairs - count).sum(axis=0)
+    expected = np.where(usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0)
+    products, squares = products * expected, squares * expected**2
     usual, usual_squares = _of_most(products, squares)
     share, error = np.empty(readings.size), np.empty(readings.size)
     for at in groups:
@@ -235,7 +250,7 @@ def shared(
 
 
 def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
-    """Return the mean product of two readings, and how many products it is of, of the series that are like most.
+    """Return the mean product of two readings, and the weight of all, of the series that are like most.
 
     A series that has lost something is read often and is always low: it is no evidence that healthy ones stay low.
     Those that lie too far from the median, by the median distance, are left out (Hampel, "The breakdown points of the
@@ -251,11 +266,12 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
     return float(products[like].sum()) / number, number
 
 
-def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
+def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[Ints]) -> Floats:
     """Return (G) the variance of the location of several readings, over that of their mean with normal noise.
 
     It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps. `scaled` (T, M) are
-    locations of `count` readings in standard deviations of one from the mean of all runs.
+    locations of `count` readings in standard deviations of one from the mean of all runs; `lasting` (T, M) is what
+    lasting noise adds to their squares.
     """
     runs = np.maximum((count > 0).sum(axis=0), 2)
     squares = np.clip(scaled, -STRAYING, STRAYING) ** 2 * runs / (runs - 1)
@@ -267,19 +283,19 @@ def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Int
         readings = count[:, at][several]
         limit = (STRAYING**2) / readings  # of the square of a location
         seen = np.minimum(squares[:, at][several], limit) * readings
-        factors[number] = np.clip(seen.mean() - np.median(share[at]) * readings.mean(), *_FACTORS)
+        factors[number] = np.clip((seen - readings * lasting[:, at][several]).mean(), *_FACTORS)
     return factors
 
 
-def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
+def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
     """Return by group the deviations of healthy readings, in standard deviations, and the share that stray.
 
-    Few readings of a group are joined by those of all groups, and of this run.
+    Few readings of a group are joined by those of all groups, and of this run, the last row of `scaled` (T + 1, M).
     """
-    everywhere = np.concatenate([*map(finite, (scaled, tonight))])
+    everywhere = finite(scaled)
     healthy, strays = list[Floats](), np.empty(len(groups))
     for number, at in enumerate(groups):
-        own = finite(scaled[:, at])
+        own = finite(scaled[:-1, at])
         values = own if own.size >= ENOUGH**2 else everywhere
         strays[number] = share_of_strays(values)
         healthy.append(values[:: max(1, -(-values.size // _MOST_HEALTHY))])

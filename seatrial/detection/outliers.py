@@ -27,6 +27,9 @@ from seatrial.detection.together import beyond_chance
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 YOUNG_READINGS = 6  # of a series in one run while few are known: they are what its level is learned from
+# Readings of all peers for each one of a series in doubt: what all lost together is then known far better than what it
+# lost itself. The median's variance is pi / 2 of the mean's (`MEDIAN_VARIANCE`), a fifth of that of the series.
+OF_PEERS = 8
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
@@ -62,8 +65,8 @@ class Outcome:
     be, `limit` how much less is healthy. `loss` is how much lower than expected the runs since the change are, which
     began `start` runs before this one; `moved` is what all peers moved by. What is `unproven` reads below the limit
     too seldom, what is `watched` may become bad.
-    `agreeing` of this run's readings lie below the limit. `doubtful` are to be read once more, `young` as well if that
-    costs little: few of their runs are known.
+    `agreeing` of this run's readings lie below the limit. `doubtful` are to be read once more, `supporting` as well if
+    that costs little: few of their runs are known, or they are peers of doubtful ones.
     """
 
     value: Floats
@@ -80,7 +83,7 @@ class Outcome:
     unproven: Bools
     watched: Bools
     doubtful: Bools
-    young: Bools
+    supporting: Bools
     shifts: list[Shift]
 
     @property
@@ -105,14 +108,24 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     doubtful = scan.near & ~(bad & (count >= AGREEING)) & (count > 0) & (count < MOST_READINGS)
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
+    supporting = young | _peers_of_doubtful(doubtful, count, reference.group)
     watched = (scan.confidence >= WATCHED) & ~bad & ~scan.unproven & own
     agreeing = (tonight.distance < scan.level - scan.limit).sum(axis=0)
     return Outcome(
         median_of(readings) + season, tonight.location + moved + season, count, scan.level + moved + season,
         scan.limit, scan.loss, scan.start,
         moved, agreeing,
-        scan.confidence, bad, scan.unproven, watched, doubtful, young, shifts,
+        scan.confidence, bad, scan.unproven, watched, doubtful, supporting, shifts,
     )  # fmt: skip
+
+
+def _peers_of_doubtful(doubtful: Bools, count: Ints, group: Ints) -> Bools:
+    """Return which series to read beside peers that a few readings did not settle; `count` (M) are readings so far."""
+    size = np.bincount(group)
+    most = np.zeros_like(size)
+    np.maximum.at(most, group, count * doubtful)
+    few = (size >= LEAST_PEERS) & (most >= AGREEING) & (np.bincount(group, count) < OF_PEERS * most)
+    return np.asarray(few[group] & (count > 0) & (count <= most[group]))
 
 
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:

@@ -15,9 +15,11 @@ from seatrial.detection.noise import (
     ENOUGH,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
+    PERSISTENCE,
     Bools,
     Floats,
     Ints,
+    apart_from_mean,
     healthy_readings,
     location_factor,
     median_of,
@@ -32,7 +34,6 @@ from seatrial.detection.together import beyond_chance, drift_of, scatter_of, sea
 
 MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial
 STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
-_PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/error-rates.md
 _CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
 
 
@@ -146,16 +147,19 @@ def learn(past: Past, current: ThisRun) -> Reference:
     again = (np.vstack([past.accepted(past.rest), current.second]) - centre - shifts[:, current.group]) / noise
     more = np.maximum(np.vstack([past.count, np.full((1, own.size), 2)]) - 1, 0)
     within = np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2]) / noise**2
-    share, doubt = shared(scaled, again, within, more, (past.count * past.good).sum(axis=0), groups)
+    taught = past.count * past.good
+    apart = apart_from_mean(taught)
+    share, doubt = shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
     around = (accepted - centre - shifts[:-1, current.group]) / noise
-    factor = location_factor(around, past.count * past.good, share, groups)
+    factor = location_factor(around, taught, share * apart[:-1], groups)
     weights = weights / np.where(past.count >= AGREEING, factor[current.group], 1.0)
     lasting = _lasting(share, doubt, len(accepted)) * noise**2
     levels, doubts = _levels(accepted - moved[:, current.group], weights, peers, spread, lasting)
     # Where all are new and many, their noise of this run holds already how much they differ.
-    if_new = np.where(_has_past(runs, current.group), np.maximum(lasting[0], spread**2), lasting[0])
+    all_new = (np.bincount(current.group, runs > 0) < 2) & (np.bincount(current.group) >= ENOUGH)
+    if_new = np.where(all_new[current.group], lasting[0], np.maximum(lasting[0], spread**2))
     doubts = np.where(runs > 0, doubts, np.sqrt(if_new))
-    healthy, strays = healthy_readings(scaled[:-1], scaled[-1], groups)
+    healthy, strays = healthy_readings(scaled, groups)
     steps = steps_of(firsts, groups)[current.group]
     step = np.where(noise < steps / 2, steps, steps / 2)  # more noise than a step makes it vanish on average
     together = scatter_of(shifts[:-1], noise, current.assumed, groups)
@@ -166,26 +170,19 @@ def learn(past: Past, current: ThisRun) -> Reference:
     )  # fmt: skip
 
 
-def _has_past(runs: Ints, group: Ints) -> Bools:
-    """Return whether the group of each series is small, or more than one of it was measured before."""
-    return np.asarray((np.bincount(group, runs > 0) > 1) | (np.bincount(group) < ENOUGH))[group]
-
-
 def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
     """Return (S, M) the variance that lasting noise adds to the mean since each start, over the noise's variance.
 
-    `share` of that is how far it takes runs from the mean of all of them, which is less, because what lasts moves that
-    mean as well. Of a share that its error explains nothing is left (James and Stein, positive part), but half of that.
+    Of a share that its error `doubt` explains nothing is left (James and Stein, positive part), but a third of that.
     """
     days = np.arange(max(runs, 1) + 1)
-    alike = _PERSISTENCE ** np.abs(days[:, None] - days)
-    within = max(1 - float(alike[:runs, :runs].mean()), 1 - _PERSISTENCE) if runs else 1.0
-    share = share * np.maximum(0.0, 1 - (doubt / np.maximum(share, 1e-9)) ** 2)
+    alike = PERSISTENCE ** np.abs(days[:, None] - days)
+    share = np.maximum(share * np.maximum(0.0, 1 - (doubt / np.maximum(share, 1e-9)) ** 2), doubt / 3)
     lasting = np.empty((len(STARTS), share.size))
     for nth, start in enumerate(STARTS.tolist()):
         before = max(runs - start, 1)
         apart = np.where(days < before, -1 / before, 1 / (days.size - before))
-        lasting[nth] = np.minimum(np.maximum(apart @ alike @ apart / within * share, doubt / 2), 1.0)
+        lasting[nth] = np.minimum(apart @ alike @ apart * share, 1.0)
     return lasting
 
 

@@ -17,6 +17,7 @@ from seatrial.detection.noise import (
     AGREEING,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
+    STRAYING,
     Bools,
     Floats,
     Ints,
@@ -43,16 +44,14 @@ class Scan:
     """The start of a change that is most likely for each of M series; natural logs.
 
     `start` counts the runs before this one that belong to the change, `loss` is by how much the runs since are lower
-    than `level`, `error` its standard error, `limit` the loss from which on it is too low by normal noise. `ratio` is
-    the log likelihood ratio, of normal noise or with strays, whichever is less; `confidence` follows from it.
+    than `level`, `limit` the loss from which on it is too low by normal noise. `confidence` follows from the log
+    likelihood ratio, of normal noise or with strays, whichever is less.
     """
 
     start: Ints
     level: Floats
     loss: Floats
-    error: Floats
     limit: Floats
-    ratio: Floats
     confidence: Floats
     bad: Bools
     unproven: Bools  # below the limit of this run, and strays would explain it
@@ -84,7 +83,6 @@ class RunScan:
         agrees = reference.levels - self.value > loss / 2
         excess = np.where(np.isfinite(loss) & agrees, loss / limit, -np.inf)
         best = np.argmax(excess, axis=0)
-        chosen = (best, series)
         ratio = np.zeros(series.size)
         suspicious = excess > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
         for i in np.flatnonzero(suspicious.any(axis=0)).tolist():
@@ -109,8 +107,8 @@ class RunScan:
         )
         shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
         return Scan(
-            STARTS[shown[0]], reference.levels[shown], loss[shown], error[shown], limit[shown],
-            ratio, confidence, bad, unproven, np.asarray(near.any(axis=0)),
+            STARTS[shown[0]], reference.levels[shown], loss[shown], limit[shown],
+            confidence, bad, unproven, np.asarray(near.any(axis=0)),
         )  # fmt: skip
 
     def _losses(self) -> tuple[Floats, Floats, Floats]:
@@ -158,10 +156,8 @@ class RunScan:
 
     def _agree(self, best: Ints) -> Bools:
         """Return whether there are three readings at least since the start."""
-        past, total = self.reference.past.count, self.count.copy()
-        for i in np.flatnonzero(STARTS[best] > 0).tolist():
-            total[i] += past[-STARTS[best[i]] :, i].sum()
-        return np.asarray(total >= AGREEING)
+        since = np.cumsum(np.vstack([self.count, self.reference.past.count[::-1]]), axis=0)
+        return np.asarray(since[STARTS[best], np.arange(best.size)] >= AGREEING)
 
     def _ratio(self, i: int, nth: int, loss: float) -> float:
         """Return the log likelihood ratio of a loss against none, of the readings of series `i` since that start.
@@ -234,8 +230,9 @@ def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
 
 
 def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: Ints) -> Floats:
-    """Return the noise, increased if this run's own readings of a series scatter more."""
-    squares = np.nansum((distance - value) ** 2, axis=0) / reference.noise**2
+    """Return the noise, increased if this run's own readings of a series scatter more; a stray is no noise."""
+    scaled = np.clip((distance - value) / reference.noise, -STRAYING, STRAYING)
+    squares = np.nansum(scaled**2, axis=0)
     many = count >= AGREEING
     louder, _ = moderated(np.where(many, squares, 0.0), np.where(many, count - 1, 0), reference.degrees)
     return reference.noise * louder

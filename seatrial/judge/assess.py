@@ -133,7 +133,7 @@ class RunJudge:
         """
         outcome, first = judged.outcome, judged.table.first
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
-        places = np.flatnonzero(outcome.doubtful | outcome.young).tolist()
+        places = np.flatnonzero(outcome.doubtful | outcome.supporting).tolist()
         names = {i: name for i in places if (name := first[i].series()) in self._check_of}  # peers are not here
         only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
         return {name for i, name in names.items() if low[i] or i not in only_low}

@@ -91,7 +91,8 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
 
 def _concluded(checks: Sequence[Check]) -> LogsJudgement:
     """Return the verdict of all checks, and the reason: that of the worst, or of the first few where all pass."""
-    verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
+    # A reason that names a consequence, or a failure without its cause, comes last.
+    verdict, reason = conclude_logs(sorted(checks, key=lambda check: check.reason.code in GENERIC))
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
@@ -131,11 +132,6 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
             yield replace(part, name=name)
         else:
             yield from (Arm(f"{name}{suffix}", sweep) for suffix, sweep in by_kind(part))
-
-
-def _is_generic(check: Check) -> bool:
-    """Return whether the reason names a consequence, or a failure without its cause."""
-    return check.reason.code in GENERIC
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:

@@ -14,10 +14,6 @@ from seatrial.text.wrapping import clean
 _USING = lazy(r"Using network (\S.*?)\s*$|Assigned NET plugin (\S.*?) to comm")
 _VIA = lazy(r"via NET/([^/]+)/\d+(/GDRDMA)?")
 _INSIDE = lazy(r" via (?:P2P|SHM)/")
-_PLUGIN = lazy(
-    r"Loaded net plugin (.+?)(?: \(v\d+\))?\s*$|NET/OFI (?:Using|Initializing) (aws-ofi-nccl \S+)"
-    r"|Successfully loaded external (?:network|net) plugin (\S+)|Plugin load \((\S+)\) returned"
-)
 _NODES = lazy(r"nNodes (\d+)")
 _NO_DEVICE = lazy(r"NET/IB : No device found")
 _PROVIDER = lazy(r"Selected [Pp]rovider is ([\w;.-]+)")
@@ -64,16 +60,14 @@ class Transport:
     """The network of a sweep by NCCL's log.
 
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
-    `plugin` the external network plugin that was loaded; `provider` the one that libfabric selected (`efa`, `cxi`,
-    `tcp;ofi_rxm`). `nics` are the network devices of each host that lists them. `gpu_direct` is None where no network
-    channel was logged. `inside` is the first line of a channel over NVLink, PCIe or shared memory, if any.
-    `nodes` is the number of nodes of the communicator: on one node the network is named but carries nothing.
-    `choices` are algorithm and protocol by message size in bytes, smallest first; `settings` the variables of NCCL that
-    steer any of this, without their `NCCL_`.
+    `provider` is the one that libfabric selected (`efa`, `cxi`, `tcp;ofi_rxm`). `nics` are the network devices of each
+    host that lists them. `gpu_direct` is None where no network channel was logged. `inside` is the first line of a
+    channel over NVLink, PCIe or shared memory, if any. `nodes` is the number of nodes of the
+    communicator: on one node the network is named but carries nothing. `choices` are algorithm and protocol by message
+    size in bytes, smallest first; `settings` the variables of NCCL that steer any of this, without their `NCCL_`.
     """
 
     networks: tuple[str, ...]
-    plugin: str | None = None
     gpu_direct: bool | None = None
     nodes: int | None = None
     evidence: str = ""
@@ -129,7 +123,6 @@ class TransportReader:
 
     def __init__(self) -> None:
         self._networks: dict[str, str] = {}
-        self._plugin: str | None = None
         self._gpu_direct: bool | None = None
         self._nodes: int | None = None
         self._choices: dict[int, tuple[str, str]] = {}
@@ -182,8 +175,6 @@ class TransportReader:
         elif match := _PORT_RATE.search(text):
             if len(self._rates) < _MAX_RATES:
                 self._rates[_host_of(text), f"{match[1]}:{match[2]}"] = int(match[3]) // 1000
-        elif match := _PLUGIN.search(text):
-            self._plugin = self._plugin or next(group for group in match.groups() if group)
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or text.strip()[:300]
 
@@ -214,7 +205,7 @@ class TransportReader:
             evidence = self._provider[1]
         choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
         return Transport(
-            tuple(networks), self._plugin, self._gpu_direct, self._nodes, evidence,
+            tuple(networks), self._gpu_direct, self._nodes, evidence,
             choices, tuple(sorted(self._settings.items())),
             self._provider and self._provider[0], tuple(self._nics()), self._inside,
         )  # fmt: skip

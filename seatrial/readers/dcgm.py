@@ -179,14 +179,11 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
         return
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
-    warnings = [_warning_text(each) for each in listed(result.get("warnings"))]
+    given = listed(result.get("warnings"))
+    warnings = [str(each.get("warning", "") if isinstance(each, dict) else each) for each in given]
     read = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
     numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and read.code != _SETTING else []
     yield Diagnosis(read.verdict, printable(read.words)[:MAX_WORDS], tuple(map(int, numbers)), read.code)
-
-
-def _warning_text(warning: Any) -> str:
-    return str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning)
 
 
 def read_health(lines: Sequence[str]) -> Report:
@@ -211,13 +208,9 @@ def read_health(lines: Sequence[str]) -> Report:
             group = label
         elif not label and value and entries:
             entries[-1][3] = f"{entries[-1][3]} {value}".strip()[:MAX_WORDS]
-    results = tuple(_of_health(*each) for each in entries if each[2] or each[3] or _is_alone(each, entries))
+    explained = {device for _, device, system, message in entries if system or message}
+    results = tuple(_of_health(*each) for each in entries if each[2] or each[3] or each[1] not in explained)
     return Report("dcgmi health", results or ((overall,) if overall else ()))
-
-
-def _is_alone(entry: list[Any], entries: list[list[Any]]) -> bool:
-    """Return whether only the state of the device is given."""
-    return not any(each[1] == entry[1] and (each[2] or each[3]) for each in entries)
 
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:

@@ -179,14 +179,14 @@ class RunsFolder:
 
 
 @contextmanager
-def opened(runs: Path) -> Iterator[RunsFolder]:
-    """Open the folder of all runs, which may be a link. Raises InputError."""
+def opened(folder: Path, option: str, content: str) -> Iterator[int]:
+    """Open a folder, which may be a link, as a descriptor. Raises InputError with the option that names it."""
     try:
-        descriptor = os.open(runs, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise InputError(f"--runs {runs}: {error.strerror}; give the folder that holds the folders of runs") from error
+        raise InputError(f"{option} {folder}: {error.strerror}; give the folder that holds {content}") from error
     try:
-        yield RunsFolder(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -227,7 +227,8 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     cannot be read: they say what is pinned or at work.
     """
     at = now()
-    with opened(runs) as folder, open_store() as store:
+    with opened(runs, "--runs", "the folders of runs") as descriptor, open_store() as store:
+        folder = RunsFolder(descriptor)
         rows = store.runs(cluster, limit=10_000_000)  # all
         protected = _protected(store, rows)
         scanned, skipped = folder.scan()

@@ -211,7 +211,7 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     outcome = judge.outcome()
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
-        unsettled = outcome.doubtful | outcome.young
+        unsettled = outcome.doubtful | outcome.supporting
         repeats = np.where(unsettled & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)

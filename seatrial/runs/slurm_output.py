@@ -14,9 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from seatrial.model.errors import InputError
 from seatrial.model.result import now
-from seatrial.runs.prune import Limits, Skipped
+from seatrial.runs.prune import Limits, Skipped, opened
 
 _NAME = re.compile(r"seatrial-(\d{1,10})(\.out)?", re.ASCII)
 _LOG = re.compile(r"[\w.-]{1,250}\.log", re.ASCII)
@@ -64,13 +63,7 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
 
     Raises InputError where it is no folder.
     """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise InputError(
-            f"--slurm-output {folder}: {error.strerror}; give the folder that holds seatrial-JOB.out"
-        ) from error
-    try:
+    with opened(folder, "--slurm-output", "seatrial-JOB.out") as descriptor:
         outputs, skipped = scan(descriptor)
         gone = expendable_outputs(outputs, limits, now())
         failed = []
@@ -79,8 +72,6 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
                 remove(descriptor, output)
             except (OSError, ValueError) as error:
                 failed.append(Skipped(output.names[0], str(error)))
-    finally:
-        os.close(descriptor)
     left = {problem.name for problem in failed}
     return OutputOutcome([output for output in gone if output.names[0] not in left], skipped, failed, delete)
 

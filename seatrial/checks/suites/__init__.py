@@ -31,14 +31,10 @@ _SECTIONS: dict[str, Any] = {
 PhaseSuite: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__doc__, **_SECTIONS)
 
 
-def _how_given(suite: object) -> str:
-    return "name" if isinstance(suite, str) else "fields"
-
-
 # Told apart by their type, so that an error is about one of them only.
 _PhaseSuite = Annotated[
     Annotated[str, Tag("name")] | Annotated[PhaseSuite, Tag("fields")],
-    Discriminator(_how_given),
+    Discriminator(lambda suite: "name" if isinstance(suite, str) else "fields"),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "$comment": "the fields of a suite file"}]}),
 ]
 

@@ -38,7 +38,8 @@ def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, 
 
 def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
     """Return the check after one run of the command. Pure."""
-    lines = _lines_of_logging_rank(result)
+    # The rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM.
+    lines = max(result.by_rank().values(), key=lambda lines: len(read_steps(lines)), default=[])
     steps = read_steps(lines)
     if witness := missing_reports(result):
         return Check(NAME, *witness, result.seconds)
@@ -62,11 +63,6 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
     if awaited:
         reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
     return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
-
-
-def _lines_of_logging_rank(result: MpiResult) -> Sequence[str]:
-    """Return the lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
-    return max(result.by_rank().values(), key=lambda lines: len(read_steps(lines)), default=[])
 
 
 def digest_of(command: Sequence[str]) -> str:

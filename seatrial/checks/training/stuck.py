@@ -80,7 +80,9 @@ def _trace(stuck: _Stuck) -> RankTrace:
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
         groups[group.id] = GroupTrace(group.name, tuple(group.ranks), group.collective, operations)
-    calls = [Call(**call.model_dump()) for call in stuck.calls]
+    calls, gpu = [Call(**call.model_dump()) for call in stuck.calls], stuck.gpu
+    # Busy with little power, it waits in a kernel of NCCL's.
+    gpu_words = f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
     return RankTrace(
         stuck.rank,
         groups,
@@ -88,7 +90,7 @@ def _trace(stuck: _Stuck) -> RankTrace:
         host=stuck.host,
         stands=stuck.stack[0] if stuck.stack else "",
         waits=stuck.waits,
-        gpu=_gpu_words(stuck.gpu),
+        gpu=gpu_words,
     )
 
 
@@ -103,11 +105,6 @@ def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
         if bad:
             return [Reason.of(result.code, tool=report.tool, what=result.words) for result in bad[:_MOST_WORDS]]
     return []
-
-
-def _gpu_words(gpu: _Gpu | None) -> str:
-    """Say how busy a GPU is; busy with little power means that it waits in a kernel of NCCL's."""
-    return f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
 
 
 def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _MADE = ("create", "patch", "list", "deletecollection")
-LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
-    Permission("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
-    Permission("", "serviceaccounts", ("list",), "see whether the nodes' account is there"),
-    Permission("scheduling.k8s.io", "priorityclasses", ("list",), "see whether the class is there", cluster_wide=True),
-    Permission("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
-    Permission("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
-)
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 

@@ -47,13 +47,8 @@ def _used() -> dict[int, float]:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # it has just ended
-                used[int(name)] = time.clock_gettime(_clock_of(int(name)))
+                used[int(name)] = time.clock_gettime(~int(name) << 3 | 2)  # its clock: clock_getcpuclockid(3)
     return used
-
-
-def _clock_of(pid: int) -> int:
-    """Return the clock of a process's time on processors: clock_getcpuclockid(3), as Linux numbers it."""
-    return ~pid << 3 | 2
 
 
 def _filters(pid: int) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import Floats, median_of, members, shared
+from seatrial.detection.noise import PERSISTENCE, Floats, apart_from_mean, median_of, members, shared
 from seatrial.detection.references import Past, Reference, ThisRun, learn
 from seatrial.detection.together import UNKNOWN_DAY
 
@@ -165,11 +165,30 @@ def test_reading_low_readings_again_makes_no_noise_last() -> None:
     count = np.where(first < -0.5, 1, 0)
     rest = np.where(count, rest, np.nan)
     within = np.where(count, (first - rest) ** 2 / 2, 0.0)
-    share, error = shared(first, rest, within, count, np.full(NODES, 800), [np.arange(NODES)])
+    apart, readings = np.ones(count.shape), np.full(NODES, 800)  # the mean of so many runs hardly moves
+    share, error = shared(first, rest, within, count, readings, apart, [np.arange(NODES)])
     assert np.abs(share).max() < 3 * error.max()
     lasting = np.sqrt(0.2) * rng.standard_normal((400, NODES))
     first, rest = (lasting + np.sqrt(0.8) * rows for rows in (first, rng.standard_normal((400, NODES))))
     share, error = shared(
-        first, rest, (first - rest) ** 2 / 2, np.ones_like(count), np.full(NODES, 800), [np.arange(NODES)]
+        first, rest, (first - rest) ** 2 / 2, np.ones_like(count), readings, apart, [np.arange(NODES)]
     )
     assert np.median(share) == pytest.approx(0.2, abs=3 * error.max())
+
+
+def test_what_lasts_is_learned_where_some_runs_were_read_more_often() -> None:
+    """The mean of all readings is near to the runs that were read more often."""
+    rng = np.random.default_rng(7)
+    runs, series, share = 16, 4000, 0.2
+    lasting = np.empty((runs, series))
+    lasting[0] = rng.standard_normal(series)
+    for run in range(1, runs):
+        lasting[run] = PERSISTENCE * lasting[run - 1] + np.sqrt(1 - PERSISTENCE**2) * rng.standard_normal(series)
+    count = np.where(np.arange(runs)[:, None] >= 12, np.full((runs, series), 12), 2)
+    readings = np.sqrt(share) * lasting + np.sqrt(1 - share) * rng.standard_normal((12, runs, series))
+    readings = np.where(np.arange(12)[:, None, None] < count, readings, np.nan)
+    readings = readings - np.nanmean(readings, axis=(0, 1))
+    within, rest, apart = np.nanvar(readings, axis=0) * count, np.nanmean(readings[1:], axis=0), apart_from_mean(count)
+    every = [np.arange(series)]
+    learned_share, _ = shared(readings[0], rest, within, count - 1, count.sum(axis=0), apart[:-1], every)
+    assert np.median(learned_share) == pytest.approx(share, rel=0.1)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from seatrial.detection.outliers import judge
+from seatrial.detection.noise import Floats
+from seatrial.detection.outliers import Outcome, judge
 from seatrial.detection.references import Past, ThisRun, learn
 from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.model.verdict import Verdict
@@ -209,6 +210,39 @@ def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> No
     fleet.run(of_nodes(16), factor=slow(*_of(0, 8), by=0.5), times=3)
     for run in fleet.judged():
         assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
+
+
+def judged(tonight: Floats) -> Outcome:
+    """After twelve healthy runs with 1 % noise and six readings; `tonight` (K, M) is on logs."""
+    nodes = tonight.shape[1]
+    runs = 0.01 * np.random.default_rng(4).standard_normal((12, 6, nodes))
+    mean, count = runs.mean(axis=1), np.full((12, nodes), 6)
+    within, days = runs.var(axis=1) * 6, np.full(13, UNKNOWN_DAY)
+    past = Past(runs[:, 0], runs[:, 1:].mean(axis=1), mean, within, count, count > 0, days)
+    assumed, cap = np.full(nodes, 0.05), np.full(nodes, 1.0)
+    this_run = ThisRun(tonight[0], tonight[1], np.zeros(nodes, dtype=np.int64), assumed, cap)
+    return judge(learn(past, this_run), tonight)
+
+
+@pytest.mark.parametrize("nodes, with_peers", [(8, True), (64, False)])
+def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(nodes: int, with_peers: bool) -> None:
+    """What all nodes lost together is known from many peers, read once each, better than what one node lost."""
+    tonight = np.full((4, nodes), np.nan)
+    tonight[0] = 0.0
+    tonight[:, 0] = -0.012
+    outcome = judged(tonight)
+    assert outcome.doubtful[0] and not outcome.doubtful.all()
+    assert (outcome.supporting[~outcome.doubtful] == with_peers).all()
+
+
+def test_a_stray_among_low_readings_does_not_hide_the_loss() -> None:
+    """One of eight readings is far below the seven that agree on a loss of 10 %."""
+    tonight = 0.01 * np.random.default_rng(5).standard_normal((8, 8))
+    tonight[:, 3] -= 0.105
+    tonight[5, 3] = -1.4
+    outcome = judged(tonight)
+    assert np.flatnonzero(outcome.bad).tolist() == [3]
+    assert outcome.confidence[3] > 0.95
 
 
 @pytest.mark.parametrize("sigma, doubtful", [(0.5, False), (0.05, True)])

@@ -62,11 +62,11 @@ def test_no_more_readings_are_taken_than_exist() -> None:
 
 def test_a_node_in_doubt_is_read_again_and_the_others_are_not() -> None:
     fleet = Fleet(2)
-    fleet.run(of_nodes(16, noise=0.005), times=12)
-    fleet.run(of_nodes(16, noise=0.005), factor=slow("node-4", by=0.3))
+    fleet.run(of_nodes(128, noise=0.005), times=12)
+    fleet.run(of_nodes(128, noise=0.005), factor=slow("node-4", by=0.3))
     run = fleet.tonight()
     assert names(run) == {("node", "node-4")}
-    assert 16 + 2 <= run.readings < 16 + 12
+    assert 128 + 2 <= run.readings < 2 * 128
 
 
 # Runs

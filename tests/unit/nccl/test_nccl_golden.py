@@ -154,17 +154,13 @@ def test_transport_of_a_fallback_to_sockets() -> None:
     evidence = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
     assert evidence is not None
     assert evidence.networks == ("Socket",) and evidence.sockets_only
-    assert (evidence.plugin, evidence.nodes) == ("NCCL RDMA Plugin v11", 1)
+    assert evidence.nodes == 1
 
 
 def test_transport_of_efa() -> None:
     evidence = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
     assert evidence is not None
-    assert (evidence.networks, evidence.plugin, evidence.gpu_direct) == (
-        ("AWS Libfabric",),
-        "aws-ofi-nccl 1.5.0aws",
-        False,
-    )
+    assert (evidence.networks, evidence.gpu_direct) == (("AWS Libfabric",), False)
     assert not evidence.sockets_only
 
 
