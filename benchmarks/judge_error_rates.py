@@ -237,7 +237,7 @@ def measure(name: str, nodes: int, earlier: list[int], readings: int, scale: flo
         for _ in range(FLEETS):
             losses(row, nodes, min(earlier), readings, rng, rates)
             first_night(row, nodes, readings, rng, rates)
-        for nights in (FLEETS - 1) * earlier:
+        for nights in (FLEETS - 1) * earlier:  # the last, so that all others are drawn as without them
             healthy(row, nodes, nights, readings, rng, rates)
     print(f"{name}, {nodes} nodes: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return rates

@@ -237,8 +237,8 @@ def shared(
     mean = (x + count * y) / (count + 1)
     product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
     products, squares = product.sum(axis=0), (count * x**2 + pairs - count).sum(axis=0)
-    expected = np.where(usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0)
-    products, squares = products * expected, squares * expected**2
+    mean_apart = np.where(usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0)
+    products, squares = products * mean_apart, squares * mean_apart**2
     usual, usual_squares = _of_most(products, squares)
     share, error = np.empty(readings.size), np.empty(readings.size)
     for at in groups:

@@ -29,7 +29,7 @@ MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 YOUNG_READINGS = 6  # of a series in one run while few are known: they are what its level is learned from
 # Readings of all peers for each one of a series in doubt: what all lost together is then known far better than what it
 # lost itself. The median's variance is pi / 2 of the mean's (`MEDIAN_VARIANCE`), a fifth of that of the series.
-OF_PEERS = 8
+_PEER_READINGS = 8
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
@@ -124,7 +124,7 @@ def _peers_of_doubtful(doubtful: Bools, count: Ints, group: Ints) -> Bools:
     size = np.bincount(group)
     most = np.zeros_like(size)
     np.maximum.at(most, group, count * doubtful)
-    few = (size >= LEAST_PEERS) & (most >= AGREEING) & (np.bincount(group, count) < OF_PEERS * most)
+    few = (size >= LEAST_PEERS) & (most >= AGREEING) & (np.bincount(group, count) < _PEER_READINGS * most)
     return np.asarray(few[group] & (count > 0) & (count <= most[group]))
 
 

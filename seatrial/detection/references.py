@@ -181,8 +181,8 @@ def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
     lasting = np.empty((len(STARTS), share.size))
     for nth, start in enumerate(STARTS.tolist()):
         before = max(runs - start, 1)
-        apart = np.where(days < before, -1 / before, 1 / (days.size - before))
-        lasting[nth] = np.minimum(apart @ alike @ apart * share, 1.0)
+        difference = np.where(days < before, -1 / before, 1 / (days.size - before))  # of the means since and before
+        lasting[nth] = np.minimum(difference @ alike @ difference * share, 1.0)
     return lasting
 
 

@@ -62,9 +62,9 @@ class Transport:
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
     `provider` is the one that libfabric selected (`efa`, `cxi`, `tcp;ofi_rxm`). `nics` are the network devices of each
     host that lists them. `gpu_direct` is None where no network channel was logged. `inside` is the first line of a
-    channel over NVLink, PCIe or shared memory, if any. `nodes` is the number of nodes of the
-    communicator: on one node the network is named but carries nothing. `choices` are algorithm and protocol by message
-    size in bytes, smallest first; `settings` the variables of NCCL that steer any of this, without their `NCCL_`.
+    channel over NVLink, PCIe or shared memory, if any. `nodes` is the number of nodes of the communicator:
+    on one node the network is named but carries nothing. `choices` are algorithm and protocol by message size in bytes,
+    smallest first; `settings` the variables of NCCL that steer any of this, without their `NCCL_`.
     """
 
     networks: tuple[str, ...]

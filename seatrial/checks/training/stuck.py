@@ -80,7 +80,8 @@ def _trace(stuck: _Stuck) -> RankTrace:
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
         groups[group.id] = GroupTrace(group.name, tuple(group.ranks), group.collective, operations)
-    calls, gpu = [Call(**call.model_dump()) for call in stuck.calls], stuck.gpu
+    calls = [Call(**call.model_dump()) for call in stuck.calls]
+    gpu = stuck.gpu
     # Busy with little power, it waits in a kernel of NCCL's.
     gpu_words = f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
     return RankTrace(

@@ -235,6 +235,16 @@ def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(nodes: int, wi
     assert (outcome.supporting[~outcome.doubtful] == with_peers).all()
 
 
+@pytest.mark.parametrize("nodes", [8, 64])
+def test_a_clear_loss_is_decided_by_three_readings_of_its_own(nodes: int) -> None:
+    tonight = np.full((3, nodes), np.nan)
+    tonight[0] = 0.01
+    tonight[:, 0] = -0.35
+    outcome = judged(tonight)
+    assert np.flatnonzero(outcome.bad).tolist() == [0]
+    assert not outcome.doubtful[0] and not outcome.supporting.any()
+
+
 def test_a_stray_among_low_readings_does_not_hide_the_loss() -> None:
     """One of eight readings is far below the seven that agree on a loss of 10 %."""
     tonight = 0.01 * np.random.default_rng(5).standard_normal((8, 8))
