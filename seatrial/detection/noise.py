@@ -28,11 +28,12 @@ LEAST_NOISE = 0.003  # on logs
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
 PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/error-rates.md
+_CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
 _FACTORS = (0.7, 3.0)  # of the variance of a location: as for Student's t with 4 degrees of freedom at the least
 _MOST_HEALTHY = 2000  # readings of a group that losses are tried on: their mean is known to some per cent
-_MOST_WITHIN = 3.0  # times what is expected of the squares of a run: strays are no noise
+_MOST_WITHIN = 3.0  # times the usual squares of a run, of those of a series' quieter runs: strays are no noise
 _MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
 _INDEPENDENT = 0.6  # of steps: each reading is part of two
 _ALIKE = 1.25  # the ratio of two variances that are taken as the same
@@ -123,12 +124,15 @@ def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups
     for at in groups:
         noise[at] = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
     noise = np.maximum(noise, LEAST_NOISE)
-    squares, degrees = _own_squares(past, rest, noise)
+    strays = np.empty(own.size)
+    for at in groups:
+        strays[at] = share_of_strays(finite(rest[:, at] / noise[at]))
+    squares, degrees = _own_squares(past, rest, noise, strays)
     for at in groups:
         known = int(np.isfinite(steps[:, at]).sum())
         if at.size >= LEAST_PEERS and known >= ENOUGH:
             noise[at] *= _narrowing(known, float(squares[at].sum()), float(degrees[at].sum()))
-    squares, degrees = _own_squares(past, rest, noise)
+    squares, degrees = _own_squares(past, rest, noise, strays)
     prior = _prior_degrees(squares, degrees, groups)
     louder, degrees = moderated(squares, degrees, prior)
     return noise * louder, degrees
@@ -147,14 +151,27 @@ def _narrowing(steps: int, squares: float, degrees: float) -> float:
     return math.sqrt(variance) * widening((own + degrees) / _INDEPENDENT) / widening(steps)
 
 
-def _own_squares(past: "Past", rest: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of squares of each series' readings (M), in standard deviations, and its degrees of freedom."""
-    more = np.maximum(past.count - 1, 0) * past.good
-    within = np.minimum(past.accepted(past.within) / noise**2, _MOST_WITHIN * more)
+def _own_squares(past: "Past", rest: Floats, noise: Floats, strays: Floats) -> tuple[Floats, Floats]:
+    """Return the sum of squares of each series' readings (M), in standard deviations, and its degrees of freedom.
+
+    Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are left out, and what
+    is far above the squares of a series' quieter runs is no noise.
+    """
+    more = np.maximum(past.count - 1, 0) * past.good * ((1 - strays) ** past.count > _CLEAN)
+    mean = np.where(more > 0, past.accepted(past.within) / noise**2 / np.maximum(more, 1), np.nan)
+    within = np.minimum(mean, _MOST_WITHIN * np.fmax(_lower_quartile(mean), 1.0)) * more
     once = past.good & (past.count == 1)
     single = np.where(once, np.clip(rest / noise, -STRAYING, STRAYING) ** 2, 0.0)
     degrees = more.sum(axis=0) + np.maximum(once.sum(axis=0) - 1, 0)
     return np.nansum(within, axis=0) + single.sum(axis=0), degrees
+
+
+def _lower_quartile(rows: Floats) -> Floats:
+    """Return that of each column without its NaN; NaN for a column of too few to tell which one is odd."""
+    ordered = np.sort(np.vstack([rows, np.full((1, rows.shape[1]), np.nan)]), axis=0)  # NaN last
+    count = np.isfinite(rows).sum(axis=0)
+    quartile = np.take_along_axis(ordered, count[None] // 4, axis=0)[0]
+    return np.where(count >= AGREEING, quartile, np.nan)
 
 
 def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floats:
@@ -206,13 +223,14 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
 
 
-def apart_from_mean(count: Ints) -> Floats:
-    """Return (T + 1, M) how far what lasts takes each run, and this one, from the mean of all `count` (T, M) readings.
+def apart_from_mean(count: Ints, lasts: float) -> Floats:
+    """Return (T + 1, M) how far what readings of a run share takes each run, and this one, from the mean of all.
 
-    That is a variance, in those of what lasts. It is below 1, because what lasts moves the mean as well.
+    That is a variance, in those of what they share, of which a share of `lasts` lasts; `count` (T, M) are readings. It
+    is below 1, because what they share moves the mean as well.
     """
     days = np.arange(len(count) + 1)
-    alike = PERSISTENCE ** np.abs(days[:, None] - days)
+    alike = lasts * PERSISTENCE ** np.abs(days[:, None] - days) + (1 - lasts) * np.eye(days.size)
     weights = count / np.maximum(count.sum(axis=0), 1)
     with_mean = alike[:, :-1] @ weights
     return np.asarray(np.maximum(1 - 2 * with_mean + (weights * with_mean[:-1]).sum(axis=0), 1 - PERSISTENCE))
@@ -249,6 +267,15 @@ def shared(
     return share, error
 
 
+def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
+    """Return a share of the noise without what its standard error `doubt` explains, but a third of that at least.
+
+    By James and Stein, the positive part.
+    """
+    rest = share * np.maximum(0.0, 1 - (doubt / np.maximum(share, 1e-9)) ** 2)
+    return np.asarray(np.minimum(np.maximum(rest, doubt / 3), 1.0))
+
+
 def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
     """Return the mean product of two readings, and the weight of all, of the series that are like most.
 
@@ -264,6 +291,12 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
     like = measured[away <= _UNLIKE * max(1.0, _MAD * float(np.median(away)))]
     number = float(squares[like].sum())
     return float(products[like].sum()) / number, number
+
+
+def chance_of(count: Ints, noise: Floats, factor: Floats) -> Floats:
+    """Return the variance by chance of the location of so many readings; infinite of none."""
+    of_one = np.where(count >= AGREEING, factor, 1.0) * noise**2
+    return np.where(count > 0, of_one / np.maximum(count, 1), np.inf)
 
 
 def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[Ints]) -> Floats:

@@ -10,16 +10,18 @@ from typing import Self
 
 import numpy as np
 
+from seatrial.detection.forecast import LASTING_SHARES, STARTS, Forecast, clipped, forecast
 from seatrial.detection.noise import (
     AGREEING,
     ENOUGH,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
-    PERSISTENCE,
     Bools,
     Floats,
     Ints,
     apart_from_mean,
+    beyond_doubt,
+    chance_of,
     healthy_readings,
     location_factor,
     median_of,
@@ -33,8 +35,7 @@ from seatrial.detection.noise import (
 from seatrial.detection.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
 
 MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial
-STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
-_CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
+_UNKNOWN = 100.0  # the variance of a level that nothing is known of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,7 @@ class Reference:
     groups: list[Ints]
     own: Floats
     runs: Ints
-    levels: Floats
-    doubts: Floats
+    forecast: Forecast
     peers: Floats
     spread: Floats
     noise: Floats
@@ -125,7 +125,7 @@ class Reference:
     @property
     def expected(self) -> Floats:
         """The level before this run."""
-        return np.asarray(self.levels[0])
+        return np.asarray(self.forecast.before[0])
 
 
 def learn(past: Past, current: ThisRun) -> Reference:
@@ -138,7 +138,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
     weights = np.where(np.isfinite(accepted), past.count / noise**2, 0.0)
     peers, spread = _peers(own, 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9)), noise, current, groups)
-    centre = np.where(runs > 0, _means(accepted, weights)[0][-1], peers)
+    centre = np.where(runs > 0, _mean(clipped(accepted, noise**2 / np.maximum(past.count, 1)), weights), peers)
     shifts = shift_of(groups, np.vstack([past.location, current.first]) - centre, runs)
     known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
     errors = np.array([float(np.median(noise[at])) for at in groups]) * np.sqrt(MEDIAN_VARIANCE / known)
@@ -148,80 +148,64 @@ def learn(past: Past, current: ThisRun) -> Reference:
     more = np.maximum(np.vstack([past.count, np.full((1, own.size), 2)]) - 1, 0)
     within = np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2]) / noise**2
     taught = past.count * past.good
-    apart = apart_from_mean(taught)
-    share, doubt = shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
+    shares = np.empty((len(LASTING_SHARES), own.size))
+    for nth, lasts in enumerate(LASTING_SHARES):
+        apart = apart_from_mean(taught, lasts)
+        shares[nth] = beyond_doubt(*shared(scaled, again, within, more, taught.sum(axis=0), apart, groups))
     around = (accepted - centre - shifts[:-1, current.group]) / noise
-    factor = location_factor(around, taught, share * apart[:-1], groups)
-    weights = weights / np.where(past.count >= AGREEING, factor[current.group], 1.0)
-    lasting = _lasting(share, doubt, len(accepted)) * noise**2
-    levels, doubts = _levels(accepted - moved[:, current.group], weights, peers, spread, lasting)
-    # Where all are new and many, their noise of this run holds already how much they differ.
-    all_new = (np.bincount(current.group, runs > 0) < 2) & (np.bincount(current.group) >= ENOUGH)
-    if_new = np.where(all_new[current.group], lasting[0], np.maximum(lasting[0], spread**2))
-    doubts = np.where(runs > 0, doubts, np.sqrt(if_new))
+    lasting = shares[-1] * apart[:-1]  # from the mean of all, it is as much however long it lasts
+    factor = location_factor(around, taught, lasting, groups)
+    located = past.location - moved[:, current.group]
+    chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
+    expected = _foretold(located, past.good, chance, shares * noise**2, peers, spread, current.group)
     healthy, strays = healthy_readings(scaled, groups)
     steps = steps_of(firsts, groups)[current.group]
     step = np.where(noise < steps / 2, steps, steps / 2)  # more noise than a step makes it vanish on average
     together = scatter_of(shifts[:-1], noise, current.assumed, groups)
     drift = drift_of(shifts[:-1], past.count, noise, current.assumed, groups)
     return Reference(
-        past, current.group, groups, own, runs, levels, doubts, peers, spread, noise, degrees, current.cap, step, moved,
+        past, current.group, groups, own, runs, expected, peers, spread, noise, degrees, current.cap, step, moved,
         errors, together, drift, factor, healthy, strays, scaled[-1], seasons[-1],
     )  # fmt: skip
 
 
-def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
-    """Return (S, M) the variance that lasting noise adds to the mean since each start, over the noise's variance.
-
-    Of a share that its error `doubt` explains nothing is left (James and Stein, positive part), but a third of that.
-    """
-    days = np.arange(max(runs, 1) + 1)
-    alike = PERSISTENCE ** np.abs(days[:, None] - days)
-    share = np.maximum(share * np.maximum(0.0, 1 - (doubt / np.maximum(share, 1e-9)) ** 2), doubt / 3)
-    lasting = np.empty((len(STARTS), share.size))
-    for nth, start in enumerate(STARTS.tolist()):
-        before = max(runs - start, 1)
-        difference = np.where(days < before, -1 / before, 1 / (days.size - before))  # of the means since and before
-        lasting[nth] = np.minimum(difference @ alike @ difference * share, 1.0)
-    return lasting
-
-
-def _levels(accepted: Floats, weights: Floats, peers: Floats, spread: Floats, lasting: Floats) -> tuple[Floats, Floats]:
-    """Return (S, M) the level before each start, and the standard deviation of a healthy one around it."""
-    means, sums, runs = _means(accepted, weights)
-    levels, doubts = np.full((len(STARTS), peers.size), np.nan), np.full((len(STARTS), peers.size), np.nan)
-    for nth, start in enumerate(STARTS[len(accepted) >= STARTS].tolist()):
-        before = len(accepted) - start
-        error = 1 / np.sqrt(np.maximum(sums[before], 1e-9))
-        levels[nth], weight = _shrunk(means[before], error, runs[before], peers, spread)
-        doubts[nth] = np.sqrt(weight * error**2 + lasting[nth])
-    return levels, doubts
-
-
-def _means(accepted: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return (T + 1, M) the Huber mean of the first 0, 1, ... runs, the sum of their weights, and their number.
+def _mean(accepted: Floats, weights: Floats) -> Floats:
+    """Return the mean of runs.
 
     A run that read low was read more often. The mean by number of readings stays right for all that (Wald, "On
     cumulative sums of random variables", 1944), as a median of runs does not.
     """
-    none = np.zeros((1, accepted.shape[1]))
-    middle = np.nan_to_num(median_of(accepted))
-    width = _CLIPPED / np.sqrt(np.where(weights > 0, weights, 1.0))
-    clipped = np.where(weights > 0, np.clip(accepted - middle, -width, width), 0.0)
-    sums = np.cumsum(np.vstack([none, weights]), axis=0)
-    drifts = np.cumsum(np.vstack([none, weights * clipped]), axis=0)
-    runs = np.cumsum(np.vstack([none, np.isfinite(accepted)]), axis=0)
-    return middle + drifts / np.maximum(sums, 1e-9), sums, runs
+    return np.asarray(np.nansum(weights * accepted, axis=0) / np.maximum(weights.sum(axis=0), 1e-9))
 
 
-def _shrunk(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """Return the level shrunk towards that of the peers, and the weight of its own; NaN if too little is known."""
-    weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
-    # Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
+def _foretold(
+    located: Floats, good: Bools, chance: Floats, shared: Floats, peers: Floats, spread: Floats, group: Ints
+) -> Forecast:
+    """Return what this run should read; NaN where there are neither peers nor enough runs before a start."""
+    accepted = clipped(np.where(good, located, np.nan), chance + shared[0])
+    known = np.isfinite(accepted)
+    runs, weights = known.sum(axis=0), np.where(known, 1 / chance, 0.0)
+    error = np.sqrt(1 / np.maximum(weights.sum(axis=0), 1e-9) + shared[0])
+    level, unsure = _prior(_mean(accepted, weights), error, runs, peers, spread)
+    # Where all are new and many, their noise of this run holds already how much they differ.
+    all_new = (np.bincount(group, runs > 0) < 2) & (np.bincount(group) >= ENOUGH)
+    unsure = np.where(all_new[group] & (runs == 0), 0.0, unsure)
+    result = forecast(level, unsure, accepted, located, chance, shared)
+    for nth, start in enumerate(STARTS.tolist()):
+        unknown = ~np.isfinite(peers) & (known[: max(len(known) - start, 0)].sum(axis=0) < AGREEING)
+        result.before[nth, unknown] = result.reading[nth, unknown] = np.nan
+    return result
+
+
+def _prior(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
+    """Return the level of each series before its first run, and its variance: of the peers, else its own mean.
+
+    Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
+    """
     most = error * np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
-    own = np.where(np.isfinite(peers), own + np.clip((1 - weight) * (peers - own), -most, most), own)
-    level = np.where(runs > 0, own, peers)
-    return np.where(np.isfinite(peers) | (runs >= AGREEING), level, np.nan), weight
+    at_least = np.where(runs > 0, error**2 * (np.abs(own - peers) / most - 1), 0.0)
+    has_peers = np.isfinite(peers)
+    return np.where(has_peers, peers, own), np.where(has_peers, np.maximum(spread**2, at_least), _UNKNOWN)
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
@@ -234,7 +218,7 @@ def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: 
         known = at[np.isfinite(own[at])]
         from_past = known.size > 1
         values = own[known] if from_past else current.first[measured]
-        chance = float(np.mean(error[known] ** 2)) if from_past else 0.0
+        chance = float(np.median(error[known] ** 2)) if from_past else 0.0
         seen = typical(np.abs(values - np.median(values))) * widening(values.size)
         if values.size < ENOUGH:
             seen = max(seen, float(current.assumed[at[0]]))

@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from seatrial.detection.forecast import STARTS
 from seatrial.detection.noise import (
     AGREEING,
     LEAST_PEERS,
@@ -21,12 +22,13 @@ from seatrial.detection.noise import (
     Bools,
     Floats,
     Ints,
+    chance_of,
     locations,
     median_of,
     moderated,
     share_of_strays,
 )
-from seatrial.detection.references import STARTS, Reference
+from seatrial.detection.references import Reference
 
 FALSE_ALARMS = 0.001  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
@@ -76,15 +78,17 @@ class RunScan:
         """Try each start."""
         reference = self.reference
         series = np.arange(self.count.size)
+        levels = reference.forecast.before
         loss, error, alone = self._without_common(*self._losses())
         limit = self.quantile * error
         limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
         # What runs before this one make of a series counts if this run agrees.
-        agrees = reference.levels - self.value > loss / 2
+        agrees = levels - self.value > loss / 2
         excess = np.where(np.isfinite(loss) & agrees, loss / limit, -np.inf)
         best = np.argmax(excess, axis=0)
         ratio = np.zeros(series.size)
-        suspicious = excess > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
+        watched = self.quantile**2 - 2 * np.log(SURE / (1 - SURE) / (WATCHED / (1 - WATCHED)))  # its least squared z
+        suspicious = excess * self.quantile > np.sqrt(max(watched, 0.0))
         for i in np.flatnonzero(suspicious.any(axis=0)).tolist():
             starts = np.flatnonzero(suspicious[:, i]).tolist()
             by_distance = (excess[starts, i] * self.quantile) ** 2 / 2
@@ -101,37 +105,26 @@ class RunScan:
         unproven: Bools = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
         deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
         reads_low = loss.copy()
-        reads_low[0] = np.minimum(loss[0], reference.levels[0] - self.value)  # a stray moves the median less
+        reads_low[0] = np.minimum(loss[0], levels[0] - self.value)  # a stray moves the median less
         near = (reads_low > np.where(STARTS == 0, NEAR_NOW, NEAR)[:, None] * limit) & (
             deepest > np.minimum(self.quantile * alone, reference.cap)
         )
         shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
         return Scan(
-            STARTS[shown[0]], reference.levels[shown], loss[shown], limit[shown],
+            STARTS[shown[0]], levels[shown], loss[shown], limit[shown],
             confidence, bad, unproven, np.asarray(near.any(axis=0)),
         )  # fmt: skip
 
     def _losses(self) -> tuple[Floats, Floats, Floats]:
         """Return (S, M) by start: the loss, its standard error, and the part of it that no further reading reduces."""
-        reference, past = self.reference, self.reference.past
-        weights = tonight = _weight(self.count, self.noise, reference)
-        sums = weights * self.location
-        losses, errors, kept = [], [], []
-        for nth, start in enumerate(STARTS.tolist()):
-            for run in range(STARTS[nth - 1] + 1 if nth else 1, start + 1):
-                if run > len(past.count):
-                    break
-                then = past.location[-run] - reference.moved[-run, reference.group]
-                weight = np.where(np.isfinite(then), _weight(past.count[-run], self.noise, reference), 0.0)
-                sums = sums + weight * np.nan_to_num(then)
-                weights = weights + weight
-            known = np.where(weights > 0, weights, np.nan)
-            loss = reference.levels[nth] - sums / known
-            alone = np.sqrt(reference.doubts[nth] ** 2 + (self.unsure * tonight / known) ** 2)
-            losses.append(loss if start <= len(past.count) else np.full_like(loss, np.nan))
-            errors.append(np.sqrt(alone**2 + 1 / known))
-            kept.append(alone)
-        return np.stack(losses), np.stack(errors), np.stack(kept)
+        forecast = self.reference.forecast
+        unexplained, certain = 1 - forecast.response, forecast.variance + self.unsure**2
+        total = certain + chance_of(self.count, self.noise, self.reference.factor[self.reference.group])
+        lower = np.where(self.count > 0, forecast.reading - self.location, 0.0)
+        information = forecast.information + unexplained**2 / total
+        information = np.where(information > 0, information, np.nan)
+        loss = (unexplained * lower / total - forecast.score) / information
+        return loss, 1 / np.sqrt(information), 1 / np.sqrt(forecast.information + unexplained**2 / certain)
 
     def _without_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
         """Subtract the loss that all known peers have on average beyond chance: none of them is at fault.
@@ -166,7 +159,7 @@ class RunScan:
         another shape is not taken for a loss.
         """
         reference, noise = self.reference, float(self.noise[i])
-        level, group = reference.levels[nth, i], reference.group[i]
+        level, group = reference.forecast.before[nth, i], reference.group[i]
         strays, healthy = float(reference.strays[group]), reference.healthy[group]
         mine = np.flatnonzero(healthy == reference.reads[i])[:1]
         if mine.size and not reference.runs[i]:  # a loss that is new is no evidence that healthy readings stray
@@ -197,17 +190,6 @@ def _discount(margins: Floats) -> float:
     return float(places[blamed[-1]]) if blamed.size else 0.0
 
 
-def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
-    """Return one over the variance of the location of so many readings of each series."""
-    factor = np.where(count >= AGREEING, reference.factor[reference.group], 1.0)
-    return np.asarray(count / (factor * noise**2))
-
-
-def _needed(confidence: float, quantile: float) -> float:
-    """Return the square of the distance, in standard errors, that a change of that confidence needs at least."""
-    return float(max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0))
-
-
 def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:
     """Return the log likelihood ratio of readings, in standard deviations from their level, of a loss against none.
 
@@ -230,9 +212,10 @@ def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
 
 
 def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: Ints) -> Floats:
-    """Return the noise, increased if this run's own readings of a series scatter more; a stray is no noise."""
+    """Return the noise, increased if this run's own readings of a series scatter more than noise and strays do."""
     scaled = np.clip((distance - value) / reference.noise, -STRAYING, STRAYING)
-    squares = np.nansum(scaled**2, axis=0)
+    of_strays = reference.strays[reference.group] * count * STRAYING**2
+    squares = np.maximum(np.nansum(scaled**2, axis=0) - of_strays, 0.0)
     many = count >= AGREEING
     louder, _ = moderated(np.where(many, squares, 0.0), np.where(many, count - 1, 0), reference.degrees)
     return reference.noise * louder

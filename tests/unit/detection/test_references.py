@@ -67,6 +67,21 @@ def test_a_series_that_is_louder_than_its_peers_is_held_to_its_own_noise() -> No
     assert reference.noise[5] > 2 * np.median(reference.noise)
 
 
+def test_a_series_is_as_loud_as_its_runs_show_and_strays_are_no_noise() -> None:
+    readings = 0.03 * np.random.default_rng(7).standard_normal((11, 6, NODES))
+    readings[..., 5] *= 3
+    readings[[1, 4, 8], 0, 6] -= 1.4
+    rows, tonight = readings[:-1], readings[-1]
+    count = np.full((10, NODES), 6)
+    within = rows.var(axis=1) * 6
+    days = np.full(11, UNKNOWN_DAY)
+    past = Past(rows[:, 0], rows[:, 1:].mean(axis=1), np.median(rows, axis=1), within, count, count > 0, days)
+    group = np.zeros(NODES, dtype=np.int64)
+    reference = learn(past, ThisRun(tonight[0], tonight[1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    assert reference.noise[5] == pytest.approx(0.09, rel=0.2)
+    assert reference.noise[6] < 0.05
+
+
 def test_rounded_readings_keep_the_noise_of_their_steps() -> None:
     """Most steps are 0 where readings are rounded to 5 %, which is no reading without noise."""
     rows = np.round(drawn(np.random.default_rng(3), 30, noise=0.01) / 0.05) * 0.05
@@ -120,7 +135,7 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
         of_run = 0.03 * np.sqrt(lasts) * rng.standard_normal((31, NODES))
         first, second = (of_run + 0.03 * np.sqrt(1 - lasts) * rng.standard_normal((31, NODES)) for _ in range(2))
         reference = learned(first, second)
-        levels.append(float(np.median(reference.doubts[0] / reference.noise)) ** 2)
+        levels.append(float(np.median(reference.forecast.variance[0])) / 0.03**2)
     none, some, most = levels
     assert none < 0.2 < some < most
     assert most > 0.8
@@ -149,14 +164,26 @@ def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     assert np.abs(reference.expected).max() < 0.03
 
 
+def test_a_broken_reading_that_was_not_accepted_is_no_evidence() -> None:
+    rows = drawn(np.random.default_rng(12), 12)
+    count = np.ones(rows[:-1].shape, dtype=np.int64)
+    rows[10, 3] = np.nan
+    none = np.full(rows.shape, np.nan)
+    days = np.full(len(rows), UNKNOWN_DAY)
+    past = Past(rows[:-1], none[:-1], rows[:-1], np.zeros(count.shape), count, np.isfinite(rows[:-1]), days)
+    group = np.zeros(NODES, dtype=np.int64)
+    reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    assert np.isfinite(reference.forecast.reading[:13]).all()
+
+
 def test_a_loss_does_not_make_noise_last() -> None:
     """Both readings of each run since the loss are low; those of other series are not."""
     rng = np.random.default_rng(5)
     first, second = drawn(rng, 20), drawn(rng, 20)
-    healthy = learned(first, second).doubts[0]
+    healthy = learned(first, second).forecast.variance[0]
     for rows in (first, second):
         rows[12:, 3] -= 0.06
-    assert (learned(first, second).doubts[0] < 1.1 * healthy).all()
+    assert (learned(first, second).forecast.variance[0] < 1.2 * healthy).all()
 
 
 def test_reading_low_readings_again_makes_no_noise_last() -> None:
@@ -188,7 +215,8 @@ def test_what_lasts_is_learned_where_some_runs_were_read_more_often() -> None:
     readings = np.sqrt(share) * lasting + np.sqrt(1 - share) * rng.standard_normal((12, runs, series))
     readings = np.where(np.arange(12)[:, None, None] < count, readings, np.nan)
     readings = readings - np.nanmean(readings, axis=(0, 1))
-    within, rest, apart = np.nanvar(readings, axis=0) * count, np.nanmean(readings[1:], axis=0), apart_from_mean(count)
+    within, rest = np.nanvar(readings, axis=0) * count, np.nanmean(readings[1:], axis=0)
+    apart = apart_from_mean(count, lasts=1.0)
     every = [np.arange(series)]
     learned_share, _ = shared(readings[0], rest, within, count - 1, count.sum(axis=0), apart[:-1], every)
     assert np.median(learned_share) == pytest.approx(share, rel=0.1)

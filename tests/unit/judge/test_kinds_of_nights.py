@@ -235,7 +235,7 @@ def test_two_successive_changes_are_both_reported() -> None:
 
 def test_a_watched_series_raises_no_alert() -> None:
     """What may be a loss is said in the reason of a run that passes."""
-    fleet = Fleet(15, READINGS)
+    fleet = Fleet(16, READINGS)
     fleet.run(of_nodes(64), times=10)
     fleet.run(of_nodes(64), factor=slow("node-9", by=0.03), times=12)
     watched = [run for run in fleet.judged() if " looks " in run.reason.sentence]

@@ -1,0 +1,121 @@
+"""What this run should read, for each start that a change may have. Pure, numpy arrays.
+
+A run reads the level of its series, what its readings share, and chance. A Kalman filter follows the level, and what
+of the shared noise lasts. For each start it goes on with the runs since, which show by how much the series changed
+(Willsky and Jones, "A generalized likelihood ratio approach to the detection and estimation of jumps in linear
+systems", 1976).
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from seatrial.detection.noise import PERSISTENCE, Floats, median_of
+
+STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
+LASTING_SHARES = (0.5, 1.0, 0.0)  # of what a run's readings share: the first, unless another one is clearly likelier
+_CLEARLY = 1.92  # the likelihood ratio on logs that chance exceeds in 5 %: half of chi-square's quantile (Wilks, 1938)
+_CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
+_KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, until the next run
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What this run should read, by start of a change (S, M); NaN where nothing is known.
+
+    `before` is what the first run since should have read. `reading` is what this one should, known to `variance`,
+    without the chance of its own readings. `response` is the part of a change that `reading` holds already. `score`
+    and `information` are of the size of the change, from the runs since.
+    """
+
+    before: Floats
+    reading: Floats
+    variance: Floats
+    response: Floats
+    score: Floats
+    information: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Level and lasting noise of M series before a run (2, M), their covariance (2, 2, M), and `lasting` (M), the
+    variance of that noise. `likelihood` (M), a log, is of the runs so far; for the others see Forecast.
+    """
+
+    mean: Floats
+    covariance: Floats
+    lasting: Floats
+    likelihood: Floats
+    response: Floats
+    score: Floats
+    information: Floats
+
+    @classmethod
+    def before_all(cls, level: Floats, variance: Floats, lasting: Floats) -> Self:
+        none = np.zeros(level.size)
+        mean, covariance = np.stack([level, none]), np.stack([[variance, none], [none, lasting]])
+        return cls(mean, covariance, lasting, none, np.zeros_like(mean), none, none)
+
+    def after(self, reading: Floats, variance: Floats) -> Self:
+        """Return the state before the next run, after one that read `reading`, known to `variance`; infinite: none."""
+        with_reading = self.covariance.sum(axis=1)
+        total = with_reading.sum(axis=0) + variance
+        gain = with_reading / total
+        measured = np.isfinite(variance)
+        innovation = np.where(measured, reading - self.mean.sum(axis=0), 0.0)
+        unexplained = 1 - self.response.sum(axis=0)
+        covariance = (self.covariance - gain[:, None] * with_reading) * _KEPT[:, None] * _KEPT
+        covariance[1, 1] += (1 - PERSISTENCE**2) * self.lasting
+        return replace(
+            self,
+            mean=(self.mean + gain * innovation) * _KEPT,
+            covariance=covariance,
+            likelihood=self.likelihood - np.where(measured, np.log(total) + innovation**2 / total, 0.0) / 2,
+            response=(self.response + gain * unexplained) * _KEPT,
+            score=self.score + unexplained * innovation / total,
+            information=self.information + unexplained**2 / total,
+        )
+
+    def changing(self) -> Self:
+        """Return the state if a change of unknown size begins with the next run."""
+        none = np.zeros_like(self.score)
+        return replace(self, response=np.zeros_like(self.response), score=none, information=none)
+
+
+def clipped(runs: Floats, variance: Floats) -> Floats:
+    """Return runs that are at most so many standard deviations from the median of all (Huber)."""
+    middle, width = median_of(runs), _CLIPPED * np.sqrt(variance)
+    return np.asarray(np.clip(runs, middle - width, middle + width))
+
+
+def forecast(
+    level: Floats, unsure: Floats, accepted: Floats, measured: Floats, chance: Floats, shared: Floats
+) -> Forecast:
+    """Return what this run should read.
+
+    Before all runs the level is `level` (M), known to a variance `unsure`. `accepted` runs (T, M) are those before a
+    change, all `measured` those since; `chance` (T, M) is their variance, infinite for none. `shared` (H, M) is that
+    of what all readings of a run share, for each of LASTING_SHARES.
+    """
+    chosen, of_one_run = deque[_State](), shared[0]
+    for share, all_shared in zip(LASTING_SHARES, shared, strict=True):
+        lasting = share * all_shared
+        known = np.where(np.isfinite(accepted), chance + all_shared - lasting, np.inf)
+        states = deque([_State.before_all(level, unsure, lasting)], STARTS.size)
+        for reading, variance in zip(accepted, known, strict=True):
+            states.append(states[-1].after(reading, variance))
+        if not chosen or np.nansum(states[-1].likelihood - chosen[-1].likelihood) > _CLEARLY:
+            chosen, of_one_run = states, all_shared - lasting
+    found = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
+    for start, before in enumerate(reversed(chosen)):
+        state, variances = before.changing(), (chance + of_one_run)[len(chance) - start :]
+        since = clipped(measured[len(measured) - start :], variances + before.lasting)
+        for reading, variance in zip(since, variances, strict=True):
+            state = state.after(reading, variance)
+        found[:, start] = (
+            before.mean.sum(axis=0), state.mean.sum(axis=0), state.covariance.sum(axis=(0, 1)) + of_one_run,
+            state.response.sum(axis=0), state.score, state.information,
+        )  # fmt: skip
+    return Forecast(*found)
