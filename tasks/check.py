@@ -16,13 +16,13 @@ from prefect.states import Completed, Crashed, Failed
 
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, try_check
 from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
-from seatrial.checks.metrics import REPEATED_WHOLE, Doubt
+from seatrial.checks.metrics import REPEATED_WHOLE, Doubts
 from seatrial.detection.noise import AGREEING
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import worst
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -50,7 +50,7 @@ def final_state(value: T, checks: Iterable[Check | None]) -> T:
 
     Its type is that of `value`, as Prefect declares it for a task that returns a state.
     """
-    bad = [check for check in checks if check and check.verdict is not Verdict.PASS]
+    bad = [check for check in checks if check and not check.passed]
     message = "; ".join(f"{check.name} {check.verdict.value}: {check.reason}" for check in bad)
     state = STATES[worst(check.verdict for check in bad).exit_status if bad else 0]
     return cast(T, state(message=message or None, data=value))
@@ -123,7 +123,7 @@ class RepeatBudget:
         self._next_s = {check.name: check.seconds if check.name in REPEATED_WHOLE else 0.0 for check in checks}
         self._spent_s = dict.fromkeys(self._next_s, 0.0)
 
-    def affordable(self, doubts: Mapping[str, list[Doubt]]) -> dict[str, list[Doubt]]:
+    def affordable(self, doubts: Doubts) -> Doubts:
         """Return the doubts by check whose next repeat would end in time."""
         left_s = self.until - time.monotonic()
         return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
@@ -142,7 +142,7 @@ def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[
     return [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
 
 
-def _well_measured(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
+def _well_measured(doubts: Doubts) -> set[str]:
     """Return the measurements of all nodes together that were taken as often as a judgement needs."""
     every = (doubt for some in doubts.values() for doubt in some)
     return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}
@@ -153,7 +153,7 @@ def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
     return lambda checks, repeat, until: compare(checks, setup, store, context, repeat, until)
 
 
-def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
+def _without(doubts: Doubts, given_up: Set[str]) -> Doubts:
     left = {check: [d for d in some if d.measurement.series() not in given_up] for check, some in doubts.items()}
     return {check: some for check, some in left.items() if some}
 

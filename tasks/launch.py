@@ -105,7 +105,7 @@ def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reas
 
     None if it still has them.
     """
-    bad = [check for check in checks if check.verdict is not Verdict.PASS]
+    bad = [check for check in checks if not check.passed]
     if run.taken is None or not bad:
         return None
     reasons = [check.reason for check in bad]

@@ -18,6 +18,7 @@ from seatrial.runs.explanations import CATALOG
 from seatrial.text import words
 from seatrial.text.headline import lines
 
+Mentions = Mapping[str, Sequence[str]]  # members and groups of Slack, by verdict
 ROWS = 3  # as many as convince
 
 _OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
@@ -185,7 +186,7 @@ def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None
     return f"{upload}/{run_id}/report.html" if upload else path
 
 
-def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
     """Return the members and groups to mention; none when the incident is over."""
     return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))
 

@@ -256,7 +256,7 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
         _first_to_end_without_reason(result, testbed, complaints),
         _missed_by_peers(result, testbed, complaints),
     )
-    names = {node.name for node in testbed.nodes}
+    names = set(testbed.names)
     for suspects in signs:
         by_node = {suspect.name: suspect for suspect in suspects if suspect.name in names}
         if by_node:

@@ -3,7 +3,7 @@
 Why those figures: docs/decisions/0002-judging-with-few-samples.md. The judge reads this table without the checks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
@@ -28,6 +28,9 @@ class Doubt:
     measurement: Measurement
     taken: int
     most: int
+
+
+Doubts = Mapping[str, Sequence[Doubt]]  # by the name of their check
 
 
 @dataclass(frozen=True, slots=True)

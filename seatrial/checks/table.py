@@ -14,7 +14,7 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, TimeLeft, too_small
 from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
-from seatrial.checks.metrics import Doubt, add_metrics
+from seatrial.checks.metrics import Doubt, Doubts, add_metrics
 from seatrial.checks.rdma.check import RDMA
 from seatrial.checks.storage.check import STORAGE
 from seatrial.checks.training.check import TRAINING
@@ -62,9 +62,7 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
     return Reason.of("single-gpu", check=kind.name) if measured else None
 
 
-def repeat_checks(
-    context: CheckContext, doubts: Mapping[str, Sequence[Doubt]], until: float = math.inf
-) -> dict[str, Repeated]:
+def repeat_checks(context: CheckContext, doubts: Doubts, until: float = math.inf) -> dict[str, Repeated]:
     """Measure each doubtful series once more until the time `until`; return the repeats by check."""
     by_check: dict[str, Repeated] = {}
     kinds, left = {kind.name: kind for kind in CHECKS}, TimeLeft(until)

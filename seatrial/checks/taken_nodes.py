@@ -18,7 +18,7 @@ _UNREACHED = frozenset({
 
 def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reason]:
     """Return why the platform took away suspects that could not be reached, or one end of such links."""
-    nodes = {node.name: node for node in testbed.nodes}
+    nodes = testbed.by_name
     taken: dict[Suspect, Reason] = {}
     for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
         reasons = (testbed.blameless_reason(nodes[end]) for end in suspect.nodes if end in nodes)

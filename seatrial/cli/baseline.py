@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import json_option, name_of, print_json
+from seatrial.cli.options import json_option, name_of, print_json, run_argument
 from seatrial.model.errors import InputError
 
 
@@ -47,7 +47,7 @@ def _list_fabrics(as_json: bool) -> None:
 
 
 @baseline.command()
-@click.argument("run", metavar="RUN", shell_complete=complete.runs)
+@run_argument
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
 @click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
 def promote(run: str, note: str, force: str) -> None:
@@ -91,7 +91,7 @@ def show(cluster: str, as_json: bool) -> None:
 
 
 @baseline.command()
-@click.argument("run", metavar="RUN", shell_complete=complete.runs)
+@run_argument
 @json_option
 def diff(run: str, as_json: bool) -> None:
     """Compare RUN (its id, folder or run.json) with the pinned baselines of its cluster, largest deviation first."""

@@ -18,6 +18,7 @@ import click
 from seatrial.cli import complete
 from seatrial.cli.options import (
     FILE,
+    any_cluster_argument,
     baseline_option,
     close_killed,
     cluster_argument,
@@ -129,7 +130,7 @@ def probe(name: str, out: Path | None) -> None:
 
 
 @click.command()
-@click.argument("cluster", type=FILE, required=False)
+@any_cluster_argument
 @click.option(
     "--run",
     "kept",
@@ -203,7 +204,7 @@ def dial(run: str, node: str) -> None:
 
 
 @click.command()
-@click.argument("cluster", type=FILE, required=False)
+@any_cluster_argument
 @json_option
 def status(cluster: Path | None, as_json: bool) -> None:
     """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 
 cluster_argument = click.argument("cluster", type=FILE)
+any_cluster_argument = click.argument("cluster", type=FILE, required=False)
+run_argument = click.argument("run", metavar="RUN", shell_complete=complete.runs)
 suite_option = click.option(
     "--suite",
     default="quick",

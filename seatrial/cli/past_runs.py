@@ -18,6 +18,7 @@ from seatrial.cli.options import (
     name_of,
     print_csv,
     print_json,
+    run_argument,
 )
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import exit_status
@@ -111,7 +112,7 @@ def compare(runs: tuple[str, ...], fail_on_change: bool, as_csv: bool, as_json: 
 
 
 @click.command()
-@click.argument("run", metavar="RUN", shell_complete=complete.runs)
+@run_argument
 @baseline_option
 @json_option
 def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
@@ -169,7 +170,7 @@ def replay(file: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", shell_complete=complete.runs)
+@run_argument
 @click.option(
     "--format", "form", type=click.Choice(["html", "pdf", "md", "json"]), default="html", show_default=True,
     help="html and pdf are written beside run.json; md and json go to standard output.",
@@ -190,7 +191,7 @@ def report(run: str, form: str) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", shell_complete=complete.runs)
+@run_argument
 @click.option("--out", type=FILE, help="Output file; default: seatrial-RUN_ID.tar.gz.")
 @click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
 @json_option

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, baseline_option, json_option, waiting
+from seatrial.cli.options import FILE, any_cluster_argument, baseline_option, json_option, waiting
 from seatrial.model.errors import InputError
 from seatrial.system.other_programs import watch_from_now
 from seatrial.text.printable import printable
@@ -23,7 +23,7 @@ _MOST_S = 86_400
 
 
 @click.command()
-@click.argument("cluster", type=FILE, required=False)
+@any_cluster_argument
 @click.option("--nodes", type=click.IntRange(1, 100_000), default=4, show_default=True, help="Number of nodes.")
 @click.option(
     "--gpus-per-node", type=click.IntRange(0, 64), default=8, show_default=True, help="GPUs of each node; 0: none."
@@ -73,7 +73,6 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
     from seatrial.checks.suites import SHIPPED
     from seatrial.checks.table import CHECKS
     from seatrial.config.run import whole_name
-    from seatrial.model.verdict import Verdict
     from seatrial.runs.login import run_of
 
     if only:
@@ -83,7 +82,7 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
         suite = whole_name(earlier.suite)
         if suite not in SHIPPED:
             raise InputError(f"--rerun {run}: its suite was the file {suite}.yaml or similar; give it with --suite")
-    left = {check.name for check in earlier.checks if check.verdict is not Verdict.PASS}
+    left = {check.name for check in earlier.checks if not check.passed}
     if not left:
         raise InputError(f"--rerun {run}: everything passed in it; leave --rerun out to run the suite again")
     known = {kind.name for kind in CHECKS}
@@ -105,7 +104,7 @@ def _leave_on_signals() -> None:
 
 
 @click.command()
-@click.argument("cluster", type=FILE, required=False)
+@any_cluster_argument
 @click.option(
     "--suite",
     is_flag=False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, json_option, name_of, print_json, waiting
+from seatrial.cli.options import FILE, any_cluster_argument, json_option, name_of, print_json, waiting
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTERS, example
 
@@ -129,7 +129,7 @@ def _size(size_bytes: int) -> str:
 
 
 @click.command()
-@click.argument("cluster", type=FILE, required=False)
+@any_cluster_argument
 @json_option
 def doctor(cluster: Path | None, as_json: bool) -> NoReturn:
     """List what this machine lacks for a run, each with the next step.

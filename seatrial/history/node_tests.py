@@ -36,6 +36,10 @@ class NodeTest:
     held_s: float = 0.0
 
     @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
+
+    @property
     def gpu_hours(self) -> float:
         return self.gpus * self.held_s / 3600
 
@@ -86,7 +90,7 @@ def _unblamed(result: RunResult, *, is_alone: bool) -> Outcome:
         return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
     if is_alone:
         return result.verdict, result.reason.code
-    open_checks = [check for check in result.checks if check.verdict is not Verdict.PASS and not check.suspects]
+    open_checks = [check for check in result.checks if not check.passed and not check.suspects]
     if not open_checks and result.checks:
         return Verdict.PASS, None
     code = result.reason.code if not result.verdict.is_fault else UNATTRIBUTED

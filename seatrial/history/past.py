@@ -11,14 +11,13 @@ import numpy as np
 from seatrial.detection.noise import Bools, Floats, Ints, locations
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement
-from seatrial.model.setup import NodeHardware
+from seatrial.model.setup import Hardware
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
-Hardware = Mapping[str, NodeHardware]  # by node
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
 _REFERENCE_RUNS = 30  # a month of nightly runs
 RECENT_RUNS = 5  # a working week of nightly runs

@@ -20,7 +20,7 @@ from seatrial.history.schema import checks, clean, node_hardware, readings, runs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
-from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
+from seatrial.model.setup import Hardware, NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
@@ -238,7 +238,7 @@ def described_series(connection: Connection, subject: Subject) -> list[Measureme
     return list({m.series(): m for m in measured}.values())
 
 
-def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
+def hardware_of(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
     """Return the hardware by run and node."""
     names = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
     texts = (cast(node_hardware.c[name], Text) for name in ("nodes", "ids"))
@@ -253,7 +253,7 @@ def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dic
 
 def _nodes(
     gpu_model: str, gpu_clock_mhz: int | None, cpu_model: str, driver: str, nodes: str, ids: str | None
-) -> dict[str, NodeHardware]:
+) -> Hardware:
     """Parse the nodes of one row; `nodes` and `ids` are JSON."""
     by_node = (json.loads(ids) if ids else None) or {}
     facts = gpu_model, gpu_clock_mhz, cpu_model, driver

@@ -52,7 +52,7 @@ from seatrial.history.schema import (
 )
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import RunResult
-from seatrial.model.setup import NodeHardware
+from seatrial.model.setup import Hardware
 from seatrial.model.verdict import Verdict
 
 # Any number that all processes share.
@@ -220,7 +220,7 @@ class Store:
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return described_series(connection, Subject("cluster", cluster))
 
-    def hardware(self, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
+    def hardware(self, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
         """Return the hardware of the runs by run and node, where it is recorded."""
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return hardware_of(connection, run_ids)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
-from seatrial.checks.metrics import Doubt, is_repeated_only_low
+from seatrial.checks.metrics import Doubt, Doubts, is_repeated_only_low
 from seatrial.detection.outliers import MOST_READINGS
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
@@ -30,7 +30,7 @@ class Assessment:
     """The checks with their judgements and verdicts, and by check what to measure once more before those are sure."""
 
     checks: list[Check]
-    doubts: dict[str, list[Doubt]]
+    doubts: Doubts
 
 
 def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
@@ -114,7 +114,7 @@ class RunJudge:
             return own
         return number if number.verdict.severity < own.verdict.severity or not is_noisy(number) else own
 
-    def doubts(self) -> dict[str, list[Doubt]]:
+    def doubts(self) -> Doubts:
         """Return by check what to measure once more."""
         doubts: dict[str, list[Doubt]] = defaultdict(list)
         in_doubt = set() if self._judged is None else self._in_doubt(self._judged)

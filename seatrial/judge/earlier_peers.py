@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from seatrial.history.past import changes
 from seatrial.history.rows import RunRow
 from seatrial.model.measurement import Measurement
-from seatrial.model.setup import NodeHardware
-from seatrial.model.verdict import Verdict
+from seatrial.model.setup import Hardware, NodeHardware
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -34,13 +33,13 @@ class EarlierPeers:
 
     runs: Sequence[RunRow]
     measurements: Sequence[Measurement] = ()
-    hardware: Mapping[str, NodeHardware] | None = None
+    hardware: Hardware | None = None
 
 
 def earlier_peers(
     store: "Store",
     context: "RunContext",
-    hardware: Mapping[str, NodeHardware],
+    hardware: Hardware,
     measured: Sequence[Measurement],
 ) -> EarlierPeers | None:
     """Return what to compare a run of few nodes with; None if it has peers, or no other node was tested.
@@ -54,7 +53,7 @@ def earlier_peers(
     own = {test.run_id for test in [test for test in tests if test.node in hardware][-_MOST_RUNS:]}
     newest: dict[str, str] = {}
     for test in tests:
-        if test.node not in hardware and test.verdict is Verdict.PASS and test.ended >= context.started - _PEERS_FOR:
+        if test.node not in hardware and test.passed and test.ended >= context.started - _PEERS_FOR:
             newest.pop(test.node, None)  # so that the last ones are the newest
             newest[test.node] = test.run_id
     peers = dict(list(newest.items())[-_MOST_PEERS:])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from seatrial.model.measurement import Subject
-from seatrial.model.setup import NodeHardware
+from seatrial.model.setup import Hardware
 from seatrial.text.words import some_of
 
 _MOST = 2 / 3  # of the nodes that share a fact: so many are slow if it is the cause
@@ -60,7 +60,7 @@ class NodeGroups:
         return f"{len(sizes)} groups by {' and '.join(self.differences)}: {some_of(members)}"
 
 
-def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
+def group_nodes(hardware: Hardware) -> NodeGroups:
     """Group nodes that are alike.
 
     Nodes of another model are another group, however few. Those of another driver or clock are one if they are enough;
@@ -89,7 +89,7 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)), _facts(hardware))
 
 
-def _facts(hardware: Mapping[str, NodeHardware]) -> dict[str, list[str]]:
+def _facts(hardware: Hardware) -> dict[str, list[str]]:
     facts: dict[str, list[str]] = {}
     for node, its in hardware.items():
         known = (f"driver {its.driver}" if its.driver else "", f"{its.gpu_clock_mhz} MHz" if its.gpu_clock_mhz else "")

@@ -25,8 +25,8 @@ def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgeme
     """Return the check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
     if not counted:
         rest = join((check.reason, rests_on(judged), *notes))
-        return rest if check.verdict is Verdict.PASS else check.reason
-    own = None if check.verdict is Verdict.PASS else check.reason
+        return rest if check.passed else check.reason
+    own = None if check.passed else check.reason
     others = other_problems(judgement.measurement for judgement in counted[1:])
     return join((own, counted[0].reason, others))
 

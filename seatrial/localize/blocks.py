@@ -7,10 +7,9 @@ import numpy as np
 
 from seatrial.localize.causes import Cause, CauseKind, Column, at_one_end, log_choose, socket_halves, together
 from seatrial.localize.likelihood import SOUGHT, Likelihood
-from seatrial.localize.observations import Bools, Floats, Ints, Observed
+from seatrial.localize.observations import Bools, Ends, Floats, Ints, Observed
 
 _SWEEPS = 6
-Ends = dict[str, dict[str, list[int]]]  # tests, by node and address
 _LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.2, 2  # nodes, a share of those with the address, nodes
 _EXPECTED = 0.3  # in a fleet with a fault
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed, Switches
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link", "socket", "leaf"]
 
@@ -26,6 +26,7 @@ _MANY = 40  # tests, of which a cause slows at least a fifth of what it should: 
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
 Place = TypeVar("Place", int, tuple[str, int])  # of a test, or of one beside a node
+Sides = tuple[tuple[str, ...], ...]  # nodes of each side of a cut
 Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
@@ -41,7 +42,7 @@ class Cause:
     name: str
     nodes: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
-    sides: tuple[tuple[str, ...], ...] = ()
+    sides: Sides = ()
     penetrance: float = ALWAYS
     at_one_end: bool = False
     log_prior: float = 0.0
@@ -63,7 +64,7 @@ class Column:
         return cls(cause, np.array(tests, dtype=np.int64))
 
 
-def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
+def columns(observed: Observed, groups: Switches) -> list[Column]:
     """Return all causes of which a test was slow or failed, save cuts that no `groups` show.
 
     Those are nodes that share a switch, by its name.
@@ -263,7 +264,7 @@ def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
     return [Column.of(replace(part.cause, at_one_end=True), outside)]
 
 
-def _switches(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
+def _switches(observed: Observed, groups: Switches) -> list[Column]:
     """Return the uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
 
     Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seatrial.localize.causes import Cause, CauseKind
+from seatrial.localize.causes import Cause, CauseKind, Sides
 from seatrial.localize.criticism import NAMED, OFTEN
 from seatrial.localize.membership import unsure_nodes
 from seatrial.localize.next_test import dividing
@@ -57,7 +57,7 @@ class Finding:
     kind: FindingKind
     confidence: float
     reason: Reason
-    sides: tuple[tuple[str, ...], ...]
+    sides: Sides
     rows: tuple[Evidence, ...]
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
     band: Band = "large"  # of message sizes, that shows it
@@ -135,6 +135,7 @@ def finding_of(
         sides = tuple(side for side in sides if side)
     side, other = (*sides, (), ())[:2]
     partners = observed.nodes_of(hit).difference(cause.nodes)
+    not_sure = f"; not sure of {some_of(map(printable, unsure), _NODES_SHOWN)}" if unsure else ""
     values = {
         "name": printable(cause.name),
         "gpus": printable(" ".join(cause.gpus)),
@@ -152,7 +153,7 @@ def finding_of(
         "side": some_of(map(printable, side), _NODES_SHOWN),
         "other": some_of(map(printable, other), _NODES_SHOWN),
         "sides": " | ".join(some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]),
-        "more": _circumstances(observed, tests, band) + _not_sure(unsure),
+        "more": _circumstances(observed, tests, band) + not_sure,
     }
     code = _code(cause, dead=slowdown == float("inf"))
     reason = Reason.of(code, **values)
@@ -167,10 +168,6 @@ def finding_of(
 def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """Return names of nodes, or of GPUs with that of their node in front, without unsure nodes."""
     return tuple(name for name in names if name.partition("/")[0] not in unsure)
-
-
-def _not_sure(nodes: Sequence[str]) -> str:
-    return f"; not sure of {some_of(map(printable, nodes), _NODES_SHOWN)}" if nodes else ""
 
 
 def _code(cause: Cause, dead: bool) -> str:
@@ -220,7 +217,7 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     return tuple(rows)
 
 
-def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], ...]:
+def _sides(observed: Observed, cause: Cause) -> Sides:
     """Return the part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of nodes."""
     if cause.sides:
         return cause.sides

@@ -46,7 +46,7 @@ class Likelihood:
         explained, failing = fitted or (base, fails)
         others = observed.failed[failing < 0.5]
         self._fails = np.maximum(fails, max(_FAILS, float(others.sum()) / max(1, len(others))))
-        odd = known & (observed.value + explained < -3 * self._width(explained))
+        odd = known & (observed.value + explained < -3 * width_of(observed.scale, explained))
         count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
@@ -102,9 +102,6 @@ class Likelihood:
         value, stray = self._observed.value[whole], self.stray[whole]
         width = width_of(self._observed.scale[whole], slowdown)
         return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
-
-    def _width(self, slowdown: Floats) -> Floats:
-        return width_of(self._observed.scale, slowdown)
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """From the posterior to findings, suspects, a verdict, and the next test where the tests do not decide. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp
 from statistics import median
@@ -14,7 +14,7 @@ from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_mis
 from seatrial.localize.findings import Finding, findings_of, titled
 from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
-from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
+from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed, Switches
 from seatrial.localize.posterior import Posterior, infer
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
@@ -73,7 +73,7 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
     ]
 
 
-def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | None = None) -> Localization:
+def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Localization:
     """Say what slows tests, among nodes, GPUs, rails, links, cuts and placements.
 
     `groups` are nodes that share a switch, rack or block, by its name. The large messages are looked at first, then
@@ -144,7 +144,7 @@ class _Explanation:
         return named and not self.contradicted and not has_misfits(self.posterior)
 
 
-def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: Band) -> Localization:
+def _localized(observed: Observed, groups: Switches, band: Band) -> Localization:
     explanation = _Explanation.of(infer(observed, groups), band)
     if explanation.is_doubtful:
         other = _Explanation.of(infer(observed, groups, explanation.contradicted, with_single_nodes=True), band)

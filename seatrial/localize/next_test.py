@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.localize.causes import PLACEMENTS, Cause, across_sockets
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.observations import Addresses, GroupTest
 from seatrial.localize.posterior import Effect, Posterior
 from seatrial.text.printable import printable
 
@@ -21,7 +21,7 @@ class NextTest:
     """A test to run: nodes, and the addresses of the GPUs of each where they matter."""
 
     nodes: tuple[str, ...]
-    gpus: tuple[tuple[str, ...], ...] = ()
+    gpus: Addresses = ()
 
     def __str__(self) -> str:
         each = [
@@ -119,9 +119,7 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
     return list(islice(sorted(nodes, key=lambda node: (slow[node] / fine[node], node)), _HELPERS))
 
 
-def _settings(
-    tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
-) -> list[tuple[tuple[str, ...], ...]]:
+def _settings(tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]) -> list[Addresses]:
     """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that separate causes."""
     if not any(len(gpus) for test in tests for gpus in test.gpus):
         return [()]

@@ -27,6 +27,9 @@ _MESH = 32  # nodes; of more, single links make no difference to an alltoall
 _MORE_FAULTS = (0.3, 0.15, 0.05)  # how likely one, two or three faults more are, which may slow all tests of a kind
 
 Band = Literal["large", "largest", "middle", "small"]  # of message sizes; the large ones are the plateau
+Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
+Addresses = tuple[tuple[str, ...], ...]  # of the GPUs of each node
+Ends = dict[str, dict[str, list[int]]]  # tests, by node and address
 BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
 
 
@@ -43,7 +46,7 @@ class GroupTest:
     collective: str
     nodes: tuple[str, ...]
     busbw_gb_s: Mapping[int, float] = field(default_factory=dict)
-    gpus: tuple[tuple[str, ...], ...] = ()
+    gpus: Addresses = ()
     conditions: str = ""
     weight: float = 1.0
     day: str = ""
@@ -84,9 +87,9 @@ class Tests(tuple[GroupTest, ...]):
         return frozenset(node for test in self for node in test.nodes)
 
     @cached_property
-    def ends(self) -> dict[str, dict[str, list[int]]]:
+    def ends(self) -> Ends:
         """The places of the tests in which each node took part with each address of a GPU."""
-        ends: dict[str, dict[str, list[int]]] = {}
+        ends: Ends = {}
         for i, test in enumerate(self):
             for node, addresses in zip(test.nodes, test.gpus, strict=False):
                 of_node = ends.setdefault(node, {})

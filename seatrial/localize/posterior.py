@@ -14,7 +14,7 @@ A cause slows an operation with probability q, and at least one. Of a kind of te
 e (`Levels`). A test is as slow as the worst of its causes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +35,7 @@ from seatrial.localize.causes import (
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, SOUGHT, Likelihood, log_mean, width_of
-from seatrial.localize.observations import Bools, Floats, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, Ints, Observed, Switches
 
 _MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
 _DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
@@ -163,7 +163,7 @@ class _Design:
 
 def infer(
     observed: Observed,
-    groups: Mapping[str, frozenset[str]],
+    groups: Switches,
     excluded: Collection[tuple[CauseKind, str]] = (),
     *,
     with_single_nodes: bool = False,

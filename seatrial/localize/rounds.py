@@ -20,7 +20,7 @@ from seatrial.localize.criticism import unsettled
 from seatrial.localize.findings import Finding
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import GroupTest, Observed
+from seatrial.localize.observations import GroupTest, Observed, Switches
 
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
 _WIDESPREAD = 0.75  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
@@ -55,13 +55,13 @@ class State:
 
     nodes: tuple[str, ...]
     gpus: tuple[str, ...]
-    groups: Mapping[str, frozenset[str]]
+    groups: Switches
     tests: tuple[GroupTest, ...]
     rounds: int
     localization: Localization
 
 
-def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Mapping[str, frozenset[str]] | None = None) -> State:
+def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Switches | None = None) -> State:
     """Return the state before the first round; `nodes` in the order of their ranks in the collective that was slow."""
     return State(tuple(nodes), tuple(gpus), groups or {}, (), 0, localize(()))
 

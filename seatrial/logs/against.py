@@ -68,7 +68,7 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | 
     """Return a verdict and reason against a check although its numbers pass."""
     if sockets := _sockets(check, setup, sweep):
         return Verdict.INCONCLUSIVE, sockets
-    slow = one_nic_less(check.measurements, setup) if check.verdict is Verdict.PASS else None
+    slow = one_nic_less(check.measurements, setup) if check.passed else None
     return Verdict.DEGRADED if slow else Verdict.PASS, slow
 
 
@@ -92,6 +92,6 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:
         return join(part for part in parts_of(check.reason) if part not in parts_of(own)), own
     plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
     is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
-    if plateau and is_as_expected and check.verdict is not Verdict.PASS:  # something else keeps it from passing
+    if plateau and is_as_expected and not check.passed:  # something else keeps it from passing
         return check.reason, Reason.of("as-fast-as-expected", source=plateau.source)
     return (check.reason,)

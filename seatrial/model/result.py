@@ -176,6 +176,10 @@ class Check:
         return self.raw_result or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
+
+    @property
     def coverage(self) -> Coverage:
         return coverage([self])
 

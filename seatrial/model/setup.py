@@ -117,7 +117,10 @@ class NodeHardware:
         return bool(self.model and earlier.model) and self.model != earlier.model
 
 
-def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeHardware]:
+Hardware = Mapping[str, NodeHardware]  # by node
+
+
+def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> Hardware:
     """Return hardware by node name, from `nodes` in run.json."""
     return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}
 

@@ -135,6 +135,15 @@ class Testbed:
         return self.nodes[0]
 
     @property
+    def names(self) -> list[str]:
+        """The names of its nodes, the head first."""
+        return [node.name for node in self.nodes]
+
+    @property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @property
     def world_size(self) -> int:
         """MPI ranks over all nodes."""
         return sum(node.slots for node in self.nodes)
@@ -154,7 +163,7 @@ class Testbed:
 
     def part(self, names: Sequence[str], label: str) -> "Testbed":
         """Return those nodes, in that order, as a part that runs beside others."""
-        by_name = {node.name: node for node in self.nodes}
+        by_name = self.by_name
         return replace(self, nodes=tuple(by_name[name] for name in names), label=label)
 
 

@@ -85,7 +85,8 @@ def coverage(
 
     `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
     """
-    ages = {node.name: _known(evidence.age(node.name)) for node in nodes}
+    since_test = {node.name: evidence.age(node.name) for node in nodes}
+    ages = {name: age if age < LONG_AGO else None for name, age in since_test.items()}
     gpus: dict[str, timedelta | None] = {}
     for node in nodes:
         for number in range(gpus_per_node):
@@ -131,10 +132,6 @@ def _gpu_age(node_age: timedelta | None, measured: datetime | None, now: datetim
     if node_age is None or measured is None:
         return None
     return max(node_age, now - measured)
-
-
-def _known(age: timedelta) -> timedelta | None:
-    return None if age >= LONG_AGO else age
 
 
 def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ class Record:
     @property
     def passed(self) -> datetime | None:
         """The end of the last test alone, or of a run of all nodes, that passed."""
-        return next((test.ended for test in reversed(self.alone) if test.verdict is Verdict.PASS), None)
+        return next((test.ended for test in reversed(self.alone) if test.passed), None)
 
     @property
     def is_proven(self) -> bool:
@@ -110,7 +110,7 @@ class Evidence:
         """Return the time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
         ages: dict[Pair, timedelta] = {}
         for test in self.tests:
-            if test.partner is None or test.suite == ALONE or test.verdict is not Verdict.PASS:
+            if test.partner is None or test.suite == ALONE or not test.passed:
                 continue
             first, second = group_of.get(test.node), group_of.get(test.partner)
             if first and second:
@@ -120,4 +120,4 @@ class Evidence:
 
 def is_conclusive(test: NodeTest) -> bool:
     """Return whether the test passed or failed; inconclusive tests count for nothing."""
-    return test.verdict is Verdict.PASS or test.verdict.is_fault
+    return test.passed or test.verdict.is_fault

@@ -47,7 +47,7 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
         return Decision(node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name))
-    if waits and test.verdict is Verdict.PASS:
+    if waits and test.passed:
         reason = Reason.of("qualify-not-compared", node=node.name)
         return Decision(node.name, "leave", test.run_id, test.code or "", reason)
     return Decision(node.name, "leave", test.run_id, test.code or "", Reason())

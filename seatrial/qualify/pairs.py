@@ -10,7 +10,6 @@ from datetime import timedelta
 from itertools import combinations
 
 from seatrial.history.node_tests import NodeTest
-from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import DUE_AT
 from seatrial.qualify.evidence import CONFIRMED_BY, LONG_AGO, Evidence, Pair, pair_of
@@ -74,7 +73,7 @@ class _Choice:
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
-        return self.ages.get(_groups(first, second), LONG_AGO)
+        return self.ages.get(pair_of(first.group or first.name, second.group or second.name), LONG_AGO)
 
     def _since_paired(self, node: ServiceNode) -> timedelta:
         paired = self.evidence.record(node.name).paired
@@ -85,12 +84,8 @@ def slow_with(tests: Sequence[NodeTest]) -> list[str]:
     """Return the partners with which the last tests of a node failed, until one that passed."""
     partners: list[str] = []
     for test in reversed(tests):
-        if test.verdict is Verdict.PASS:
+        if test.passed:
             break
         if test.partner and test.partner not in partners:
             partners.append(test.partner)
     return partners
-
-
-def _groups(first: ServiceNode, second: ServiceNode) -> Pair:
-    return pair_of(first.group or first.name, second.group or second.name)

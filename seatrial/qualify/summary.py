@@ -86,8 +86,8 @@ def _reason(outcome: Outcome) -> Reason:
     problems = [decision.reason for decision in outcome.decisions if decision.action == "keep out"]
     if reason := join((*problems, outcome.common, *outcome.failed)):
         return reason
-    passed = _count(test.node for test in outcome.tested if test.verdict is Verdict.PASS)
-    others = [test for test in outcome.tested if test.verdict is not Verdict.PASS]
+    passed = _count(test.node for test in outcome.tested if test.passed)
+    others = [test for test in outcome.tested if not test.passed]
     if others:
         code = others[0].code or others[0].verdict.value
         return Reason.of("qualify-open", passed=passed, nodes=host_list({test.node for test in others}), found=code)

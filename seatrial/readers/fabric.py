@@ -53,7 +53,8 @@ def read_log(lines: Sequence[str]) -> Report:
         if error := _ERROR.search(text):
             where = f" at {error['pci']}" if error["pci"] else ""
             where += f" port {error['port']}" if error["port"] else ""
-            words = f"{error['kind']} error {error['number']} ({_meaning(error['number'])}) of NVSwitch{where}"
+            meaning, _ = meaning_of("SXid", int(error["number"]), "")
+            words = f"{error['kind']} error {error['number']} ({meaning}) of NVSwitch{where}"
             if error["kind"] == "fatal":
                 results.append(Result(Verdict.FAIL, _SWITCH, words))
             else:
@@ -65,10 +66,6 @@ def read_log(lines: Sequence[str]) -> Report:
     if not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "log"))
     return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
-
-
-def _meaning(number: str) -> str:
-    return meaning_of("SXid", int(number), "")[0]
 
 
 def read_imex_ctl(lines: Sequence[str]) -> Report:

@@ -41,6 +41,7 @@ _HEALTHS = (  # of NVLink fabrics of several nodes: the last part of a field's p
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
+Fault = tuple[Verdict, str, str]  # with the code and the words of its cause
 Gpu = tuple[str, Fields]  # its name, and what is told of it
 _TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
 _XML_NAMES = {  # the names that the XML has in place of those of the text
@@ -98,7 +99,7 @@ def _gpus(lines: Sequence[str]) -> list[Gpu]:
     return gpus
 
 
-def _faults(fields: Fields) -> Iterator[tuple[Verdict, str, str]]:
+def _faults(fields: Fields) -> Iterator[Fault]:
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
         yield Verdict.FAIL, RESET, "it requires a reset"
@@ -112,7 +113,7 @@ def _faults(fields: Fields) -> Iterator[tuple[Verdict, str, str]]:
         yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
 
 
-def _fault(path: tuple[str, ...], printed: str) -> Iterator[tuple[Verdict, str, str]]:
+def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
     value = printed.lower()
     is_of_fabric = "fabric" in path
     if path[-1] == "gpu recovery action" and value not in _NONE:

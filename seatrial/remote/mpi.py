@@ -27,6 +27,7 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
 
 Environ = Mapping[str, str]
+OnLine = Callable[[str], None] | None  # is called with each line that is printed
 _MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
 log = logging.getLogger("seatrial.mpi")
 SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
@@ -118,7 +119,7 @@ def mpirun(
     *,
     timeout_s: float,
     env: Environ | None = None,
-    on_line: Callable[[str], None] | None = None,
+    on_line: OnLine = None,
     is_done: Callable[[str], bool] | None = None,
     log_file: Path | None = None,
     max_bytes: int | None = None,
@@ -253,7 +254,7 @@ class _Follower:
         timeout_s: float,
         settle_s: float,
         log_file: RawLog,
-        on_line: Callable[[str], None] | None,
+        on_line: OnLine,
         is_done: Callable[[str], bool] | None,
         max_bytes: int,
     ) -> None:

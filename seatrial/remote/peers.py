@@ -111,7 +111,7 @@ def try_streams(
 
     A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
     """
-    by_name = {node.name: node for node in testbed.nodes}
+    by_name = testbed.by_name
     new = [node for node in testbed.nodes if node.name in contacts and contacts[node.name].streams is None]
     started = on_each(
         new, lambda node: StreamProbe(testbed, node, contacts[node.name], timeout_s), at_once=fan_out(testbed)

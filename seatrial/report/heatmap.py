@@ -122,7 +122,8 @@ def heat_map(result: RunResult) -> HeatMap | None:
 def _blamed_cells(node: str, blame: Blame, columns: Sequence[Column], cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
     """Return the cells to mark: none where a number is bad, else what was not measured, else a column of its own."""
     own = [column for column in columns if column.check == blame.check]
-    if any(_is_bad(cells.get((node, column))) for column in own):
+    known = [cells[node, column] for column in own if (node, column) in cells]
+    if any(cell.verdict not in (None, Verdict.PASS) for cell in known):
         return {}
     missing = [column for column in own if (node, column) not in cells]
     cell = Cell(blame.verdict, NOT_MEASURED.text if missing else "blamed", blame.evidence.sentence)
@@ -160,10 +161,6 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
 def _add(blames: dict[str, list[Blame]], suspect: Suspect, blame: Blame) -> None:
     if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
         blames.setdefault(node, []).append(blame)
-
-
-def _is_bad(cell: Cell | None) -> bool:
-    return cell is not None and cell.verdict not in (None, Verdict.PASS)
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:

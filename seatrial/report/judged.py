@@ -91,7 +91,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Seque
     for line in _aligned((_COLUMNS, *rows), encoding):
         click.echo(line)
     click.echo()
-    bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
+    bad = [check for check in judged.checks if not check.passed]
     sentences = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     sentences += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
     steps = dict.fromkeys(check.reason.code or "" for check in bad)

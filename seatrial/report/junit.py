@@ -12,7 +12,7 @@ _FAILED = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
 
 def junit_xml(result: RunResult) -> str:
     """Return the document: `failure` for what was measured and is bad, `error` for what could not be measured."""
-    bad = [check.verdict for check in result.checks if check.verdict is not Verdict.PASS]
+    bad = [check.verdict for check in result.checks if not check.passed]
     failures = sum(verdict in _FAILED for verdict in bad)
     suite = ElementTree.Element(
         "testsuite",
@@ -27,7 +27,7 @@ def junit_xml(result: RunResult) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname=suite.get("name", ""), name=plain(check.name), time=f"{check.seconds:.1f}"
         )
-        if check.verdict is not Verdict.PASS:
+        if not check.passed:
             kind = "failure" if check.verdict in _FAILED else "error"
             ElementTree.SubElement(case, kind, type=check.verdict.value, message=plain(check.reason))
     ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {lines(result)[0]}"

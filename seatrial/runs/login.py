@@ -106,7 +106,7 @@ def folder_of(run: str) -> tuple[str, Path]:
 
 def node_of(testbed: Testbed, name: str) -> Node:
     """Return a node by name, index, or `head`. Raises InputError with the legal names."""
-    by_name = {node.name: node for node in testbed.nodes}
+    by_name = testbed.by_name
     if name in by_name:
         return by_name[name]
     if name == "head":

@@ -29,7 +29,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Judgement, RunResult, Suspect, merge_suspects
-from seatrial.model.setup import NodeHardware, Setup
+from seatrial.model.setup import Hardware, NodeHardware, Setup
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import conclude, next_steps, other_problems
 from seatrial.text.printable import printable
@@ -256,7 +256,7 @@ def _condition(text: str) -> str | int:
     return int(text) if text.isdecimal() and len(text) < 16 else text
 
 
-def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
+def _facts(rows: "pd.DataFrame") -> Hardware:
     """Return the hardware of each node in this run."""
     nodes = rows[rows["subject_kind"].isin(("node", "gpu"))].drop_duplicates("subject")
     facts: dict[str, NodeHardware] = {}

@@ -3,7 +3,7 @@
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +21,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.minutes import Minutes
 from seatrial.runs.progress import step
 from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_steps, since
-from seatrial.text.redact import Secrets
+from seatrial.text.redact import Clean, Secrets
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -38,7 +38,6 @@ _SHOWN_FACTS = (
     "nvlink_domain",
     "hardware_ids",
 )
-Clean = Callable[[str], str]
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
@@ -62,7 +61,7 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a fault."""
     failed = Reason.of("result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace")
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
-    bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
+    bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if not check.passed)
     alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
     return replace(result, verdict=verdict, reason=join((uncoded(bad), failed)), checks=tuple(alone))
@@ -116,7 +115,7 @@ class RunState:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
         if after in self.done:
             return True
-        broken = (check for check in reversed(self.checks) if check.verdict is not Verdict.PASS)
+        broken = (check for check in reversed(self.checks) if not check.passed)
         cause = next((check for check in broken if check.reason.code != "prerequisite-failed"), None)
         reason = (
             Reason.of("prerequisite-failed", step=cause.name)

@@ -156,7 +156,7 @@ def next_steps(result: RunResult) -> list[NextStep]:
         return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
     sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]
     suspects = [_suspect_step(suspect) for suspect in sure or result.suspects]
-    blameless = [check for check in result.checks if check.verdict is not Verdict.PASS and not check.suspects]
+    blameless = [check for check in result.checks if not check.passed and not check.suspects]
     worst_blamed = min((s.verdict.severity for s in result.suspects if s.verdict), default=len(Verdict))
     worse = [check for check in blameless if check.verdict.severity < worst_blamed]
     codes = dict.fromkeys(code for check in worse if (code := _code_with_step(check.reason)))

@@ -7,7 +7,7 @@ and `=` or `:`, a login in an address, an Authorization header) or by their shap
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
+Clean = Callable[[str], str]  # takes secrets and control characters out of a text
 SHORTEST = 8  # characters: a shorter value would be found in harmless text
 SECRET_NAME = lazy(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|_PAT$"

@@ -7,7 +7,7 @@ apprise knows (Teams, PagerDuty, Mattermost, ntfy, ...), by one address each.
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.sinks import Delivery, Files, Sink, full_receipt
 from seatrial.tasks.sinks.slack import slack_sink
+from seatrial.text.redact import Clean
 
 TIMEOUT_S = 10
 RETRIES = 2
@@ -38,7 +39,7 @@ class WebhookSink:
     """The receiver at SEATRIAL_ALERT_WEBHOOK; the address is a secret."""
 
     url: SecretStr
-    scrub: Callable[[str], str]
+    scrub: Clean
     name: str = "webhook"
 
     def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
@@ -96,7 +97,7 @@ class AppriseSink:
     """One address of SEATRIAL_ALERT_URLS; the address is a secret."""
 
     url: SecretStr
-    scrub: Callable[[str], str]
+    scrub: Clean
 
     @property
     def name(self) -> str:

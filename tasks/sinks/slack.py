@@ -5,19 +5,20 @@ The picture, the report and the details go into the message's thread. Scopes: ch
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from seatrial.alerts.alert import Alert, mentions_for
+from seatrial.alerts.alert import Alert, Mentions, mentions_for
 from seatrial.alerts.settings import SlackSettings
 from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import classed
 from seatrial.model.result import RunResult
 from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
+from seatrial.text.redact import Clean
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient, WebhookClient
@@ -134,9 +135,7 @@ def _mute() -> logging.Logger:
     return logger
 
 
-def slack_sink(
-    settings: SlackSettings, mentions: Mapping[str, Sequence[str]], scrub: Callable[[str], str]
-) -> "SlackSink | SlackWebhookSink":
+def slack_sink(settings: SlackSettings, mentions: Mentions, scrub: Clean) -> "SlackSink | SlackWebhookSink":
     """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
@@ -151,8 +150,8 @@ class SlackSink:
     token: SecretStr
     channel: str
     api_url: str | None
-    mentions: Mapping[str, Sequence[str]]
-    scrub: Callable[[str], str]
+    mentions: Mentions
+    scrub: Clean
 
     @property
     def name(self) -> str:
@@ -244,8 +243,8 @@ class SlackWebhookSink:
     """An incoming webhook of Slack, which can only post."""
 
     webhook: SecretStr
-    mentions: Mapping[str, Sequence[str]]
-    scrub: Callable[[str], str]
+    mentions: Mentions
+    scrub: Clean
     name: str = "slack webhook"
 
     def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:

@@ -190,7 +190,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
     Empty if no part fails by itself, or if the search takes more than MAX_TRIES. Raises MissingError if mpirun fails on
     single nodes one after the other: then mpirun is broken, and no node.
     """
-    head, *others = [node.name for node in testbed.nodes]
+    head, *others = testbed.names
     if why := attempt(_alone(testbed, head)):
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
             raise MissingError(Reason.of("mpirun-broken", cause=why))

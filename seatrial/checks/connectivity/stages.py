@@ -98,7 +98,7 @@ def settings_of(run: Run) -> Connectivity:
 
 def plan_of(run: Run, testbed: Testbed) -> Plan:
     """Return the plan of TCP streams for the day of the run."""
-    return Plan([node.name for node in testbed.nodes], testbed.shared_cores is not None, run.day)
+    return Plan(testbed.names, testbed.shared_cores is not None, run.day)
 
 
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
@@ -149,7 +149,7 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Check that every node reaches its peers' sshd."""
     testbed = findings.testbed
-    names = [node.name for node in testbed.nodes]
+    names = testbed.names
     peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
     reached = _ask_nodes(findings, contacts, peers, partial(reach_peers, timeout_s=timeout_s))
     log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
@@ -159,7 +159,7 @@ def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Check that logins work where MPI logs in."""
     testbed = findings.testbed
-    names = [node.name for node in testbed.nodes]
+    names = testbed.names
     log_in = partial(log_in_to_peers, timeout_s=timeout_s)
     logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), log_in)
     log.info("%d of %d logins between nodes work", logins.count - len(logins.failed), logins.count)
@@ -172,7 +172,7 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
 def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Question) -> TriedPairs:
     """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
     testbed = findings.testbed
-    by_name = {node.name: node for node in testbed.nodes}
+    by_name = testbed.by_name
     answers = on_each(
         [by_name[name] for name in peers if name in by_name],
         lambda node: question(
@@ -276,7 +276,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     A node or link that was slow the first time alone is not blamed any more.
     """
     run, testbed = context.run, context.testbed
-    names = [node.name for node in testbed.nodes]
+    names = testbed.names
     doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
     if not doubtful:
         return

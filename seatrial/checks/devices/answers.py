@@ -37,6 +37,7 @@ ThoroughMetric = Literal[
 ]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+_Work = tuple[str, str, str, str]  # that must have one result: by model, library, software and dtype
 _CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
 
 
@@ -114,6 +115,9 @@ class DeviceMeasurement(NodeAnswer):
         yield from (rate.measurement(subject, self.model) for rate in self.rates)
 
 
+DeviceMeasurements = Mapping[str, Sequence[DeviceMeasurement]]  # by node
+
+
 class DevicesAnswer(NodeAnswer):
     """All devices of a node; none where other nodes of the same machine were measured for all of the time."""
 
@@ -139,7 +143,7 @@ class _Digested:
     digest: str
 
 
-def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
+def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
     """Return devices whose digests differ from the majority of like devices; and groups without a majority.
 
     Only devices of one model, library and software are compared, with results of one dtype. Devices known to be wrong
@@ -163,11 +167,9 @@ def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterat
         yield Problem.of(Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence))
 
 
-def _groups(
-    measured: Mapping[str, Sequence[DeviceMeasurement]],
-) -> dict[tuple[str, str, str, str], list[_Digested]]:
-    """Return devices that must compute alike, by model, library, software and dtype."""
-    groups: dict[tuple[str, str, str, str], list[_Digested]] = {}
+def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
+    """Return devices that must compute alike."""
+    groups: dict[_Work, list[_Digested]] = {}
     for node, devices in measured.items():
         for device in devices:
             for dtype, digest in device.digests.items() if device.software and not device.problem() else ():

@@ -25,6 +25,7 @@ from seatrial.checks.contract import (
 from seatrial.checks.devices.answers import (
     PROBE,
     DeviceMeasurement,
+    DeviceMeasurements,
     DevicesAnswer,
     DiskAnswer,
     DiskAnswers,
@@ -89,7 +90,7 @@ def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
     return on_each(testbed.nodes, begin, max(1, len(place)))
 
 
-def _measurements(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> list[Measurement]:
+def _measurements(by_node: DeviceMeasurements) -> list[Measurement]:
     return [m for name, measured in by_node.items() for device in measured for m in device.measurements(name)]
 
 

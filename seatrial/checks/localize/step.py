@@ -21,7 +21,7 @@ from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
-from seatrial.checks.metrics import Doubt
+from seatrial.checks.metrics import Doubt, Doubts
 from seatrial.checks.table import repeat_checks
 from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
@@ -42,7 +42,7 @@ _ALONE = (CONNECTIVITY.name, COLLECTIVES.name, DEVICES.name)  # the quickest fir
 _ALONE_SHARE = 0.25  # of the time
 _LEAST_TIMEOUT_S = 30.0  # of a test
 
-RepeatDoubts = Callable[[Mapping[str, Sequence[Doubt]], float], Mapping[str, Repeated]]  # until when, time.monotonic
+RepeatDoubts = Callable[[Doubts, float], Mapping[str, Repeated]]  # until when, time.monotonic
 Judge = Callable[[Sequence[Check], RepeatDoubts | None, float], list[Check]]
 
 
@@ -155,7 +155,7 @@ class _Rounds:
         self._suspects: list[Suspect] = []
         self._problems: list[Reason] = []
         self._spent = False
-        self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
+        self.state: State = start(self.testbed.names, _gpus(self.testbed), self.testbed.groups)
 
     def run(self) -> None:
         """Run rounds until it is settled, or one more as long as the last would end after the time limit."""
@@ -200,9 +200,9 @@ class _Rounds:
         lost = {suspect.name: suspect for outcome in outcomes for suspect in outcome.lost}
         self._suspects += [*present.suspects, *(flooding | lost).values()]
         self._problems += [*present.problems, *(placed(s.name, s.evidence) for s in (flooding | lost).values())]
-        before = {node.name for node in self.testbed.nodes}
+        before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
-        return before - {node.name for node in self.testbed.nodes}
+        return before - set(self.testbed.names)
 
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""

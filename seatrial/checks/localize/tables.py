@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.observations import Addresses, GroupTest
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import parse_size
 from seatrial.text.printable import printable
@@ -131,7 +131,7 @@ def _size(name: str, row: TableRow) -> int:
         raise InputError(f"{printable(name)}: size: {error}") from error
 
 
-def _gpus(text: str) -> tuple[tuple[tuple[str, ...], ...], str]:
+def _gpus(text: str) -> tuple[Addresses, str]:
     """Return the addresses of both ends, and a condition that like tests share.
 
     `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.

@@ -115,7 +115,7 @@ def rdma(context: CheckContext) -> StepResult:
 
 def _rounds(testbed: Testbed, section: Rdma, day: int) -> Iterator[list[Pair]]:
     """Yield disjoint pairs, other ones each day; one at a time where nodes share a machine."""
-    names = [node.name for node in testbed.nodes]
+    names = testbed.names
     rounds = min(section.rounds, most_rounds(len(names)))
     for turn in range(rounds):
         pairs = partners(names, day * rounds + turn)
@@ -129,7 +129,7 @@ class _Trial:
         self.testbed, self.section = context.testbed, section
         findings = context.recall(Findings)
         self._inventories = dict(findings.inventories) if findings else {}
-        self._nodes = {node.name: node for node in self.testbed.nodes}
+        self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
         self.rails = [self._rail(device, place) for place, device in enumerate(devices)]

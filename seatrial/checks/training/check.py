@@ -102,7 +102,7 @@ def training(context: CheckContext) -> StepResult:
     if sums and sums.verdict is not Verdict.PASS:
         return StepResult(sums, testbed)
     check = _train(run, testbed, section, NAME)
-    if sums and check.verdict is Verdict.PASS:
+    if sums and check.passed:
         check = replace(check, reason=join((check.reason, sums.reason)), seconds=check.seconds + sums.seconds)
     return StepResult(check, testbed)
 

@@ -200,7 +200,7 @@ def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float
             is_done=lambda line: '{"event": "llama"' in line,
             conclude=partial(_ended, run, testbed, workload, course, killed=interrupt is not None),
         )
-        if check.verdict is not Verdict.PASS:
+        if not check.passed:
             return check
     return _with_goodput(check, course, run)
 

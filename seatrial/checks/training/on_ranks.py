@@ -12,7 +12,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import flooding_nodes, mpirun
+from seatrial.remote.mpi import OnLine, flooding_nodes, mpirun
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of
 
@@ -29,7 +29,7 @@ def on_ranks(
     *,
     is_done: Callable[[str], bool],
     conclude: Callable[[MpiResult], Check],
-    on_line: Callable[[str], None] | None = None,
+    on_line: OnLine = None,
     command: Sequence[str] = (),
 ) -> Check:
     """Run a probe on every rank; where it does not get through, name the nodes that are gone."""

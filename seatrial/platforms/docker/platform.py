@@ -213,7 +213,7 @@ class Docker(RunsWithState[DockerState]):
             raise LaunchError(
                 Reason.of(
                     "docker-nodes-silent",
-                    nodes=some_of([node.name for node in testbed.nodes]),
+                    nodes=some_of(testbed.names),
                     limit_s=f"{limit_s:g}",
                     address=daemon.remote_host or "this machine",
                 )

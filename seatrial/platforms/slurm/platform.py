@@ -86,7 +86,7 @@ class SrunLauncher:
         return [
             *("srun", f"--jobid={self.job_id}", f"--job-name={_NAME}", "--overlap", "--input=none"),
             f"--nodes={len(testbed.nodes)}",
-            f"--nodelist={','.join(node.name for node in testbed.nodes)}",
+            f"--nodelist={','.join(testbed.names)}",
             f"--ntasks={testbed.world_size}",
             f"--ntasks-per-node={testbed.head.slots}",
             *((f"--gpus-per-task={self.cluster.slots // testbed.head.slots}",) if self._has_a_gpu_each else ()),
@@ -196,7 +196,7 @@ class Slurm(RunsWithState[SlurmState]):
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
-        return replace(testbed, groups=switches(self._login, [node.name for node in testbed.nodes]))
+        return replace(testbed, groups=switches(self._login, testbed.names))
 
     def _submit(self, folder: Path, job_script: str) -> str:
         """Submit the job, and return its id. Raises LaunchError, or MissingError without sbatch."""

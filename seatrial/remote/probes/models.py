@@ -19,7 +19,8 @@ from torch.nn.functional import interpolate, relu
 
 _SEEN_CLASSES = 10  # that synthetic images are of: few enough to be learnt in tens of steps
 
-Batch = Callable[[int, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and labels
+Draw = Callable[[int, torch.Generator], Batch]  # a batch of so many inputs
 _RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
 MODELS = ("tiny", "transformer", *_RESNETS)
 
@@ -35,7 +36,7 @@ class Workload:
     model: nn.Module
     optimizer: Callable[..., torch.optim.Optimizer]
     lr: float
-    batch: Batch
+    batch: Draw
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-def _token_batch(vocabulary: int, sequence: int) -> Batch:
+def _token_batch(vocabulary: int, sequence: int) -> Draw:
     """Return tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the vocabulary."""
 
-    def batch(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(count: int, generator: torch.Generator) -> Batch:
         tokens = [torch.randint(vocabulary, (count,), generator=generator, device=generator.device)]
         for _ in range(sequence):
             tokens.append((5 * tokens[-1] + 7) % vocabulary)
@@ -151,11 +152,11 @@ def _token_batch(vocabulary: int, sequence: int) -> Batch:
     return batch
 
 
-def _image_batch(pixels: int, classes: int) -> Batch:
+def _image_batch(pixels: int, classes: int) -> Draw:
     """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their classes (batch,)."""
     patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
-    def batch(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(count: int, generator: torch.Generator) -> Batch:
         at, shape = generator.device, (count, 3, pixels, pixels)
         labels = torch.randint(min(_SEEN_CLASSES, classes), (count,), generator=generator, device=at)
         images = interpolate(patterns.to(at)[labels], size=(pixels, pixels))

@@ -43,8 +43,6 @@ _KEPT = (  # of the summary, under the same names
     *("batch_size_per_gpu", "communication_share"),
 )
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-
 
 class Trainer:
     """A model on a device, data parallel over the ranks, with its optimizer and its data."""
@@ -68,7 +66,7 @@ class Trainer:
         precision = PRECISIONS[self.options.precision]
         return nullcontext() if precision is torch.float32 else torch.autocast(self.device.type, precision)
 
-    def loss(self, batch: Batch) -> torch.Tensor:
+    def loss(self, batch: models.Batch) -> torch.Tensor:
         inputs, labels = batch
         with self.autocast():
             logits = self.forward(inputs)
@@ -98,7 +96,7 @@ class Trainer:
 
 def synthetic(
     workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
-) -> Iterator[Batch]:
+) -> Iterator[models.Batch]:
     """Yield batches without end, made on the device; each depends on seed, step and rank alone."""
     generator = torch.Generator(device)
     for step in count():
@@ -106,7 +104,7 @@ def synthetic(
         yield workload.batch(options.batch, generator)
 
 
-def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
+def real(options: argparse.Namespace, device: str) -> Iterator[models.Batch]:
     """Return batches without end of this rank's part of the data, shuffled anew for each pass. Raises CannotStart."""
     dataset = datasets.open_dataset(options.data, options.data_dir, options.image_size)
     sampler = DistributedSampler(dataset, seed=options.seed, drop_last=True)
@@ -126,7 +124,7 @@ def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
     return _passes(loader, sampler, options.image_size, device)
 
 
-def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str) -> Iterator[Batch]:
+def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str) -> Iterator[models.Batch]:
     for epoch in count():
         sampler.set_epoch(epoch)
         try:
