@@ -153,8 +153,8 @@ def learn(past: Past, current: ThisRun) -> Reference:
         apart = apart_from_mean(taught, lasts)
         shares[nth] = beyond_doubt(*shared(scaled, again, within, more, taught.sum(axis=0), apart, groups))
     around = (accepted - centre - shifts[:-1, current.group]) / noise
-    lasting = shares[-1] * apart[:-1]  # from the mean of all, it is as much however long it lasts
-    factor = location_factor(around, taught, lasting, groups)
+    # What readings of a run share takes it as far from the mean of all, however long it lasts.
+    factor = location_factor(around, taught, shares[-1] * apart[:-1], groups)
     located = past.location - moved[:, current.group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
     expected = _foretold(located, past.good, chance, shares * noise**2, peers, spread, current.group)

@@ -26,7 +26,8 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         if len(names) < _LEAST_LEAF:
             continue
         varied = np.bincount(nodes, minlength=len(names)) < [times[name] for name in names]  # without them in a test
-        least = _least(len(names), len(addresses))
+        # From so many nodes on, one fault is likelier than a few single ones.
+        least = _LEAST_SOCKETS if len(addresses) > 1 else max(_LEAST_LEAF, int(_LEAST_SHARE * len(names)))
         tried = set[tuple[str, ...]]()
         for ratio in ratios:
             members = _members(ratio, tests, nodes, len(names), least)
@@ -82,11 +83,6 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: int) ->
         if not changed:
             break
     return members
-
-
-def _least(of: int, addresses: int) -> int:
-    """Return the number of nodes from which one fault is likelier than a few single ones."""
-    return _LEAST_SOCKETS if addresses > 1 else max(_LEAST_LEAF, int(_LEAST_SHARE * of))
 
 
 def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:

@@ -153,7 +153,7 @@ class Hosts:
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
         """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
-        argv = [*self._ssh(), host, self._settings.python, "-I", "-S", "-"]
+        argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._through_jumps if proxied else nullcontext():
             status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
@@ -172,6 +172,10 @@ class Hosts:
     def ask_each(self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]) -> Answers:
         """Send a request to each host; the answer, or the SeatrialError it raised, by host."""
         return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
+
+    def _login(self, host: str) -> list[str]:
+        """Return the command line in front of a command for the host."""
+        return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
