@@ -19,7 +19,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
-MOST_NODES = 518_983
+MOST_NODES = 518_978
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.9, 12.2
 MOST_NESTED = 85  # comprehensions that hold another
 MOST_BRANCHES = 27  # of a function

@@ -30,7 +30,6 @@ from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, ou
 from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
-from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
@@ -80,7 +79,7 @@ def notify(
         return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
     if deliveries:
         return _with(problem, _summary(deliveries))
-    if cluster.notify.quiet == "digest" and result.verdict is Verdict.PASS:
+    if cluster.notify.quiet == "digest" and result.passed:
         digests = [(sink.name, _guarded(sink, Receipt(), partial(sink.digest, result))) for sink in sinks]
         return _with(problem, _summary(digests, repeated=""))
     return _with(problem, Notified("nothing new"))

@@ -21,7 +21,6 @@ from seatrial.model.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
-from seatrial.model.verdict import Verdict
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.report.metrics import publish, target_of_environment
 from seatrial.runs.load import FIXED_COLUMNS
@@ -156,7 +155,7 @@ def metrics(result: RunResult, store: "Store | None") -> str | None:
         target = target_of_environment()
         if target is None:
             return None
-        if result.verdict is Verdict.PASS:
+        if result.passed:
             last_good: datetime | None = result.finished
         else:
             row = store.last_pass(result.cluster, result.suite, result.run_id) if store else None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("seatrial.image")
+Digests = Mapping[str, str | None]  # by base; None: unknown
 
 _MODULES = {
     "docker": "seatrial.builders.local",
@@ -114,11 +115,11 @@ def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
     return config.platforms or (f"linux/{architecture or architecture_named(platform.machine())}",)
 
 
-def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
+def _digests(builder: Builder, config: "Recipe") -> Digests:
     """Look up the digest of every base, None if unknown."""
     from seatrial.builders.plan import bases_of
 
-    digests: dict[str, str | None] = {}
+    digests = dict[str, str | None]()
     for base in bases_of(config):
         if "@" in base:  # it has its digest in its name
             digests[base] = base.partition("@")[2]
@@ -142,7 +143,7 @@ def _existing_image(exists: Callable[[str], StoredImage | None], reference: str)
     return BuiltImage(reference, stored.digest, stored.architectures) if stored else None
 
 
-def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
+def with_last_seen(digests: Digests) -> Digests:
     """Fill in unknown digests with those last seen, and store the known ones."""
     file = state_home() / "bases.json"
     stored = _read(file) | {base: digest for base, digest in digests.items() if digest}

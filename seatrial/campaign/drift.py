@@ -55,7 +55,7 @@ def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Seq
         return Check(DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES))
     long += [each for each in minutes if len(each.began_s) >= LEAST_PHASES]
     judgements = [judgement for each in long for judgement in _judgements(each, is_shared=is_shared)]
-    bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    bad = [judgement for judgement in judgements if not judgement.passed]
     passed = Reason.of("drift-none", count=len(judgements))
     reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
     verdict = worst(judgement.verdict for judgement in judgements)

@@ -51,7 +51,7 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
     if not minutes:
         return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
     judgements = [judgement for series in minutes if series.metric in _RISES for judgement in _judged(series)]
-    bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
     parts = len({part for series in minutes for part in series.parts})
     steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))

@@ -86,7 +86,7 @@ def _blamed(result: RunResult) -> dict[str, Outcome]:
 
 def _unblamed(result: RunResult, *, is_alone: bool) -> Outcome:
     """Return the verdict and code of the nodes that no suspect names."""
-    if result.verdict is Verdict.PASS:
+    if result.passed:
         return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
     if is_alone:
         return result.verdict, result.reason.code

@@ -24,7 +24,7 @@ RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
 
 
-def earlier_names(current: Hardware, earlier: Hardware) -> dict[str, str | None]:
+def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     """Return the names of nodes in an earlier run where they differ; None for other hardware of the same name.
 
     A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If fewer than half of
@@ -152,7 +152,7 @@ def past_runs(
     """
     runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
     readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
-    last_pass = next((run for run in reversed(runs) if run.verdict is Verdict.PASS), None)
+    last_pass = next((run for run in reversed(runs) if run.passed), None)
     return _dense(runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else "")
 
 
@@ -170,8 +170,8 @@ def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
     """
     newest_first = sorted(runs, key=_age, reverse=True)
     recent, older = newest_first[:RECENT_RUNS], newest_first[RECENT_RUNS:]
-    passed = [run for run in older if run.verdict is Verdict.PASS][:_REFERENCE_RUNS]
-    others = [run for run in older if run.verdict is not Verdict.PASS][: _REFERENCE_RUNS - len(passed)]
+    passed = [run for run in older if run.passed][:_REFERENCE_RUNS]
+    others = [run for run in older if not run.passed][: _REFERENCE_RUNS - len(passed)]
     return sorted([*recent, *passed, *others], key=_age)
 
 

@@ -30,9 +30,13 @@ class RunRow:
     judged: str | None = None  # how much of it was compared: none, some or all; None in runs of earlier versions
 
     @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
+
+    @property
     def lacks_baseline(self) -> bool:
         """Whether it passed, and something of it was compared with nothing."""
-        return self.verdict is Verdict.PASS and self.judged not in (None, "all")
+        return self.passed and self.judged not in (None, "all")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as `seatrial history --json` prints it."""

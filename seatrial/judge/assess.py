@@ -226,7 +226,7 @@ class RunJudge:
     def _changed(self, judgement: Judgement) -> Judgement:
         """Add to a bad number the software that has changed since the last pass, the first thing to look at."""
         past = self._knowledge.past
-        if not past or not past.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
+        if not past or not past.changed or judgement.passed or judgement.source != "history":
             return judgement
         return replace(judgement, reason=extended(judgement.reason, f"; changed with {past.changed}"))
 
@@ -244,7 +244,7 @@ def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
     low, high = j.expected.low, j.expected.high
     outside = [(low is not None and m.value < low) or (high is not None and m.value > high) for m in taken]
     if len(taken) == 1:
-        return j.verdict is not Verdict.PASS
+        return not j.passed
     return max(sum(outside), len(outside) - sum(outside)) < _AGREEING
 
 

@@ -34,7 +34,7 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
         chosen = external[:1] if external[0].source == "pinned" else external
         return max((_against(m, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
     by_links = [_against(m, b) for b in baselines if b.source == "physics" and b.low is not None]
-    if below := [judgement for judgement in by_links if judgement.verdict is not Verdict.PASS]:
+    if below := [judgement for judgement in by_links if not judgement.passed]:
         return below[0]
     tried = "finite, positive" if m.above_zero else "finite"
     return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))

@@ -36,7 +36,7 @@ def is_noisy(judgement: Judgement) -> bool:
 
 
 def is_sanity_pass(judgement: Judgement) -> bool:
-    return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+    return judgement.source == "sanity" and judgement.passed
 
 
 def rests_on(judgements: Sequence[Judgement]) -> Reason:
@@ -48,7 +48,7 @@ def rests_on(judgements: Sequence[Judgement]) -> Reason:
     if sources and without:
         against += f"; no baseline yet for {some_of(without)}"
     repeated = sum(bool(j.repeats) for j in judgements)
-    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
+    odd = sum(not j.passed for j in judgements)
     parts = (
         against,
         f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
@@ -71,7 +71,7 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
         else:
             alone.append(judgement)
     agreed = [j for group in votes.values() for j in _agreeing(group)]
-    return sorted((j for j in (*alone, *agreed) if j.verdict is not Verdict.PASS), key=_order)
+    return sorted((j for j in (*alone, *agreed) if not j.passed), key=_order)
 
 
 def _is_vote(judgement: Judgement) -> bool:

@@ -14,6 +14,8 @@ from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import Band, GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
+_ALIKE = 0.3  # of a cut's slowdown, by which that of a node behind it may differ
+
 
 def doubt_confounded(
     posterior: Posterior, findings: list[Finding], band: Band
@@ -30,6 +32,7 @@ def doubt_confounded(
     if behind := _behind_a_cut(posterior, findings):
         findings = doubted(findings, behind)
         next_tests.append(_pair_across(posterior, behind[0]))
+    findings = doubted(findings, _alone_behind_a_cut(posterior, findings))
     if or_nodes := _explained_by_nodes(posterior, findings):
         findings = doubted(findings, or_nodes)
         next_tests += _with_a_fine_node(posterior, or_nodes[0])
@@ -68,6 +71,17 @@ def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Fin
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
     sides = joined(posterior.observed.tests, posterior.observed.fine) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
+
+
+def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the named nodes that are as slow as what crosses a cut, without a fast test: each may be a side of it."""
+    alone = list[Finding]()
+    for cut, node in product(findings, findings):
+        if cut.kind == "cut" and node.kind == "node" and abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown:
+            tests = posterior.tests_of(node.cause)
+            slowed = tests[slowed_operations(posterior.left_to(node.cause), tests)[tests]]
+            alone += [node] if posterior.observed.value[slowed].max() < -node.slowdown / 2 else []
+    return alone
 
 
 def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 
 from seatrial.localize.causes import ALWAYS, Cause, CauseKind, log_choose, side_of
-from seatrial.localize.observations import Bools, Ints, Observed
+from seatrial.localize.observations import Bools, Ints, Observed, TestsByName
 from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior
 
 NAMED = 0.9  # the confidence from which a part is named
@@ -130,7 +130,7 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
 
 def _uneven(observed: Observed, tests: Ints) -> bool:
     """Return whether the slow tests of an intermittent cause share a node or GPU, as if that were the cause."""
-    parts: dict[str, list[int]] = defaultdict(list)
+    parts: TestsByName = defaultdict(list)
     for i in tests.tolist():
         test = observed.tests[i]
         for part in {*test.nodes, *(gpu for gpus in test.gpus for gpu in gpus)}:

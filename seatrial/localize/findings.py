@@ -12,7 +12,7 @@ from seatrial.localize.causes import Cause, CauseKind, Sides
 from seatrial.localize.criticism import NAMED, OFTEN
 from seatrial.localize.membership import unsure_nodes
 from seatrial.localize.next_test import dividing
-from seatrial.localize.observations import Band, Ints, Observed
+from seatrial.localize.observations import Band, Ints, Observed, TestsByName
 from seatrial.localize.posterior import Effect, Posterior
 from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect, SuspectKind
@@ -179,7 +179,7 @@ def _code(cause: Cause, dead: bool) -> str:
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
     """Return the sizes, operations and days on which the tests of a part are slow, if they differ."""
     clauses = [_WORDS[band]] if band != "large" else []
-    by_operation: dict[str, list[int]] = defaultdict(list)
+    by_operation: TestsByName = defaultdict(list)
     for i in tests.tolist():
         by_operation[observed.tests[i].collective].append(i)
     if len(by_operation) > 1:

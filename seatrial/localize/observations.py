@@ -29,7 +29,8 @@ _MORE_FAULTS = (0.3, 0.15, 0.05)  # how likely one, two or three faults more are
 Band = Literal["large", "largest", "middle", "small"]  # of message sizes; the large ones are the plateau
 Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
 Addresses = tuple[tuple[str, ...], ...]  # of the GPUs of each node
-Ends = dict[str, dict[str, list[int]]]  # tests, by node and address
+TestsByName = dict[str, list[int]]  # the places of tests
+Ends = dict[str, TestsByName]  # by node and address
 BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
 
 

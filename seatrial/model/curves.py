@@ -124,7 +124,7 @@ def share(check: Check, operation: str) -> float | None:
 
 def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
     """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then furthest off."""
-    bad = [(check, j) for check in checks for j in check.judgements if j.verdict is not Verdict.PASS]
+    bad = [(check, j) for check in checks for j in check.judgements if not j.passed]
     return sorted(bad, key=lambda pair: _badness(pair[1]))
 
 

@@ -78,6 +78,10 @@ class Judgement:
     share: float | None = None
 
     @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
+
+    @property
     def compared(self) -> bool:
         """Whether it was compared with a bound; a number that passes for being finite and positive was not."""
         return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
@@ -224,6 +228,10 @@ class RunResult:
     folder: Path | None = None  # of the run's files, where its flow returns it
     since: str = ""  # second line of the summary (seatrial/text/headline.py)
     next_steps: Sequence[NextStep] = ()  # in order of harm
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
 
     @property
     def seconds(self) -> float:

@@ -18,6 +18,7 @@ from seatrial.text.printable import printable
 
 _MAX_TEXT = 16 << 20
 _TOOL = "dcgmi diag"
+Rows = Iterator[tuple[str, str]]  # the cells of each
 _SETTING, _NOT_RUN = "tool-dcgm-setting", "tool-dcgm-broke-off"
 _UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
 _VERDICTS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED, "skip": Verdict.NOT_RUN}
@@ -127,7 +128,7 @@ def read_diag(lines: Sequence[str]) -> Report:
     return Report(_TOOL, tuple(results), notes=notes)
 
 
-def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _rows(lines: Sequence[str]) -> Rows:
     """Yield the two cells of each row that has two."""
     for line in lines:
         cells = line.strip().split("|")
@@ -218,7 +219,7 @@ def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Resu
     return Result(verdict, code_of(system, message) if system or message else SAYS_BAD, words)
 
 
-def _health_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _health_rows(lines: Sequence[str]) -> Rows:
     """Yield the cells of each row; a row of one cell has no value."""
     for line in lines:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]

@@ -22,7 +22,7 @@ def against_port(check: Check, fabric: str | None) -> Check:
     judgements = [_judged(measurement, rate_gb / 8) for measurement in _fastest(check.measurements)]
     if not judgements:
         return check
-    bad = [judgement.reason for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    bad = [judgement.reason for judgement in judgements if not judgement.passed]
     verdict = worst([check.verdict, *(judgement.verdict for judgement in judgements)])
     return replace(check, verdict=verdict, reason=join((*bad, check.reason)), judgements=tuple(judgements))
 

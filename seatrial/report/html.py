@@ -141,7 +141,7 @@ class Section:
 def section(check: Check, context: ReportContext) -> Section:
     """Collect the content of a check's section."""
     bad = [j for _, j in bad_judgements([check])]
-    good = [j for j in check.judgements if j.verdict is Verdict.PASS]
+    good = [j for j in check.judgements if j.passed]
     curves, loss = busbw_curves(check), losses(check)
     problems: list[str] = []
 
@@ -280,7 +280,7 @@ def _passes(headline: Headline) -> bool:
 def _title(result: RunResult, line: str) -> tuple[str, str, str]:
     """Return the verdict's line in three parts: the second says how much was compared, and is empty where all was."""
     extent = f" ({result.coverage.words})"
-    before, compared, after = line.partition(extent) if result.verdict is Verdict.PASS else (line, "", "")
+    before, compared, after = line.partition(extent) if result.passed else (line, "", "")
     return before, compared, after
 
 
@@ -290,7 +290,7 @@ def _judged(judgement: Judgement) -> str:
         return "no baseline yet"
     m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
     bound = judgement.expected.low if bound is None else bound
-    if judgement.verdict is not Verdict.PASS or not bound or judgement.deviation is None or judgement.deviation <= -1:
+    if not judgement.passed or not bound or judgement.deviation is None or judgement.deviation <= -1:
         return judgement.reason.sentence
     change = words.fraction(abs(bound * (1 + judgement.deviation) / m.value - 1)) if m.value else "any size"
     return f"would have seen {'an increase' if m.better == 'lower' else 'a loss'} of {change}"

@@ -63,7 +63,7 @@ def pins(
     InputError for a run that did not pass or rests on too few values, unless it is forced; and, forced or not, for a
     number that the links of `setup` have no room for.
     """
-    bad = run.verdict is not Verdict.PASS
+    bad = not run.passed
     if bad and not approval.forced:
         raise InputError(f"run {run.run_id}: is {run.verdict.value}, not pass; --force REASON approves it all the same")
     chosen = [m for m in once(measured) if m.better and m.finite and m.value > 0]
@@ -159,7 +159,7 @@ def differences_to(store: "Store", run_id: str) -> str:
     ]
     came_to = f"on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}"
     lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
-    if run.verdict is not Verdict.PASS:
+    if not run.passed:
         lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
     lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:20]]
     return "\n".join(lines) if pin_differences else "\n".join([*lines, "Nothing that it measured is pinned so far."])

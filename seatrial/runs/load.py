@@ -37,6 +37,7 @@ MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
 Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None  # none in older files
+ByCheck = dict[str, list[Measurement]]
 MAX_LINE = 8_000_000  # characters: all samples of a measurement are one cell, so 100,000 steps of training
 MAX_COLUMNS = 200
 MAX_ROWS = 100_000
@@ -325,7 +326,7 @@ class _BoundError(ValueError):
     """The file exceeds a bound; the text says which."""
 
 
-def read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
+def read_measurements(file: Path, run_id: str) -> ByCheck:
     """Return measurements by check; nothing when the file is absent or of another run.
 
     Raises InputError with one line for a file that is too large or is none that a run writes.
@@ -348,11 +349,11 @@ def read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
         ) from error
 
 
-def _by_check(content: TextIO, run_id: str) -> dict[str, list[Measurement]]:
+def _by_check(content: TextIO, run_id: str) -> ByCheck:
     # csv has one limit for the whole process and no other way, and by itself that is 128 KiB: a few thousand steps of
     # training. It is only ever raised, so that no other reader fails.
     csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
-    measurements: dict[str, list[Measurement]] = {}
+    measurements: ByCheck = {}
     reader = csv.DictReader(_bounded_lines(content))
     columns = len(reader.fieldnames or ())
     if columns > MAX_COLUMNS:

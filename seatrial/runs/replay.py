@@ -223,7 +223,7 @@ def _concluded(
     run_id: str, judged: JudgedSeries, findings: Sequence[Finding], broken: Sequence[Judgement]
 ) -> ReplayedRun:
     unproven = [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
-    broken = [j for j in broken if j.verdict is not Verdict.PASS]
+    broken = [j for j in broken if not j.passed]
     bad = [*(finding.judgement for finding in findings), *unproven, *broken]
     suspects = tuple(suspect for finding in findings for suspect in finding.suspects)
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())

@@ -89,7 +89,7 @@ def _also(reason: Reason, others: Iterable[object]) -> Reason:
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
     """Return the first of joined reasons; that of a number as value, what it was compared with, and the difference."""
     first = parts_of(reason)[0]
-    bad = (j for check in checks for j in check.judgements if j.verdict is not Verdict.PASS)
+    bad = (j for check in checks for j in check.judgements if not j.passed)
     judgement = next((j for j in bad if first and parts_of(j.reason)[0] == first), None)
     if judgement is None or judgement.deviation is None or judgement.deviation <= -1:
         return first
@@ -152,7 +152,7 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
 
 def next_steps(result: RunResult) -> list[NextStep]:
     """Return the next step of each suspect in order of harm; without suspects, of each check that is no pass."""
-    if result.verdict is Verdict.PASS:
+    if result.passed:
         return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
     sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]
     suspects = [_suspect_step(suspect) for suspect in sure or result.suspects]

@@ -11,6 +11,7 @@ from pathlib import Path
 from seatrial.causes import cause_in
 from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.inventory import (
+    Versions,
     broken_gpus,
     impaired_gpus,
     odd_ones,
@@ -268,7 +269,7 @@ def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
     return replace(testbed, nccl_tests=folder) if folder in beside_path else testbed
 
 
-def _versions_of(contacts: Contacts) -> dict[str, dict[str, str | None]]:
+def _versions_of(contacts: Contacts) -> dict[str, Versions]:
     return {name: contact.versions for name, contact in contacts.items()}
 
 

@@ -201,7 +201,7 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
     return ((node, gpu) for node, inventory in inventories.items() for gpu in inventory.gpus)
 
 
-def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[Reason]:
+def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
     """Return one remark for the nodes whose driver is older than the CUDA of their software needs."""
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, own_versions in versions.items():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 Manifest = dict[str, Any]  # or a part of one
+Networks = tuple[tuple[str, str], ...]  # of interfaces
 GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
 GIB_INSTALLER_ARM64 = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
@@ -71,7 +72,7 @@ class Machine:
     hardware: str | None = None
     arch: str = "amd64"
     accelerator: str | None = None
-    networks: tuple[tuple[str, str], ...] = ()
+    networks: Networks = ()
     shared_memory: str = "64Gi"
     source: str | None = None
     defaults: dict[str, str] = field(default_factory=dict)
@@ -107,7 +108,7 @@ def gpu_resource(cluster: "Cluster") -> str:
     return "amd.com/gpu" if has_amd_gpus(cluster) else "nvidia.com/gpu"
 
 
-def _rdma(count: int) -> tuple[tuple[str, str], ...]:
+def _rdma(count: int) -> Networks:
     return tuple((f"eth{2 + i}", f"rdma-{i}") for i in range(count))
 
 

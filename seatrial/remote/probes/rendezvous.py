@@ -51,6 +51,7 @@ gc.enable()
 
 BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
 
+Gathered = list[dict[str, Any]]  # what each rank reports
 _SIOCGIFADDR = 0x8915
 _PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
@@ -199,7 +200,7 @@ def gathered(mine: torch.Tensor) -> list[torch.Tensor]:
     return everyone
 
 
-def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:
+def report(mine: Mapping[str, Any], device: str = "cpu") -> Gathered:
     """Gather what every rank reports of itself.
 
     Each rank also prints its own part, so that none can report for another.
@@ -208,7 +209,7 @@ def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]
     return exchange(mine, device)
 
 
-def exchange(mine: Mapping[str, Any], device: str) -> list[dict[str, Any]]:
+def exchange(mine: Mapping[str, Any], device: str) -> Gathered:
     """Gather the values of every rank, by rank."""
     return [json.loads(text) for text in share(json.dumps(mine), device)]
 

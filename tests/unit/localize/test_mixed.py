@@ -311,6 +311,18 @@ def test_nodes_of_a_spine_without_a_test_in_their_group_are_unsure_and_hide_no_o
     assert finding.title == "a cut between 6 groups"
 
 
+@pytest.mark.parametrize("seed", [1, 6, 9])
+def test_a_node_without_a_test_in_its_group_is_not_blamed_for_the_spine(seed: int) -> None:
+    """n08 and n09 are a group, and were never tested with each other."""
+    leaves = [nodes(10)[:4], nodes(10)[4:8]]
+    inside = {pair for leaf in leaves for pair in combinations(leaf, 2)}
+    pairs = [pair for pair in combinations(nodes(10), 2) if pair != ("n08", "n09")]
+    tested = random.Random(seed).sample(pairs, 30)
+    localization = localize(group_tests(tested, lambda _, group, *__: 1 if tuple(group) in inside else 0.7, seed=seed))
+    assert localization.findings
+    assert {kind for kind, _ in named(localization)} <= {"cut"}
+
+
 def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
     pair = (ADDRESSES[0], ADDRESSES[2])
     others = (ADDRESSES[1], ADDRESSES[3])
