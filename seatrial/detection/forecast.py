@@ -18,7 +18,7 @@ STARTS = np.arange(14)  # runs before this one that a change may have lasted: tw
 LASTING_SHARES = (0.5, 1.0, 0.0)  # of what a run's readings share: the first, unless another one is clearly likelier
 _CLEARLY = 1.92  # the likelihood ratio on logs that chance exceeds in 5 %: half of chi-square's quantile (Wilks, 1938)
 _CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
-_KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, until the next run
+_KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, from one run to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class _State:
 def clipped(runs: Floats, variance: Floats) -> Floats:
     """Return runs that are at most so many standard deviations from the median of all (Huber)."""
     middle, width = median_of(runs), _CLIPPED * np.sqrt(variance)
-    return np.asarray(np.clip(runs, middle - width, middle + width))
+    return runs.clip(middle - width, middle + width)
 
 
 def forecast(
@@ -108,14 +108,14 @@ def forecast(
             states.append(states[-1].after(reading, variance))
         if not chosen or np.nansum(states[-1].likelihood - chosen[-1].likelihood) > _CLEARLY:
             chosen, of_one_run = states, all_shared - lasting
-    found = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
+    fields = np.full((len(Forecast.__slots__), STARTS.size, level.size), np.nan)
     for start, before in enumerate(reversed(chosen)):
         state, variances = before.changing(), (chance + of_one_run)[len(chance) - start :]
         since = clipped(measured[len(measured) - start :], variances + before.lasting)
         for reading, variance in zip(since, variances, strict=True):
             state = state.after(reading, variance)
-        found[:, start] = (
+        fields[:, start] = (
             before.mean.sum(axis=0), state.mean.sum(axis=0), state.covariance.sum(axis=(0, 1)) + of_one_run,
             state.response.sum(axis=0), state.score, state.information,
         )  # fmt: skip
-    return Forecast(*found)
+    return Forecast(*fields)

@@ -157,7 +157,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     factor = location_factor(around, taught, shares[-1] * apart[:-1], groups)
     located = past.location - moved[:, current.group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
-    expected = _foretold(located, past.good, chance, shares * noise**2, peers, spread, current.group)
+    expected = _forecast(located, past.good, chance, shares * noise**2, peers, spread, current.group)
     healthy, strays = healthy_readings(scaled, groups)
     steps = steps_of(firsts, groups)[current.group]
     step = np.where(noise < steps / 2, steps, steps / 2)  # more noise than a step makes it vanish on average
@@ -178,10 +178,10 @@ def _mean(accepted: Floats, weights: Floats) -> Floats:
     return np.asarray(np.nansum(weights * accepted, axis=0) / np.maximum(weights.sum(axis=0), 1e-9))
 
 
-def _foretold(
+def _forecast(
     located: Floats, good: Bools, chance: Floats, shared: Floats, peers: Floats, spread: Floats, group: Ints
 ) -> Forecast:
-    """Return what this run should read; NaN where there are neither peers nor enough runs before a start."""
+    """Return the forecast of this run; NaN for series without peers that have too few runs before a start."""
     accepted = clipped(np.where(good, located, np.nan), chance + shared[0])
     known = np.isfinite(accepted)
     runs, weights = known.sum(axis=0), np.where(known, 1 / chance, 0.0)

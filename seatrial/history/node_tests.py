@@ -48,10 +48,9 @@ def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
     """Yield the test of each node of the run."""
     names = [str(node["name"]) for node in result.nodes]
     held_s = sum(seconds for step, seconds in result.timings.items() if step not in _NOT_HELD)
-    blamed = _blamed(result)
-    for node, name in zip(result.nodes, names, strict=True):
-        verdict, code = blamed.get(name) or _unblamed(result, is_alone=len(names) == 1)
-        others = [other for other in names if other != name]
+    blamed, unblamed = _blamed(result), _unblamed(result, is_alone=len(names) == 1)
+    for nth, (node, name) in enumerate(zip(result.nodes, names, strict=True)):
+        verdict, code = blamed.get(name, unblamed)
         yield NodeTest(
             result.run_id,
             name,
@@ -60,7 +59,7 @@ def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
             result.finished,
             verdict,
             code,
-            partner=others[0] if len(others) == 1 else None,
+            partner=names[1 - nth] if len(names) == 2 else None,
             gpus=int(node.get("gpus") or 0),
             held_s=held_s,
         )

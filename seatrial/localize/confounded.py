@@ -80,7 +80,7 @@ def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> li
         if cut.kind == "cut" and node.kind == "node" and abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown:
             tests = posterior.tests_of(node.cause)
             slowed = tests[slowed_operations(posterior.left_to(node.cause), tests)[tests]]
-            alone += [node] if posterior.observed.value[slowed].max() < -node.slowdown / 2 else []
+            alone += [node] if len(slowed) and posterior.observed.value[slowed].max() < -node.slowdown / 2 else []
     return alone
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from seatrial.detection import forecast as module
 from seatrial.detection.forecast import LASTING_SHARES, STARTS, Forecast, forecast
 from seatrial.detection.noise import PERSISTENCE, Floats
 
@@ -11,9 +10,9 @@ RUNS, SERIES = 12, 5
 NOISE, LASTING, SPREAD = 0.02, 0.03, 0.05
 
 
-def covariance(runs: int, lasting: float = LASTING) -> Floats:
+def covariance(runs: int) -> Floats:
     days = np.arange(runs)
-    return np.asarray(lasting**2 * PERSISTENCE ** np.abs(days[:, None] - days))
+    return np.asarray(LASTING**2 * PERSISTENCE ** np.abs(days[:, None] - days))
 
 
 def drawn(rng: np.random.Generator, lasting: Floats, series: int = SERIES) -> Floats:
@@ -22,11 +21,11 @@ def drawn(rng: np.random.Generator, lasting: Floats, series: int = SERIES) -> Fl
     return np.asarray(shared + NOISE * rng.standard_normal((RUNS, series)))
 
 
-def forecast_of(runs: Floats, lasting: float = LASTING, unsure: float = SPREAD) -> Forecast:
+def forecast_of(runs: Floats, hypotheses: int = len(LASTING_SHARES)) -> Forecast:
     known, series = np.isfinite(runs), runs.shape[1]
     variance = np.where(known, NOISE**2, np.inf)
-    shared = np.full((len(module.LASTING_SHARES), series), lasting**2)
-    return forecast(np.zeros(series), np.full(series, unsure**2), runs, runs, variance, shared)
+    shared = np.full((hypotheses, series), LASTING**2)
+    return forecast(np.zeros(series), np.full(series, SPREAD**2), runs, runs, variance, shared)
 
 
 def least_squares(runs: Floats, start: int) -> tuple[float, float]:
@@ -40,55 +39,55 @@ def least_squares(runs: Floats, start: int) -> tuple[float, float]:
 
 
 def test_a_change_is_what_generalised_least_squares_says_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LASTING_SHARES", (1.0,))
-    monkeypatch.setattr(module, "_CLIPPED", np.inf)
+    monkeypatch.setattr("seatrial.detection.forecast.LASTING_SHARES", (1.0,))
+    monkeypatch.setattr("seatrial.detection.forecast._CLIPPED", np.inf)
     rng = np.random.default_rng(1)
     runs = drawn(rng, covariance(RUNS))
     runs[[2, 8], 1] = np.nan
-    found = forecast_of(runs)
+    result = forecast_of(runs, hypotheses=1)
     for start in range(1, RUNS + 1):
         for i in range(SERIES):
             change, variance = least_squares(runs[:, i], start)
-            assert found.score[start, i] / found.information[start, i] == pytest.approx(change, abs=1e-9)
-            assert 1 / found.information[start, i] == pytest.approx(variance)
+            assert result.score[start, i] / result.information[start, i] == pytest.approx(change, abs=1e-9)
+            assert 1 / result.information[start, i] == pytest.approx(variance)
 
 
-def test_this_run_is_foretold_as_by_the_covariance_of_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LASTING_SHARES", (1.0,))
+def test_the_forecast_of_this_run_follows_from_the_covariance_of_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.detection.forecast.LASTING_SHARES", (1.0,))
     runs = drawn(np.random.default_rng(2), covariance(RUNS))
     all_runs = covariance(RUNS + 1) + SPREAD**2
     weights = np.linalg.solve(all_runs[:RUNS, :RUNS] + NOISE**2 * np.eye(RUNS), all_runs[:RUNS, RUNS])
-    found = forecast_of(runs)
-    assert found.reading[0] == pytest.approx(weights @ runs)
-    assert found.before[0] == pytest.approx(weights @ runs)
-    assert found.variance[0] == pytest.approx(all_runs[RUNS, RUNS] - weights @ all_runs[:RUNS, RUNS])
+    result = forecast_of(runs, hypotheses=1)
+    assert result.reading[0] == pytest.approx(weights @ runs)
+    assert result.before[0] == pytest.approx(weights @ runs)
+    assert result.variance[0] == pytest.approx(all_runs[RUNS, RUNS] - weights @ all_runs[:RUNS, RUNS])
 
 
 @pytest.mark.parametrize(("lasts", "varies_by"), [(1.0, 0.5), (0.0, 1.0)])
 def test_how_much_of_the_shared_noise_lasts_is_learned(lasts: float, varies_by: float) -> None:
-    """What lasts is foretold by the runs before, what is of one run alone is not."""
+    """Earlier runs tell what lasts, and nothing of what one run alone has."""
     lasting = lasts * covariance(RUNS) + (1 - lasts) * LASTING**2 * np.eye(RUNS)
-    found = forecast_of(drawn(np.random.default_rng(3), lasting, series=200))
-    sd = np.sqrt(np.median(found.variance[0])) / LASTING
+    result = forecast_of(drawn(np.random.default_rng(3), lasting, series=200))
+    sd = np.sqrt(np.median(result.variance[0])) / LASTING
     assert sd == pytest.approx(varies_by, abs=0.15)
 
 
 def test_few_runs_do_not_tell_how_much_lasts() -> None:
-    found = forecast_of(np.zeros((3, 1)))
-    without_others = LASTING_SHARES[0] * LASTING**2
-    assert found.variance[0] > (1 - LASTING_SHARES[0]) * LASTING**2 + (1 - PERSISTENCE**2) * without_others
+    result = forecast_of(np.zeros((3, 1)))
+    lasting = LASTING_SHARES[0] * LASTING**2
+    assert result.variance[0] > (1 - LASTING_SHARES[0]) * LASTING**2 + (1 - PERSISTENCE**2) * lasting
 
 
 def test_a_run_of_strays_is_no_change() -> None:
     runs = drawn(np.random.default_rng(4), covariance(RUNS))
     runs[-4] -= 1.0
-    found = forecast_of(runs)
-    since = found.score[7:10] / found.information[7:10]
-    assert (np.abs(since) < 4 / np.sqrt(found.information[7:10])).all()
+    result = forecast_of(runs)
+    since = result.score[7:10] / result.information[7:10]
+    assert (np.abs(since) < 4 / np.sqrt(result.information[7:10])).all()
 
 
 def test_starts_before_the_first_run_are_unknown() -> None:
-    found = forecast_of(np.zeros((2, SERIES)))
-    assert np.isfinite(found.reading[:3]).all()
-    assert np.isnan(found.reading[3:]).all()
-    assert len(found.reading) == STARTS.size
+    result = forecast_of(np.zeros((2, SERIES)))
+    assert np.isfinite(result.reading[:3]).all()
+    assert np.isnan(result.reading[3:]).all()
+    assert len(result.reading) == STARTS.size

@@ -323,6 +323,18 @@ def test_a_node_without_a_test_in_its_group_is_not_blamed_for_the_spine(seed: in
     assert {kind for kind, _ in named(localization)} <= {"cut"}
 
 
+def test_a_node_that_is_slow_now_and_then_is_weighed_beside_a_cut() -> None:
+    """n03 slows a fifth of its tests, as much as the cut slows all across it."""
+    drawn, side = random.Random(26), set(nodes(16)[:8])
+
+    def speed(_: str, group: Sequence[str], *__: object) -> float:
+        is_across = 0 < len(side.intersection(group)) < len(group)
+        return 0.7 if is_across or ("n03" in group and drawn.random() < 0.2) else 1.0
+
+    localization = localize(group_tests(list(combinations(nodes(16), 2)) * 2, speed, seed=26))
+    assert ("cut", " ".join(sorted(side))) in named(localization)
+
+
 def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
     pair = (ADDRESSES[0], ADDRESSES[2])
     others = (ADDRESSES[1], ADDRESSES[3])
