@@ -1,9 +1,11 @@
-"""Many hosts that are up: `python benchmarks/baremetal.py 256 run`, and `... 256 fan-out [PYTHON_WITH_ASYNCSSH]`.
+"""Many hosts that are up: `python benchmarks/baremetal.py 256 run`, and `...
 
-Namespaces with sshd of their own are the hosts, so all of them share this machine's cores. Measured are the plain
-fan-out of `true` by seatrial, pdsh, clush and asyncssh, whichever are installed, and then launch, connectivity and
-teardown of a run. Wall-clock seconds, and seconds of processor time of all that takes part.
-Needs root, and version 1 of cgroups.
+256 fan-out [PYTHON_WITH_ASYNCSSH]`.
+
+Namespaces with sshd of their own are the hosts, so all of them share this machine's cores. Measured
+are the plain fan-out of `true` by seatrial, pdsh, clush and asyncssh, whichever are installed, and
+then launch, connectivity and teardown of a run. Wall-clock seconds, and seconds of processor time
+of all that takes part. Needs root, and version 1 of cgroups.
 """
 
 import os
@@ -47,7 +49,9 @@ asyncio.run(main(*sys.argv[1:]))
 
 @contextmanager
 def own_group() -> Iterator[None]:
-    """Everything that starts in here, hosts too, is counted apart from what else this machine does (cgroup v1)."""
+    """Everything that starts in here, hosts too, is counted apart from what else this machine does
+    (cgroup v1).
+    """
     _GROUP.mkdir()
     (_GROUP / "cgroup.procs").write_text("0")
     try:
@@ -67,7 +71,13 @@ def busy_s() -> float:
 def measured(label: str, work: Callable[[], str | None]) -> None:
     wall, busy = time.perf_counter(), busy_s()
     remark = work() or ""
-    print(f"{label:32}{time.perf_counter() - wall:8.1f} s {busy_s() - busy:8.1f} s of processors  {remark}", flush=True)
+    print(
+        (
+            f"{label:32}{time.perf_counter() - wall:8.1f} s {busy_s() - busy:8.1f} s of "
+            f"processors  {remark}"
+        ),
+        flush=True,
+    )
 
 
 def ran(command: list[str], environment: dict[str, str]) -> None:
@@ -86,14 +96,23 @@ def fan_out(hosts: Hosts, python: str | None) -> None:
     def seatrial() -> None:
         answers = on_hosts(
             hosts.names,
-            lambda host: run_bounded(["ssh", "-F", str(config), host, "true"], ssh_client.environment(), 60),
+            lambda host: run_bounded(
+                ["ssh", "-F", str(config), host, "true"], ssh_client.environment(), 60
+            ),
         )
         assert all(answer[0] == 0 for answer in answers.values() if isinstance(answer, tuple))
 
     commands = {
         "pdsh": ["pdsh", "-S", "-R", "ssh", "-f", str(AT_ONCE), "-w", names, "true"],
         "clush": ["clush", "-S", "-f", str(AT_ONCE), "-o", f"-F {config}", "-w", names, "true"],
-        "asyncssh": [python or "", "-c", _ASYNCSSH, str(hosts.folder / "ssh_config"), str(AT_ONCE), *hosts.names],
+        "asyncssh": [
+            python or "",
+            "-c",
+            _ASYNCSSH,
+            str(hosts.folder / "ssh_config"),
+            str(AT_ONCE),
+            *hosts.names,
+        ],
     }
     environment = {**os.environ, "PDSH_SSH_ARGS": f"-2 -a -x -F {config} %h"}
     for _ in range(_TRIES):
@@ -110,7 +129,9 @@ def whole_run(hosts: Hosts) -> None:
         "ssh_config": str(hosts.folder / "ssh_config"),
         "python": sys.executable,
     }
-    cluster = Cluster.model_validate({"name": "bench", "nodes": len(hosts.names), "platform": platform})
+    cluster = Cluster.model_validate(
+        {"name": "bench", "nodes": len(hosts.names), "platform": platform}
+    )
     with tempfile.TemporaryDirectory() as folder:
         run = Run(f"bench-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path(folder))
         bare = platform_for(cluster)

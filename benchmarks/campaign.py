@@ -1,9 +1,10 @@
-"""The history and the judging of a campaign over a large fleet, on generated readings of every device and minute.
+"""The history and the judging of a campaign over a large fleet, on generated readings of every
+device and minute.
 
     python -m benchmarks.campaign [--nodes 1024] [--hours 72]
 
-Prints the size of the history and the seconds to write, to read and to judge it. One GPU slows by 10 % from half time
-on, and one counts a memory error: both must be named.
+Prints the size of the history and the seconds to write, to read and to judge it. One GPU slows by
+10 % from half time on, and one counts a memory error: both must be named.
 """
 
 import argparse
@@ -30,7 +31,12 @@ from seatrial.model.verdict import Verdict
 GPUS = 8
 PHASE_MINUTES = 30
 # Of an H100 at work: the middle and the spread of each metric; counters do not spread.
-GAUGES = {"power_w": (640.0, 12.0), "clock_mhz": (1755.0, 15.0), "temperature_c": (62.0, 1.5), "load": (40.0, 3.0)}
+GAUGES = {
+    "power_w": (640.0, 12.0),
+    "clock_mhz": (1755.0, 15.0),
+    "temperature_c": (62.0, 1.5),
+    "load": (40.0, 3.0),
+}
 COUNTERS = ("ecc_uncorrected", "errors", "flaps", "links_down", "losses", "slowdown")
 LIMIT_BYTES, LIMIT_S = 2e9, 60.0
 
@@ -68,7 +74,9 @@ def _write(store: Store, parts: Sequence[str], hours: int) -> CampaignState:
         store.keep_minutes(run_id, _minutes(nth, parts, is_late=nth * PHASE_MINUTES > hours * 30))
         seconds = PHASE_MINUTES * 60.0
         phases.append(PhaseRun("burn", run_id, nth * seconds, seconds, Verdict.PASS))
-    return CampaignState("c", "fleet", "soak", "", hours * 3600, started, started, phases=tuple(phases))
+    return CampaignState(
+        "c", "fleet", "soak", "", hours * 3600, started, started, phases=tuple(phases)
+    )
 
 
 def _minutes(nth: int, parts: Sequence[str], *, is_late: bool) -> Iterator[MetricMinutes]:
@@ -88,14 +96,20 @@ def _minutes(nth: int, parts: Sequence[str], *, is_late: bool) -> Iterator[Metri
 
 
 def _judge(store: Store, state: CampaignState, parts: Sequence[str]) -> list[str]:
-    """The parts that are named: by what rose, and by the drift of clocks and of each phase's rate."""
+    """The parts that are named: by what rose, and by the drift of clocks and of each phase's
+    rate.
+    """
     series = [series_of(state, store, metric) for metric in (*GAUGES, *COUNTERS)]
     check, _ = minutes_check(series)
     by_hour = [*filter(None, map(hourly, series))]
-    measured = [Measurement("matmul_stress", 0.0, "TFLOP/s", Subject("gpu", part)) for part in parts]
+    measured = [
+        Measurement("matmul_stress", 0.0, "TFLOP/s", Subject("gpu", part)) for part in parts
+    ]
     began_s = np.array([phase.began_s for phase in state.phases])
     rates = np.random.default_rng(1).normal(700, 7, (len(began_s), len(parts)))
-    drift = drift_check([PhaseNumbers("burn", began_s, measured, rates)], is_shared=False, minutes=by_hour)
+    drift = drift_check(
+        [PhaseNumbers("burn", began_s, measured, rates)], is_shared=False, minutes=by_hour
+    )
     return sorted({suspect.name for each in (check, drift) for suspect in each.suspects})
 
 

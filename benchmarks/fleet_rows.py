@@ -1,4 +1,5 @@
-"""The kinds of noise of docs/error-rates.md: simulated ones, and bootstraps of what real nodes measured.
+"""The kinds of noise of docs/error-rates.md: simulated ones, and bootstraps of what real nodes
+measured.
 
 Nothing here knows how the judge works.
 """
@@ -41,7 +42,8 @@ PUBLIC = {  # runs of a machine or of a cloud in their order: docs/error-rates.m
 }
 GPU_RESULTS = ROOT / "docs" / "gpu-results"
 
-Night = Callable[[int], Floats]  # readings per series -> (M, readings), relative to the level of the metric
+# Readings per series -> (M, readings), relative to the level of the metric
+Night = Callable[[int], Floats]
 Fleet = Callable[[int, np.random.Generator], Night]
 
 
@@ -74,10 +76,11 @@ LOCAL = (  # in the order of their names
 
 @dataclass(frozen=True, slots=True)
 class NoiseRow:
-    """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`, then of nodes.
+    """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`,
+    then of nodes.
 
-    Recorded nights are those of `only_nodes` nodes; `noise` is that of simulated ones. With `one_reading` each
-    series is read once a night.
+    Recorded nights are those of `only_nodes` nodes; `noise` is that of simulated ones. With
+    `one_reading` each series is read once a night.
     """
 
     fleet: Fleet
@@ -101,14 +104,18 @@ def simulated(noise: Noise) -> NoiseRow:
 
 
 def gpu_samples(gpu: str, median_of: int) -> NoiseRow:
-    """Readings that are medians of so many samples, drawn from those of one real GPU; nodes differ by 1 %."""
+    """Readings that are medians of so many samples, drawn from those of one real GPU; nodes differ
+    by 1 %.
+    """
 
     def fleet(nodes: int, rng: np.random.Generator) -> Night:
         pools = [_gpu_pools(gpu)[metric.name] for metric in OF_ONE_GPU]
         level = 1 + 0.01 * rng.standard_normal((len(pools) * nodes, 1))
 
         def night(readings: int) -> Floats:
-            drawn = [np.median(rng.choice(pool, (nodes, readings, median_of)), axis=2) for pool in pools]
+            drawn = [
+                np.median(rng.choice(pool, (nodes, readings, median_of)), axis=2) for pool in pools
+            ]
             return np.asarray(level * np.concatenate(drawn), dtype=np.float64)
 
         return night
@@ -122,13 +129,17 @@ def _gpu_pools(gpu: str) -> Mapping[str, Floats]:
     csv.field_size_limit(1_000_000)
     with (GPU_RESULTS / f"{gpu}-nightly.csv").open(newline="") as file:
         sampled = {
-            row["metric"]: json.loads(row["samples"]) for row in reversed(list(csv.DictReader(file))) if row["samples"]
+            row["metric"]: json.loads(row["samples"])
+            for row in reversed(list(csv.DictReader(file)))
+            if row["samples"]
         }
     return {metric: np.array(samples) / np.median(samples) for metric, samples in sampled.items()}
 
 
 def public_series(source: str) -> NoiseRow:
-    """Runs of a public benchmark in their order, one reading each; every node has those from another run on."""
+    """Runs of a public benchmark in their order, one reading each; every node has those from
+    another run on.
+    """
 
     def fleet(nodes: int, rng: np.random.Generator) -> Night:
         recorded = _public_runs(source)
@@ -146,20 +157,28 @@ def public_series(source: str) -> NoiseRow:
 
 @cache
 def _public_runs(source: str) -> Floats:
-    """(T, 4) the recorded rates over the median of the 31 runs around each, which takes changes of software away."""
+    """(T, 4) the recorded rates over the median of the 31 runs around each, which takes changes of
+    software away.
+    """
     with PUBLIC[source].open(newline="") as file:
-        return np.array([[float(value) for value in line[1:]] for line in list(csv.reader(file))[1:]])
+        return np.array(
+            [[float(value) for value in line[1:]] for line in list(csv.reader(file))[1:]]
+        )
 
 
 def _recorded_fleet(nodes: int, rng: np.random.Generator) -> Night:
     """The recorded nights in their order, from any one on, with the readings that were taken."""
     recorded, start = _local_nights(), int(rng.integers(len(_local_nights())))
     order = count(start)
-    return lambda readings: recorded[next(order) % len(recorded), ..., :readings].reshape(nodes * len(LOCAL), -1).copy()
+    return lambda readings: (
+        recorded[next(order) % len(recorded), ..., :readings].reshape(nodes * len(LOCAL), -1).copy()
+    )
 
 
 def _drawn_fleet(nodes: int, rng: np.random.Generator) -> Night:
-    """Each reading is any recorded one of its metric, over the median of the node that it was taken on."""
+    """Each reading is any recorded one of its metric, over the median of the node that it was taken
+    on.
+    """
     of_node = _local_nights() / np.nanmedian(_local_nights(), axis=(0, 3))[None, ..., None]
     pools = [pool[np.isfinite(pool)] for pool in of_node.swapaxes(0, 1).reshape(len(LOCAL), -1)]
     return lambda readings: np.concatenate([rng.choice(pool, (nodes, readings)) for pool in pools])
@@ -167,12 +186,18 @@ def _drawn_fleet(nodes: int, rng: np.random.Generator) -> Night:
 
 @cache
 def _local_nights() -> Floats:
-    """The recorded readings (night, metric, node, reading) over the median of their metric; NaN: not taken."""
+    """The recorded readings (night, metric, node, reading) over the median of their metric; NaN:
+    not taken.
+    """
     from pandas import read_csv
 
-    rows = read_csv(LOCAL_NIGHTS).set_index(["night", "metric", "node", "nth"])["value"].unstack("nth")
+    rows = (
+        read_csv(LOCAL_NIGHTS).set_index(["night", "metric", "node", "nth"])["value"].unstack("nth")
+    )
     values = rows.to_numpy(dtype=np.float64).reshape(-1, len(LOCAL), LOCAL_NODES, rows.shape[1])
-    return np.asarray(values / np.nanmedian(values, axis=(0, 2, 3))[:, None, None], dtype=np.float64)
+    return np.asarray(
+        values / np.nanmedian(values, axis=(0, 2, 3))[:, None, None], dtype=np.float64
+    )
 
 
 ROWS: Mapping[str, NoiseRow] = {
@@ -208,7 +233,8 @@ Left = Callable[["DataFrame"], Floats]  # of the series of a fleet: the share of
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """After so many healthy nights of `before` nodes, `nights` of `after` nodes in which `left` of each series is left.
+    """After so many healthy nights of `before` nodes, `nights` of `after` nodes in which `left` of
+    each series is left.
 
     `guilty` are the nodes that may be suspected; without any, the nights are healthy and must pass.
     """
@@ -246,7 +272,9 @@ def _first_gpus(series: "DataFrame") -> Floats:
 
 def _slow_batch(series: "DataFrame") -> Floats:
     on_network = series["metric"].isin(["tcp_egress", "tcp_ingress", "tcp_stream"])
-    ends = series["node"].isin(range(4, 8)) | ((series["subject_kind"] == "link") & series["part"].isin(range(4, 8)))
+    ends = series["node"].isin(range(4, 8)) | (
+        (series["subject_kind"] == "link") & series["part"].isin(range(4, 8))
+    )
     return np.where(on_network & ends, 0.6, 1.0)
 
 
@@ -259,14 +287,22 @@ CASES: Mapping[str, Case] = {
     "8 nodes become 16, all healthy": Case(8, 16, _nothing, is_fault=False),
     "16 nodes become 32, all healthy": Case(16, 32, _nothing, is_fault=False),
     "2 nodes become 5, all healthy": Case(2, 5, _nothing, is_fault=False),
-    "20 new nodes at half speed beside 16": Case(16, 36, _of_nodes(range(16, 36), 0.5), range(16, 36)),
+    "20 new nodes at half speed beside 16": Case(
+        16, 36, _of_nodes(range(16, 36), 0.5), range(16, 36)
+    ),
     "3 new nodes at half speed beside 2": Case(2, 5, _of_nodes(range(2, 5), 0.5), range(2, 5)),
-    "16 new nodes 10 % slower beside 16": Case(16, 32, _of_nodes(range(16, 32), 0.9), range(16, 32)),
+    "16 new nodes 10 % slower beside 16": Case(
+        16, 32, _of_nodes(range(16, 32), 0.9), range(16, 32)
+    ),
     "16 nodes become 32, every sweep at half": Case(16, 32, _sweeps_at_half),
-    "3 of 16 nodes 30 % slow since the first night": Case(16, 16, _of_nodes(range(3), 0.7), range(3), 0),
+    "3 of 16 nodes 30 % slow since the first night": Case(
+        16, 16, _of_nodes(range(3), 0.7), range(3), 0
+    ),
     "a clock cap of -20 % on one node": Case(16, 16, _clock_cap, range(5, 6)),
     "gpu-0 of every node 20 % slow": Case(16, 16, _first_gpus, range(16)),
-    "slow links of four neighbours, -40 %": Case(16, 16, _slow_batch, range(4, 8), metrics=WITH_LINKS),
+    "slow links of four neighbours, -40 %": Case(
+        16, 16, _slow_batch, range(4, 8), metrics=WITH_LINKS
+    ),
     "a rack's TCP at -40 %, sweeps at -30 %": Case(32, 32, _slow_rack, range(8)),
 }
 
@@ -275,6 +311,11 @@ def case_rows(case: Case, rng: np.random.Generator) -> "DataFrame":
     before, after = (fleet_series(nodes, case.metrics) for nodes in (case.before, case.after))
     there = (after["node"] < case.before).to_numpy()
     draws, left = Draws(Noise(), after["group"].to_numpy(), rng), case.left(after)[:, None]
-    earlier = [night_rows(before, draws.night(READINGS)[there], night) for night in range(case.healthy_nights)]
+    earlier = [
+        night_rows(before, draws.night(READINGS)[there], night)
+        for night in range(case.healthy_nights)
+    ]
     nights = range(case.healthy_nights, case.healthy_nights + case.nights)
-    return all_rows([*earlier, *(night_rows(after, draws.night(READINGS) * left, night) for night in nights)])
+    return all_rows(
+        [*earlier, *(night_rows(after, draws.night(READINGS) * left, night) for night in nights)]
+    )

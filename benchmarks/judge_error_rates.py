@@ -1,11 +1,12 @@
 """How often the judge is wrong: write docs/error-rates.csv and the table of docs/error-rates.md.
 
-    python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232] [--nights 8 30]
-                                           [--readings 24] [--scale 1] [--seed S] [--processes N] [--no-oracle]
-                                           [--write]
+    python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232]
+        [--nights 8 30] [--readings 24] [--scale 1] [--seed S] [--processes N] [--no-oracle]
+        [--write]
 
 Rows of simulated and of recorded fleets and of faults (benchmarks/fleet_rows.py) go through
-`seatrial.runs.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
+`seatrial.runs.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the
+number of trials.
 """
 
 import argparse
@@ -68,7 +69,9 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
-    """The page's table: a row for each noise, the shares of all sizes of fleets in each cell, without intervals."""
+    """The page's table: a row for each noise, the shares of all sizes of fleets in each cell,
+    without intervals.
+    """
     chosen = (
         "first 8 nights wrong",
         "later nights wrong",
@@ -80,20 +83,31 @@ def table(lines: Sequence[Sequence[str]]) -> str:
     rows = []
     for name, of_noise in groupby(lines, itemgetter(0)):
         columns = dict(zip(HEADINGS, zip(*of_noise, strict=True), strict=True))
-        shares = ("/".join(cell.partition(" ")[0] for cell in columns[heading]) for heading in chosen)
+        shares = (
+            "/".join(cell.partition(" ")[0] for cell in columns[heading]) for heading in chosen
+        )
         rows.append((f"`{name}`", *shares))
     return markdown(("noise", *chosen), rows)
 
 
 def bounds(cells: Sequence[tuple[str, int]]) -> str:
-    """What the oracle finds with six readings a night in each row that has them, and in each size of fleet."""
+    """What the oracle finds with six readings a night in each row that has them, and in each size
+    of fleet.
+    """
     rows = []
     several = (cell for cell in cells if not ROWS[cell[0]].one_reading)
     for name, sizes in groupby(several, itemgetter(0)):
         shares_by_size = [oracle(name, len(ROWS[name].metrics) * nodes) for _, nodes in sizes]
         columns = zip(*shares_by_size, strict=True)
-        rows.append((f"`{name}`", *("/".join(f"{100 * share:.0f}" for share in column) for column in columns)))
-    headings = [f"{100 * loss:.0f} % in {nights} night{'s'[: nights > 1]}" for loss, nights in GOALS]
+        rows.append(
+            (
+                f"`{name}`",
+                *("/".join(f"{100 * share:.0f}" for share in column) for column in columns),
+            )
+        )
+    headings = [
+        f"{100 * loss:.0f} % in {nights} night{'s'[: nights > 1]}" for loss, nights in GOALS
+    ]
     return markdown(("noise", *headings), rows)
 
 
@@ -108,7 +122,8 @@ def write(lines: Sequence[Sequence[str]]) -> None:
 
 Rule = Callable[[Floats, Floats, Ints], NDArray[np.bool_]]
 
-SUPERBENCH_VARIANCE = -0.05  # the documentation's example: (value - baseline) / baseline below it is defective
+# The documentation's example: (value - baseline) / baseline below it is defective
+SUPERBENCH_VARIANCE = -0.05
 REFRAME_BAND = -0.10  # the tutorial's band: the reference value -10 %
 
 
@@ -128,7 +143,10 @@ def _means(nights: Floats, metric: Ints) -> Floats:
     return means
 
 
-RULES: Mapping[str, Rule] = {"SuperBench (mean - 5 %)": superbench, "ReFrame (reference - 10 %)": reframe}
+RULES: Mapping[str, Rule] = {
+    "SuperBench (mean - 5 %)": superbench,
+    "ReFrame (reference - 10 %)": reframe,
+}
 
 
 HEALTHY_NIGHTS = 10  # after the earlier ones
@@ -141,9 +159,11 @@ _WATCH = re.compile(r" on (\S{1,80}) looks [^:;]{1,80}: (\d{1,3}) % sure")
 
 @dataclass(slots=True)
 class Rates:
-    """Of one kind of noise and size: nights, losses and suspects, and the nights and losses of the rivals' rules.
+    """Of one kind of noise and size: nights, losses and suspects, and the nights and losses of the
+    rivals' rules.
 
-    `first` and `later` nights are healthy; `others` are nights of a loss on which a node that lost nothing is named.
+    `first` and `later` nights are healthy; `others` are nights of a loss on which a node that lost
+    nothing is named.
     """
 
     first: Count = field(default_factory=Count)
@@ -156,41 +176,57 @@ class Rates:
     sure: Count = field(default_factory=Count)
     watches: list[tuple[float, bool]] = field(default_factory=list)  # how sure, and whether right
     readings: list[float] = field(default_factory=list)
-    rival_nights: dict[str, Count] = field(default_factory=lambda: {name: Count() for name in RULES})
+    rival_nights: dict[str, Count] = field(
+        default_factory=lambda: {name: Count() for name in RULES}
+    )
     rival_ten: dict[str, Count] = field(default_factory=lambda: {name: Count() for name in RULES})
 
     def healthy(self, runs: Sequence[ReplayedRun]) -> None:
         for night, run in enumerate(runs):
-            (self.first if night < 8 else self.later).add(bool(run.suspects) or run.verdict is not Verdict.PASS, 1)
+            (self.first if night < 8 else self.later).add(
+                bool(run.suspects) or run.verdict is not Verdict.PASS, 1
+            )
             self.suspects(run, set())
 
     def suspects(self, run: ReplayedRun, faulty: set[str]) -> None:
-        sure = [suspect.name.partition("/")[0] for suspect in run.suspects if suspect.confidence >= SURE]
+        sure = [
+            suspect.name.partition("/")[0] for suspect in run.suspects if suspect.confidence >= SURE
+        ]
         self.sure.add(sum(name in faulty for name in sure), len(sure))
         self.watches += [
-            (int(sure) / 100, part.partition("/")[0] in faulty) for part, sure in _WATCH.findall(str(run.reason))
+            (int(sure) / 100, part.partition("/")[0] in faulty)
+            for part, sure in _WATCH.findall(str(run.reason))
         ]
 
 
 def judged(row: NoiseRow, nodes: int, nights: Sequence[Floats], rates: Rates) -> list[ReplayedRun]:
     """The runs of these nights; adds to `rates` how many readings the judge took."""
     series = fleet_series(nodes, row.metrics)
-    runs = replay(all_rows([night_rows(series, relative, night) for night, relative in enumerate(nights)]))
+    runs = replay(
+        all_rows([night_rows(series, relative, night) for night, relative in enumerate(nights)])
+    )
     rates.readings += [run.readings / len(series) for run in runs]
     return runs
 
 
-def healthy(row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.random.Generator, rates: Rates) -> None:
+def healthy(
+    row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.random.Generator, rates: Rates
+) -> None:
     night = row.fleet(nodes, rng)
     nights = [night(readings) for _ in range(earlier + HEALTHY_NIGHTS)]
     rates.healthy(judged(row, nodes, nights, rates))
-    good, metric = np.array([one[:, 0] for one in nights[:earlier]]), np.repeat(np.arange(len(row.metrics)), nodes)
+    good, metric = (
+        np.array([one[:, 0] for one in nights[:earlier]]),
+        np.repeat(np.arange(len(row.metrics)), nodes),
+    )
     for one in nights[earlier:]:
         for name, rule in RULES.items():
             rates.rival_nights[name].add(bool(rule(good, one[:, 0], metric).any()), 1)
 
 
-def losses(row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.random.Generator, rates: Rates) -> None:
+def losses(
+    row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.random.Generator, rates: Rates
+) -> None:
     """One metric of some nodes is 10 % slow, of others 5 % and 3 %, from one night on."""
     night, count = row.fleet(nodes, rng), max(1, nodes // NODES_PER_FAULT)
     nights = [night(readings) for _ in range(earlier + FAULTY_NIGHTS)]
@@ -205,17 +241,26 @@ def losses(row: NoiseRow, nodes: int, earlier: int, readings: int, rng: np.rando
     rates.healthy(runs[:earlier])
     named, faulty = [_named(run) for run in runs[earlier:]], [node_name(int(node)) for node in slow]
     rates.ten.add(sum(name in named[0] for name in faulty[:count]), count)
-    rates.five.add(sum(name in set().union(*named[:3]) for name in faulty[count : 2 * count]), count)
+    rates.five.add(
+        sum(name in set().union(*named[:3]) for name in faulty[count : 2 * count]), count
+    )
     rates.three.add(sum(name in set().union(*named) for name in faulty[2 * count :]), count)
     for run, some in zip(runs[earlier:], named, strict=True):
         rates.suspects(run, set(faulty))
         rates.others.add(bool(some - set(faulty)), 1)
-    good, metric = np.array([one[:, 0] for one in nights[:earlier]]), np.repeat(np.arange(len(row.metrics)), nodes)
+    good, metric = (
+        np.array([one[:, 0] for one in nights[:earlier]]),
+        np.repeat(np.arange(len(row.metrics)), nodes),
+    )
     for name, rule in RULES.items():
-        rates.rival_ten[name].add(int(rule(good, nights[earlier][:, 0], metric)[series[:count]].sum()), count)
+        rates.rival_ten[name].add(
+            int(rule(good, nights[earlier][:, 0], metric)[series[:count]].sum()), count
+        )
 
 
-def first_night(row: NoiseRow, nodes: int, readings: int, rng: np.random.Generator, rates: Rates) -> None:
+def first_night(
+    row: NoiseRow, nodes: int, readings: int, rng: np.random.Generator, rates: Rates
+) -> None:
     """One metric of one node is 20 % slow on the first night."""
     relative, slow = row.fleet(nodes, rng)(readings), int(rng.integers(nodes))
     relative[slow + nodes * int(rng.integers(len(row.metrics)))] *= 0.8
@@ -228,16 +273,20 @@ def _named(run: ReplayedRun) -> set[str]:
     return {suspect.name.partition("/")[0] for suspect in run.suspects}
 
 
-def measure(name: str, nodes: int, earlier: list[int], readings: int, scale: float, seed: int) -> Rates:
+def measure(
+    name: str, nodes: int, earlier: list[int], readings: int, scale: float, seed: int
+) -> Rates:
     rates, started, row = Rates(), time.monotonic(), ROWS[name]
-    for trial in range(max(1, round(50 * scale * (64 / nodes) ** 0.5))):  # larger fleets have more nodes to try
+    # Larger fleets have more nodes to try
+    for trial in range(max(1, round(50 * scale * (64 / nodes) ** 0.5))):
         rng = np.random.default_rng([seed, nodes, trial, *name.encode()])
         for nights in earlier:
             healthy(row, nodes, nights, readings, rng, rates)
         for _ in range(FLEETS):
             losses(row, nodes, min(earlier), readings, rng, rates)
             first_night(row, nodes, readings, rng, rates)
-        for nights in (FLEETS - 1) * earlier:  # the last, so that all others are drawn as without them
+        # The last, so that all others are drawn as without them
+        for nights in (FLEETS - 1) * earlier:
             healthy(row, nodes, nights, readings, rng, rates)
     print(f"{name}, {nodes} nodes: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return rates
@@ -245,7 +294,9 @@ def measure(name: str, nodes: int, earlier: list[int], readings: int, scale: flo
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one case: healthy nights that passed and faulty ones that did not, fleets whose verdict stayed the same."""
+    """Of one case: healthy nights that passed and faulty ones that did not, fleets whose verdict
+    stayed the same.
+    """
 
     right: Count = field(default_factory=Count)
     steady: Count = field(default_factory=Count)
@@ -256,8 +307,10 @@ class Outcome:
     def __str__(self) -> str:
         guilty = f" ({self.guilty.hits} of {self.guilty.of} guilty)" if self.guilty.of else ""
         return (
-            f"{' or '.join(sorted(self.verdicts))}, right on {self.right.hits} of {self.right.of} nights, "
-            f"unchanged in {self.steady.hits} of {self.steady.of} fleets, {np.mean(self.suspects):.1f} suspects{guilty}"
+            f"{' or '.join(sorted(self.verdicts))}, right on {self.right.hits} of {self.right.of} "
+            "nights, "
+            f"unchanged in {self.steady.hits} of {self.steady.of} fleets, "
+            f"{np.mean(self.suspects):.1f} suspects{guilty}"
         )
 
 
@@ -314,20 +367,35 @@ def line(name: str, nodes: int, r: Rates) -> tuple[str, ...]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 64, 232])
-    parser.add_argument("--nights", type=int, nargs="+", default=[8, 30], help="Earlier nights; of losses the fewest.")
-    parser.add_argument("--readings", type=int, default=24, help="Readings of a series in a night, if asked for.")
+    parser.add_argument(
+        "--nights",
+        type=int,
+        nargs="+",
+        default=[8, 30],
+        help="Earlier nights; of losses the fewest.",
+    )
+    parser.add_argument(
+        "--readings", type=int, default=24, help="Readings of a series in a night, if asked for."
+    )
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=20261205)
     parser.add_argument("--processes", type=int, help="At the same time; of the processors.")
     parser.add_argument("--no-oracle", action="store_true", help="Leave out what an oracle finds.")
-    parser.add_argument("--write", action="store_true", help="Put the rates into docs/error-rates.*.")
+    parser.add_argument(
+        "--write", action="store_true", help="Put the rates into docs/error-rates.*."
+    )
     options = parser.parse_args()
     cells = [
-        (name, nodes) for name in options.rows for nodes in options.nodes if ROWS[name].only_nodes in (None, nodes)
+        (name, nodes)
+        for name in options.rows
+        for nodes in options.nodes
+        if ROWS[name].only_nodes in (None, nodes)
     ]
     how = (options.nights, options.readings, options.scale, options.seed)
     with ProcessPoolExecutor(options.processes) as pool:

@@ -3,9 +3,10 @@
     python benchmarks/localize.py [--nodes 8 32 232 ...] [--noise 1 3 5] [--kinds node ...]
                                    [--methods seatrial ...] [--trials 100] [--seed S]
 
-A simulated fleet with known faults is measured in the rounds of `seatrial.localize`, and beside it by the algorithms
-of others, each with the threshold that suits these faults best: all pairs (superbenchmark's pair-wise pattern), pairs
-with a second pass (cluster-health-scanner), and groups by topology with bisection (Cluster Readiness Engine).
+A simulated fleet with known faults is measured in the rounds of `seatrial.localize`, and beside it
+by the algorithms of others, each with the threshold that suits these faults best: all pairs
+(superbenchmark's pair-wise pattern), pairs with a second pass (cluster-health-scanner), and groups
+by topology with bisection (Cluster Readiness Engine).
 """
 
 import argparse
@@ -49,7 +50,10 @@ class Fleet:
 
     def measure(self, group: Group) -> float:
         self.tests += 1
-        speed = min((share for part, share in self.faults.items() if self._goes_over(group, *part)), default=1.0)
+        speed = min(
+            (share for part, share in self.faults.items() if self._goes_over(group, *part)),
+            default=1.0,
+        )
         stray = self.random.uniform(0.4, 0.9) if self.random.random() < STRAYS else 1.0
         return 100 * speed * stray * math.exp(self.random.gauss(0, self.noise))
 
@@ -65,7 +69,9 @@ class Fleet:
             case "link":
                 a, _, b = name.partition("--")
                 ring = (*group.nodes, group.nodes[0])
-                return a in ring and b in ring and any({a, b} == set(pair) for pair in pairwise(ring))
+                return (
+                    a in ring and b in ring and any({a, b} == set(pair) for pair in pairwise(ring))
+                )
         return 0 < len(self.sides[name].intersection(group.nodes)) < len(group.nodes)
 
 
@@ -97,7 +103,9 @@ def broken(kind: str, faults: int, nodes: int, noise: float, seed: int) -> Fleet
 
 @dataclass
 class Outcome:
-    """The parts that are named, with confidences; rounds and tests that it took; seconds of planning."""
+    """The parts that are named, with confidences; rounds and tests that it took; seconds of
+    planning.
+    """
 
     named: dict[Part, float]
     rounds: int
@@ -139,11 +147,17 @@ def all_pairs(fleet: Fleet) -> Outcome:
             values[a].append(value)
             values[b].append(value)
     usual = median(value for each in values.values() for value in each)
-    return Outcome(_nodes([n for n, each in values.items() if fmean(each) < THRESHOLD * usual]), rounds, fleet.tests)
+    return Outcome(
+        _nodes([n for n, each in values.items() if fmean(each) < THRESHOLD * usual]),
+        rounds,
+        fleet.tests,
+    )
 
 
 def two_passes(fleet: Fleet) -> Outcome:
-    """Random pairs, then each node of a slow pair with one that passed; a node is bad that was slow twice."""
+    """Random pairs, then each node of a slow pair with one that passed; a node is bad that was slow
+    twice.
+    """
     names = fleet.names
     fleet.random.shuffle(names)
     pairs = list(zip(names[::2], names[1::2], strict=False))
@@ -154,13 +168,17 @@ def two_passes(fleet: Fleet) -> Outcome:
     if not passed:
         return Outcome({}, 1, fleet.tests)
     bad = [
-        node for node in suspects if fleet.measure(Group((node, fleet.random.choice(passed)), GPUS)) < THRESHOLD * usual
+        node
+        for node in suspects
+        if fleet.measure(Group((node, fleet.random.choice(passed)), GPUS)) < THRESHOLD * usual
     ]
     return Outcome(_nodes(bad), 1 + bool(suspects), fleet.tests)
 
 
 def bisection(fleet: Fleet) -> Outcome:
-    """Groups of about the square root, twice, and one of each good group together; bad ones by halves, then pairs."""
+    """Groups of about the square root, twice, and one of each good group together; bad ones by
+    halves, then pairs.
+    """
     names, size = fleet.names, math.isqrt(fleet.nodes - 1) + 1
     groups = [names[i : i + size] for i in range(0, len(names), size)]
     is_bad = partial(_is_bad, fleet)
@@ -230,13 +248,17 @@ def _same(part: Part, fleet: Fleet) -> Part:
     if kind != "cut":
         return part
     side = set(name.split())
-    shorter = min(sorted(side), sorted(set(fleet.names) - side), key=lambda names: (len(names), names))
+    shorter = min(
+        sorted(side), sorted(set(fleet.names) - side), key=lambda names: (len(names), names)
+    )
     return kind, " ".join(shorter)
 
 
 def _holds(part: Part, truth: set[Part]) -> bool:
     """Whether it is the node of a bad GPU: not false, only coarse."""
-    return part[0] == "node" and any(name.partition("/")[0] == part[1] for kind, name in truth if kind == "gpu")
+    return part[0] == "node" and any(
+        name.partition("/")[0] == part[1] for kind, name in truth if kind == "gpu"
+    )
 
 
 @dataclass(frozen=True)
@@ -248,7 +270,11 @@ class Case:
     noise: float
 
     def seeds(self, trials: int) -> int:
-        return max(3, min(trials, trials * 300 // self.nodes)) if self.method != "all pairs" else max(2, trials // 10)
+        return (
+            max(3, min(trials, trials * 300 // self.nodes))
+            if self.method != "all pairs"
+            else max(2, trials // 10)
+        )
 
 
 def scored(case: Case, trials: int, seed: int) -> Score:
@@ -259,7 +285,9 @@ def scored(case: Case, trials: int, seed: int) -> Score:
     return score
 
 
-def cases(nodes: Sequence[int], noise: Sequence[float], kinds: Sequence[str], methods: Sequence[str]) -> Iterator[Case]:
+def cases(
+    nodes: Sequence[int], noise: Sequence[float], kinds: Sequence[str], methods: Sequence[str]
+) -> Iterator[Case]:
     for method in methods:
         for n in nodes:
             if method == "all pairs" and n > 232:
@@ -268,7 +296,11 @@ def cases(nodes: Sequence[int], noise: Sequence[float], kinds: Sequence[str], me
                 yield Case(method, "node", 0, n, sigma)
                 for kind in kinds:
                     most = {"cut": 1, "rail": 3}.get(kind, 5)
-                    yield from (Case(method, kind, k, n, sigma) for k in (1, 2, 3, 5) if k <= min(most, n // 4))
+                    yield from (
+                        Case(method, kind, k, n, sigma)
+                        for k in (1, 2, 3, 5)
+                        if k <= min(most, n // 4)
+                    )
 
 
 def main() -> None:
@@ -284,7 +316,8 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         scores = pool.map(partial(scored, trials=asked.trials, seed=asked.seed), todo)
         print(
-            "| nodes | noise | faults | by | found | false blame | rounds | tests | minutes | right, sure | planning |"
+            "| nodes | noise | faults | by | found | false blame | rounds | tests | "
+            "minutes | right, sure | planning |"
         )
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for case, score in zip(todo, scores, strict=True):

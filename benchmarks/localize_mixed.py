@@ -1,11 +1,12 @@
-"""How well a fault is localized in logs as real clusters leave them: print a table of what is named for it.
+"""How well a fault is localized in logs as real clusters leave them: print a table of what is named
+for it.
 
     python benchmarks/localize_mixed.py [--fleets 270] [--first 0] [--show another]
 
-Fleets of 8 to 24 nodes with 8 GPUs, written without a look at the model: one, two or five operations, of which the
-fault slows some; pairs on all GPUs, halves, single GPUs or four at random, beside groups of four and of all nodes;
-repeats, nights, sizes; noise of 0.3 to 5 %, 1 % of strays. A fault slows by 6 to 65 %, each fourth one only 30 to
-100 % of its tests.
+Fleets of 8 to 24 nodes with 8 GPUs, written without a look at the model: one, two or five
+operations, of which the fault slows some; pairs on all GPUs, halves, single GPUs or four at random,
+beside groups of four and of all nodes; repeats, nights, sizes; noise of 0.3 to 5 %, 1 % of strays.
+A fault slows by 6 to 65 %, each fourth one only 30 to 100 % of its tests.
 """
 
 import argparse
@@ -29,7 +30,9 @@ OUTCOMES = ("right", "a part", "cannot tell", "nothing", "another")
 
 @dataclass(frozen=True)
 class Fault:
-    """What is slow: the GPUs of nodes, all that goes between groups of nodes, or two nodes with each other."""
+    """What is slow: the GPUs of nodes, all that goes between groups of nodes, or two nodes with
+    each other.
+    """
 
     kind: str
     nodes: tuple[str, ...] = ()
@@ -56,15 +59,29 @@ class Fleet:
 
 
 def fault_of(kind: str, nodes: Sequence[str], drawn: random.Random) -> Fault:
-    some = {"node": 1, "gpu": 1, "link": 2, "leaf": drawn.choice((3, 4, 8)), "socket": drawn.choice((1, 1, 2, 3))}
+    some = {
+        "node": 1,
+        "gpu": 1,
+        "link": 2,
+        "leaf": drawn.choice((3, 4, 8)),
+        "socket": drawn.choice((1, 1, 2, 3)),
+    }
     if kind in ("cut", "groups"):
         order = drawn.sample(nodes, len(nodes))
         size = drawn.randint(3, len(nodes) // 2) if kind == "cut" else drawn.choice((3, 4))
         starts = [0, size] if kind == "cut" else [*range(0, len(nodes) - 1, size)]
         ends = [*starts[1:], len(nodes)]
-        return Fault(kind, groups=tuple(tuple(sorted(order[a:b])) for a, b in zip(starts, ends, strict=True)))
+        return Fault(
+            kind, groups=tuple(tuple(sorted(order[a:b])) for a, b in zip(starts, ends, strict=True))
+        )
     chosen = tuple(sorted(drawn.sample(nodes, min(some.get(kind, 0), len(nodes) // 2))))
-    gpus = (drawn.choice(GPUS),) if kind in ("gpu", "leaf") else drawn.choice(HALVES) if kind == "socket" else GPUS
+    gpus = (
+        (drawn.choice(GPUS),)
+        if kind in ("gpu", "leaf")
+        else drawn.choice(HALVES)
+        if kind == "socket"
+        else GPUS
+    )
     return Fault(kind, chosen, gpus)
 
 
@@ -86,20 +103,29 @@ def fleet_of(seed: int) -> Fleet:
         gpus, night = gpus_of(style, drawn), drawn.choice(nights)
         shows, stray = drawn.random() < penetrance, drawn.random() < 0.01
         for operation in operations:
-            speed = level[operation] * len(gpus) ** 0.5 * len(group) ** -0.1 * math.exp(drawn.gauss(0, noise))
+            speed = (
+                level[operation]
+                * len(gpus) ** 0.5
+                * len(group) ** -0.1
+                * math.exp(drawn.gauss(0, noise))
+            )
             if shows and operation in slowed and fault.slows(group, gpus):
                 speed *= (1 - slowdown) * math.exp(drawn.gauss(0, noise))
             speed *= drawn.uniform(0.4, 0.9) if stray else 1
             rates = {1 << power: speed * (1 - 2.0 ** (18 - power)) for power in sizes}
             ends = (gpus,) * len(group)
-            tests.append(GroupTest(f"{number} {operation}", operation, group, rates, ends, day=night))
+            tests.append(
+                GroupTest(f"{number} {operation}", operation, group, rates, ends, day=night)
+            )
     return Fleet(fault, penetrance, style, len(operations), tests)
 
 
 def groups_of(nodes: Sequence[str], drawn: random.Random) -> list[tuple[str, ...]]:
     pairs = list(combinations(nodes, 2))
     drawn.shuffle(pairs)
-    groups: list[tuple[str, ...]] = [*pairs[: max(3 * len(nodes), int(len(pairs) * drawn.uniform(0.4, 1)))]]
+    groups: list[tuple[str, ...]] = [
+        *pairs[: max(3 * len(nodes), int(len(pairs) * drawn.uniform(0.4, 1)))]
+    ]
     if drawn.random() < 0.3:
         groups += drawn.sample(groups, len(groups) // 4)
     if drawn.random() < 0.3:
@@ -127,18 +153,31 @@ def is_right(finding: Finding, fleet: Fleet) -> bool:
     if fault.groups:
         sides = [set(side) - unsure for side in finding.sides]
         groups = [sure for group in fault.groups if (sure := set(group) - unsure)]
-        return finding.kind == "cut" and len(sides) == len(groups) > 1 and all(group in sides for group in groups)
+        return (
+            finding.kind == "cut"
+            and len(sides) == len(groups) > 1
+            and all(group in sides for group in groups)
+        )
     if finding.kind in ("cut", "placement") or (finding.kind == "link") != (fault.kind == "link"):
         return False
-    if not set(finding.nodes) <= set(fault.nodes) or not set(fault.nodes) <= {*finding.nodes, *unsure}:
+    if not set(finding.nodes) <= set(fault.nodes) or not set(fault.nodes) <= {
+        *finding.nodes,
+        *unsure,
+    }:
         return False
     return touched(finding, finding.nodes, fleet) == touched(fault, finding.nodes, fleet)
 
 
 def is_a_part(finding: Finding, fleet: Fleet) -> bool:
-    """Whether what is named is on nodes with the fault, and its GPUs are those, or never were tested without these."""
+    """Whether what is named is on nodes with the fault, and its GPUs are those, or never were
+    tested without these.
+    """
     fault = fleet.fault
-    inside = len(finding.nodes) > 0 and set(finding.nodes) <= set(fault.nodes) and finding.kind not in ("cut", "link")
+    inside = (
+        len(finding.nodes) > 0
+        and set(finding.nodes) <= set(fault.nodes)
+        and finding.kind not in ("cut", "link")
+    )
     return inside and touched(finding, finding.nodes, fleet) <= touched(fault, finding.nodes, fleet)
 
 
@@ -152,7 +191,9 @@ def touched(part: "Finding | Fault", nodes: Sequence[str], fleet: Fleet) -> set[
 def outcome_of(fleet: Fleet, findings: Sequence[Finding], passed: bool) -> str:
     named = [finding for finding in findings if finding.named]
     open_ = {node for finding in findings if not finding.named for node in finding.nodes}
-    named = [replace(f, unsure=(*f.unsure, *sorted(open_))) if f.kind == "cut" else f for f in named]
+    named = [
+        replace(f, unsure=(*f.unsure, *sorted(open_))) if f.kind == "cut" else f for f in named
+    ]
     right = [is_right(finding, fleet) for finding in named]
     if fleet.fault.kind == "none" and not named:
         return "right" if passed else "cannot tell"
@@ -168,7 +209,10 @@ def rows_of(fleet: Fleet) -> list[str]:
     """The rows of the table that a fleet counts in."""
     rows = [fleet.fault.kind, "all"]
     if fleet.fault.kind != "none":
-        rows += [f"{fleet.operations} operations", "intermittent" if fleet.penetrance < 1 else "always"]
+        rows += [
+            f"{fleet.operations} operations",
+            "intermittent" if fleet.penetrance < 1 else "always",
+        ]
         rows += ["halves"] if fleet.style == "halves" else []
     return rows
 
@@ -184,12 +228,20 @@ def main() -> None:
         fleet = fleet_of(seed)
         localization = localize(fleet.tests)
         outcome = outcome_of(fleet, localization.findings, localization.verdict.value == "pass")
-        healthy = {n for f in localization.findings if f.named and f.kind not in ("cut", "leaf") for n in f.nodes}
+        healthy = {
+            n
+            for f in localization.findings
+            if f.named and f.kind not in ("cut", "leaf")
+            for n in f.nodes
+        }
         for row in rows_of(fleet):
             table[row][outcome] += 1
             blamed[row] += not healthy <= set(fleet.fault.nodes)
         if outcome in wanted.show:
-            print(f"{seed} {outcome}: {fleet.fault} {fleet.style} {fleet.penetrance:.2f}\n  {localization.reason}")
+            print(
+                f"{seed} {outcome}: {fleet.fault} {fleet.style} {fleet.penetrance:.2f}\n  "
+                f"{localization.reason}"
+            )
     print(f"| fault | fleets | {' | '.join(OUTCOMES)} | healthy nodes blamed |")
     print("|---" * (len(OUTCOMES) + 3) + "|")
     for row, counts in table.items():

@@ -1,10 +1,11 @@
-"""Upper bound of power: the share of losses found by a test that knows the noise and the night of the change.
+"""Upper bound of power: the share of losses found by a test that knows the noise and the night of
+the change.
 
-Likelihood ratio of a loss against none (Neyman and Pearson, 1933). Known are the distribution of readings, how far
-healthy nodes differ, and the night of the change; unknown are the level of the series, what lasts of its noise, and
-the size of the loss, which are summed over a lattice. A drift that all nodes share counts as known. Recorded readings
-have no density, so those of a GPU and of local nodes are smoothed by 0.2 %. Rounding is left out: the oracle reads more
-than there is.
+Likelihood ratio of a loss against none (Neyman and Pearson, 1933). Known are the distribution of
+readings, how far healthy nodes differ, and the night of the change; unknown are the level of the
+series, what lasts of its noise, and the size of the loss, which are summed over a lattice. A drift
+that all nodes share counts as known. Recorded readings have no density, so those of a GPU and of
+local nodes are smoothed by 0.2 %. Rounding is left out: the oracle reads more than there is.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ LOWEST, HIGHEST = -3.5, 2.0  # logs that the table of a density covers
 SMOOTHING = 0.002
 EARLIER = 8  # healthy nights
 ALARMS = 0.005  # of healthy nights of a fleet
-SIZES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)  # losses that the test reckons with, each as likely
+# Losses that the test reckons with, each as likely
+SIZES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)
 GOALS = ((0.1, 1), (0.05, 3), (0.03, 10))  # a loss, and the nights within which it is to be found
 _FAR = 4  # standard deviations that a lattice covers
 
@@ -55,7 +57,9 @@ def _simulated(noise: Noise, sd: float, share: float) -> Kind:
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         is_t4 = noise.shape == "t4"
-        logs = own * (rng.standard_t(4, shape) / np.sqrt(2) if is_t4 else rng.standard_normal(shape))
+        logs = own * (
+            rng.standard_t(4, shape) / np.sqrt(2) if is_t4 else rng.standard_normal(shape)
+        )
         if noise.shape == "normal":
             logs = np.log(np.maximum(1 + logs, 0.05))
         return np.asarray(logs + shift * (rng.random(shape) < noise.stray))
@@ -81,7 +85,9 @@ def _recorded(row: NoiseRow) -> list[Kind]:
     for of_metric in np.split(np.log(nights), len(row.metrics)):
         logs = of_metric - np.nanmedian(of_metric, axis=1, keepdims=True)
         pool = logs[np.isfinite(logs)]
-        counts = np.histogram(pool, len(_grid()), (LOWEST - FINE / 2, HIGHEST + FINE / 2))[0].astype(np.float64)
+        counts = np.histogram(pool, len(_grid()), (LOWEST - FINE / 2, HIGHEST + FINE / 2))[
+            0
+        ].astype(np.float64)
         reach = np.arange(-10, 11) * FINE / SMOOTHING
         density = np.convolve(counts, np.exp(-(reach**2) / 2), "same")
         kinds.append(Kind(1 / len(row.metrics), _normalized(density), _drawer(pool), 0.0))
@@ -89,7 +95,9 @@ def _recorded(row: NoiseRow) -> list[Kind]:
 
 
 def _drawer(pool: Floats) -> Callable[[np.random.Generator, tuple[int, ...]], Floats]:
-    return lambda rng, shape: np.asarray(rng.choice(pool, shape) + SMOOTHING * rng.standard_normal(shape))
+    return lambda rng, shape: np.asarray(
+        rng.choice(pool, shape) + SMOOTHING * rng.standard_normal(shape)
+    )
 
 
 def _grid() -> Floats:
@@ -102,7 +110,9 @@ def _normalized(density: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Levels (S) with their chances, and the states (A) of what lasts with theirs and those of the next night."""
+    """Levels (S) with their chances, and the states (A) of what lasts with theirs and those of the
+    next night.
+    """
 
     levels: Floats
     chances: Floats
@@ -117,7 +127,9 @@ class Lattice:
         if not kind.lasting:
             return cls(levels, chances, np.zeros(1), np.ones(1), np.ones((1, 1)))
         states = _points(kind.lasting)
-        steps = (states[None] - PERSISTENCE * states[:, None]) / (kind.lasting * np.sqrt(1 - PERSISTENCE**2))
+        steps = (states[None] - PERSISTENCE * states[:, None]) / (
+            kind.lasting * np.sqrt(1 - PERSISTENCE**2)
+        )
         return cls(levels, chances, states, _normal(states / kind.lasting), _normal(steps))
 
     def draw(self, rng: np.random.Generator, series: int, nights: int) -> Floats:
@@ -126,7 +138,9 @@ class Lattice:
         state = rng.choice(self.states.size, series, p=self.first)
         cumulated, drawn = np.cumsum(self.moves, axis=1), []
         for _ in range(nights):
-            state = np.minimum((cumulated[state] < rng.random((series, 1))).sum(axis=1), self.states.size - 1)
+            state = np.minimum(
+                (cumulated[state] < rng.random((series, 1))).sum(axis=1), self.states.size - 1
+            )
             drawn.append(level + self.states[state])
         return np.stack(drawn, axis=1)
 
@@ -142,13 +156,17 @@ def _normal(scaled: Floats) -> Floats:
 
 
 class Oracle:
-    """The log likelihood ratios of series of one noise, after each of the nights that follow the change."""
+    """The log likelihood ratios of series of one noise, after each of the nights that follow the
+    change.
+    """
 
     def __init__(self, kinds: Sequence[Kind], which: int) -> None:
         """`which` kind is drawn; which it is the test does not know, unless metrics tell."""
         self._drawn, self._reckoned = kinds[which], kinds
 
-    def ratios(self, rng: np.random.Generator, losses: Floats, nights: int, readings: int) -> Floats:
+    def ratios(
+        self, rng: np.random.Generator, losses: Floats, nights: int, readings: int
+    ) -> Floats:
         """(N, nights) for N series that lose `losses`."""
         levels = Lattice.of(self._drawn).draw(rng, losses.size, EARLIER + nights)
         logs = levels[..., None] + self._drawn.draw(rng, (*levels.shape, readings))
@@ -157,12 +175,18 @@ class Oracle:
         likelihoods = np.full((len(hypotheses), losses.size, nights), -np.inf)
         for kind in self._reckoned:
             with np.errstate(divide="ignore"):
-                likelihoods = np.logaddexp(likelihoods, np.log(kind.share) + _likelihoods(kind, logs, hypotheses))
-        return np.asarray(np.logaddexp.reduce(likelihoods[1:], axis=0) - np.log(len(SIZES)) - likelihoods[0])
+                likelihoods = np.logaddexp(
+                    likelihoods, np.log(kind.share) + _likelihoods(kind, logs, hypotheses)
+                )
+        return np.asarray(
+            np.logaddexp.reduce(likelihoods[1:], axis=0) - np.log(len(SIZES)) - likelihoods[0]
+        )
 
 
 def _likelihoods(kind: Kind, logs: Floats, hypotheses: Sequence[float]) -> Floats:
-    """(H, N, nights): the log likelihood of all readings until each night, by hypothesis of the size of a loss."""
+    """(H, N, nights): the log likelihood of all readings until each night, by hypothesis of the
+    size of a loss.
+    """
     lattice = Lattice.of(kind)
     at = lattice.levels[:, None] + lattice.states  # (S, A)
     state = np.broadcast_to(lattice.chances[:, None] * lattice.first, (len(logs), *at.shape))
@@ -182,9 +206,13 @@ def _likelihoods(kind: Kind, logs: Floats, hypotheses: Sequence[float]) -> Float
 def _after(
     kind: Kind, readings: Floats, at: Floats, lattice: Lattice, state: Floats, total: Floats
 ) -> tuple[Floats, Floats]:
-    """The states' chances after one more night (N, S, A), and the log likelihood (N): the forward algorithm."""
+    """The states' chances after one more night (N, S, A), and the log likelihood (N): the forward
+    algorithm.
+    """
     points, inverse = np.unique(np.rint(at / STEP), return_inverse=True)
-    logs = sum(kind.log_density(readings[:, nth, None] - points * STEP) for nth in range(readings.shape[1]))
+    logs = sum(
+        kind.log_density(readings[:, nth, None] - points * STEP) for nth in range(readings.shape[1])
+    )
     likely = np.asarray(logs)[:, inverse.reshape(at.shape)]
     best = likely.max(axis=(1, 2))
     moved = state @ lattice.moves if lattice.states.size > 1 else state
@@ -195,26 +223,36 @@ def _after(
 
 @cache
 def oracle(name: str, series: int, readings: int = 6, trials: int = 2000) -> tuple[float, ...]:
-    """The share found of each of GOALS in a fleet of so many series, with ALARMS on its healthy nights."""
+    """The share found of each of GOALS in a fleet of so many series, with ALARMS on its healthy
+    nights.
+    """
     row, rng = ROWS[name], np.random.default_rng([*name.encode()])
     kinds = kinds_of(row)
     nights = max(nights for _, nights in GOALS)
     count = max(trials // len(kinds), 500)
     apart = row.noise is None  # each metric is a kind of its own, and known
-    oracles = [Oracle([kind] if apart else kinds, 0 if apart else i) for i, kind in enumerate(kinds)]
+    oracles = [
+        Oracle([kind] if apart else kinds, 0 if apart else i) for i, kind in enumerate(kinds)
+    ]
     shares = np.repeat([kind.share for kind in kinds], count) / count
     drawn = [one.ratios(rng, rng.choice(SIZES, count), nights, readings) for one in oracles]
-    limits = [_limit(np.concatenate([d[:, night] for d in drawn]), shares, ALARMS / series) for night in range(nights)]
+    limits = [
+        _limit(np.concatenate([d[:, night] for d in drawn]), shares, ALARMS / series)
+        for night in range(nights)
+    ]
     detected = []
     for loss, within in GOALS:
-        ratios = np.concatenate([one.ratios(rng, np.full(count, loss), within, readings) for one in oracles])
+        ratios = np.concatenate(
+            [one.ratios(rng, np.full(count, loss), within, readings) for one in oracles]
+        )
         detected.append(float(shares @ (ratios > limits[:within]).any(axis=1)))
     return tuple(detected)
 
 
 def _limit(ratios: Floats, shares: Floats, chance: float) -> float:
-    """The log ratio that healthy series exceed with that chance, from series that lost something: the chance of a
-    healthy one is theirs over the ratio."""
+    """The log ratio that healthy series exceed with that chance, from series that lost something:
+    the chance of a healthy one is theirs over the ratio.
+    """
     order = np.argsort(-ratios)
     tail = np.cumsum(shares[order] * np.exp(-np.maximum(ratios[order], -50)))
     beyond = int(np.searchsorted(tail, chance))

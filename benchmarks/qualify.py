@@ -1,13 +1,17 @@
-"""Sixty days of a cluster at work: how much `seatrial qualify` covers, what it finds, and what it costs.
+"""Sixty days of a cluster at work: how much `seatrial qualify` covers, what it finds, and what it
+costs.
 
-    python benchmarks/qualify.py [--trace FILE] [--unjudged] [--order blind] [--days 60] [--nodes 200] [--seed 1]
+    python benchmarks/qualify.py [--trace FILE] [--unjudged] [--order blind] [--days 60]
+        [--nodes 200] [--seed 1]
 
-A clock of its own drives what a cluster runs: the pass of `seatrial/qualify`, the store, the judge and its repeats.
-Simulated are the scheduler, its jobs (qualify_jobs.py) and the numbers. Jobs take whole nodes and arrive at the rate of
-the load. Those that would fill more than 98 % of the nodes in service wait, and go elsewhere where 500 wait. They get
-nodes under test last, or with `--order blind` as if there were no tests. A job that ends a test waits for 1 to 8 s.
+A clock of its own drives what a cluster runs: the pass of `seatrial/qualify`, the store, the judge
+and its repeats. Simulated are the scheduler, its jobs (qualify_jobs.py) and the numbers. Jobs take
+whole nodes and arrive at the rate of the load. Those that would fill more than 98 % of the nodes in
+service wait, and go elsewhere where 500 wait. They get nodes under test last, or with `--order
+blind` as if there were no tests. A job that ends a test waits for 1 to 8 s.
 
-Some nodes lose 10 % in one GPU on some day. Repaired nodes come to the gate, and every second repair has failed.
+Some nodes lose 10 % in one GPU on some day. Repaired nodes come to the gate, and every second
+repair has failed.
 """
 
 import argparse
@@ -51,10 +55,12 @@ _BACKFILL = 100  # waiting jobs that the scheduler looks past
 _WARM_UP_S = 3 * MOST_S
 _LEAF = 16  # nodes behind a leaf switch
 _TEST_S = {"qualify": 200.0, PAIRS: 90.0}
-_PREEMPT_S = (1.0, 8.0)  # until the nodes of a test are free; tests/slurm/test_qualify.py took 0.8 s
+# Until the nodes of a test are free; tests/slurm/test_qualify.py took 0.8 s
+_PREEMPT_S = (1.0, 8.0)
 _METRICS = (("matmul", "TFLOP/s", 712.0),)
 _GPUS = 4
-_BETWEEN, _WITHIN, _STRAY = 0.004, 0.004, 0.01  # spread of GPUs, noise of a reading, share of readings that stray
+# Spread of GPUs, noise of a reading, share of readings that stray
+_BETWEEN, _WITHIN, _STRAY = 0.004, 0.004, 0.01
 _LOSS = 0.10
 _FAULTS_PER_DAY = 3.0
 _REPAIR = timedelta(days=1)
@@ -94,11 +100,18 @@ class Tally:
 
 
 class Fleet:
-    """The cluster, which is also the scheduler that `seatrial qualify` asks. Time is in seconds from the start."""
+    """The cluster, which is also the scheduler that `seatrial qualify` asks.
 
-    def __init__(self, nodes: int, jobs: Iterator[Job], order: str, seed: int, store: Store | None) -> None:
+    Time is in seconds from the start.
+    """
+
+    def __init__(
+        self, nodes: int, jobs: Iterator[Job], order: str, seed: int, store: Store | None
+    ) -> None:
         self.random = random.Random(seed)
-        self.nodes_by_name = {name: self._node(name, i) for i, name in enumerate(f"n{i:03}" for i in range(nodes))}
+        self.nodes_by_name = {
+            name: self._node(name, i) for i, name in enumerate(f"n{i:03}" for i in range(nodes))
+        }
         self.store, self.at, self.tally = store, 0.0, Tally()
         self.tests: list[NodeTest] = []
         self._order = order
@@ -149,7 +162,9 @@ class Fleet:
         self.at = until
 
     def _schedule(self) -> None:
-        """Start jobs in turn; one that does not fit waits, and smaller ones behind it go first (backfill)."""
+        """Start jobs in turn; one that does not fit waits, and smaller ones behind it go first
+        (backfill).
+        """
         free = [n for n in self.nodes_by_name.values() if n.job is None and n.state == "in"]
         free.sort(key=self._preference)
         room = min(len(free), int(_FULLEST * self.in_service) - self.busy)
@@ -229,7 +244,11 @@ class Fleet:
         for node in taken:
             node.testing = False
         self.tally.tests += 1
-        result = self._gave_way(suite, names, began) if self._taken else self._measured(suite, names, began)
+        result = (
+            self._gave_way(suite, names, began)
+            if self._taken
+            else self._measured(suite, names, began)
+        )
         if self.store:
             self.store.save(result, Path("/simulated"))
         tests = list(node_tests_of(result))
@@ -266,10 +285,14 @@ class Fleet:
         def repeat(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
             repeated = {}
             for name, some in doubts.items():
-                repeated[name] = Repeated(measurements=[self._reading(doubt.measurement) for doubt in some])
+                repeated[name] = Repeated(
+                    measurements=[self._reading(doubt.measurement) for doubt in some]
+                )
             return repeated
 
-        return self._result(suite, names, began, compare([check], setup, self.store, context, repeat))
+        return self._result(
+            suite, names, began, compare([check], setup, self.store, context, repeat)
+        )
 
     def _readings(self, names: Sequence[str]) -> list[Measurement]:
         readings = []
@@ -293,7 +316,9 @@ class Fleet:
     def _facts(self, name: str) -> dict[str, object]:
         return {"name": name, "gpus": _GPUS, "gpu_model": "made-up", "hardware_ids": [f"id-{name}"]}
 
-    def _result(self, suite: str, names: Sequence[str], began: float, checks: Sequence[Check]) -> RunResult:
+    def _result(
+        self, suite: str, names: Sequence[str], began: float, checks: Sequence[Check]
+    ) -> RunResult:
         verdict, reason = conclude(checks, len(names))
         return RunResult(
             f"{suite}-{self.tally.tests:06}",
@@ -312,9 +337,13 @@ class Fleet:
     # --- faults
 
     def break_and_repair(self, hours: float) -> None:
-        """Let a healthy node in service lose 10 % now and then, and bring repaired ones to the gate."""
+        """Let a healthy node in service lose 10 % now and then, and bring repaired ones to the
+        gate.
+        """
         if self.store and self.random.random() < _FAULTS_PER_DAY * hours / 24:
-            node = self.random.choice([n for n in self.nodes_by_name.values() if n.state == "in" and n.slow is None])
+            node = self.random.choice(
+                [n for n in self.nodes_by_name.values() if n.state == "in" and n.slow is None]
+            )
             node.slow = self.random.randrange(_GPUS)
             self.tests_since[node.name] = 0
         for node in self.nodes_by_name.values():
@@ -329,7 +358,9 @@ def simulate(fleet: Fleet, days: int) -> None:
     """Make a pass every hour for so many days."""
     fleet.advance(_WARM_UP_S)
     settings = Qualify(dry_run=False)
-    cluster = Cluster(fleet, settings, fleet.test, lambda: fleet.tests, lambda: fleet.now, fleet.wait)
+    cluster = Cluster(
+        fleet, settings, fleet.test, lambda: fleet.tests, lambda: fleet.now, fleet.wait
+    )
     first, began = fleet.at, time.monotonic()
     for hour in range(days * 24):
         fleet.advance(max(fleet.at, first + hour * 3600.0))
@@ -339,8 +370,15 @@ def simulate(fleet: Fleet, days: int) -> None:
         if hour % 24 == 23:
             share = covered(fleet).share
             fleet.tally.covered.append(share)
-            line = f"day {hour // 24 + 1}: {100 * fleet.tally.load[-1]:.0f} % busy, {fleet.tally.tests} tests, covered"
-            print(f"{line} {100 * share:.1f} %, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            line = (
+                f"day {hour // 24 + 1}: {100 * fleet.tally.load[-1]:.0f} % busy, "
+                f"{fleet.tally.tests} tests, covered"
+            )
+            print(
+                f"{line} {100 * share:.1f} %, {time.monotonic() - began:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def covered(fleet: Fleet) -> Coverage:
@@ -358,14 +396,38 @@ def report(fleet: Fleet) -> list[tuple[str, str, str]]:
     loads = sorted(tally.load)
     return [
         ("busy nodes, 5th to 95th percentile of hours", "90 to 98 %", _span(loads)),
-        ("nodes in service that passed within 7 days, after day 7", ">= 99 %", _percent(min(tally.covered[7:] or [0]))),
+        (
+            "nodes in service that passed within 7 days, after day 7",
+            ">= 99 %",
+            _percent(min(tally.covered[7:] or [0])),
+        ),
         ("jobs delayed by more than 10 s", "0", f"{late}; {len(tally.delays_s)} tests gave way"),
-        ("losses of 10 % found within two tests", "all", f"{in_time} of {len(tally.tests_until_found) + missed}"),
-        ("healthy nodes kept out", "<= 1 in 1,000 tests", f"{tally.false_keeps} in {tally.healthy_tests} tests"),
-        ("faulty nodes let in", "<= 1 in 100", f"{tally.let_in_faulty} in {tally.gate_tests_of_faulty} tests"),
+        (
+            "losses of 10 % found within two tests",
+            "all",
+            f"{in_time} of {len(tally.tests_until_found) + missed}",
+        ),
+        (
+            "healthy nodes kept out",
+            "<= 1 in 1,000 tests",
+            f"{tally.false_keeps} in {tally.healthy_tests} tests",
+        ),
+        (
+            "faulty nodes let in",
+            "<= 1 in 100",
+            f"{tally.let_in_faulty} in {tally.gate_tests_of_faulty} tests",
+        ),
         ("healthy nodes let in", "", str(tally.let_in_healthy)),
-        ("pairs of leaf switches untested for 30 days", "0", f"{len(last.overdue_pairs)} of {len(last.pairs)}"),
-        ("GPU hours of tests in the last week", "", f"{last.gpu_hours_week:.0f} of {len(last.nodes) * _GPUS * 168}"),
+        (
+            "pairs of leaf switches untested for 30 days",
+            "0",
+            f"{len(last.overdue_pairs)} of {len(last.pairs)}",
+        ),
+        (
+            "GPU hours of tests in the last week",
+            "",
+            f"{last.gpu_hours_week:.0f} of {len(last.nodes) * _GPUS * 168}",
+        ),
     ]
 
 
@@ -381,17 +443,31 @@ def _span(values: Sequence[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trace", type=Path)
-    parser.add_argument("--unjudged", action="store_true", help="no faults, and each test that ends passes")
     parser.add_argument(
-        "--order", choices=("random", "lowest", "blind"), default="random", help="of idle nodes that jobs get"
+        "--unjudged", action="store_true", help="no faults, and each test that ends passes"
+    )
+    parser.add_argument(
+        "--order",
+        choices=("random", "lowest", "blind"),
+        default="random",
+        help="of idle nodes that jobs get",
     )
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--load", type=float, default=1.0, help="of the nodes, that the jobs ask for")
+    parser.add_argument(
+        "--load", type=float, default=1.0, help="of the nodes, that the jobs ask for"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    jobs = recorded(options.trace, options.nodes) if options.trace else drawn(random.Random(options.seed))
-    with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/history.sqlite") as store:
+    jobs = (
+        recorded(options.trace, options.nodes)
+        if options.trace
+        else drawn(random.Random(options.seed))
+    )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_store(f"sqlite:///{folder}/history.sqlite") as store,
+    ):
         jobs = at_load(jobs, options.load, options.nodes)
         known = None if options.unjudged else store
         fleet = Fleet(options.nodes, jobs, options.order, options.seed, known)

@@ -1,9 +1,11 @@
-"""The jobs of a simulated cluster at work (qualify.py): those of a trace, or drawn as published summaries have them.
+"""The jobs of a simulated cluster at work (qualify.py): those of a trace, or drawn as published
+summaries have them.
 
-Of a trace, nodes, durations and times between arrivals are those of its GPU jobs, over and over: a CSV file with the
-columns `gpu_num`, `node_num`, `interval` and `run_time`, such as the 15,000 jobs of Helios in
-github.com/DIR-LAB/Gen-Parallel-Workloads. Else durations are log-normal with Helios' median of 206.0 s and mean of
-6651.7 s (github.com/InternLM/AcmeTrace, data/cluster_summary.csv; traces of Hu et al., SC '21), and arrivals Poisson's.
+Of a trace, nodes, durations and times between arrivals are those of its GPU jobs, over and over: a
+CSV file with the columns `gpu_num`, `node_num`, `interval` and `run_time`, such as the 15,000 jobs
+of Helios in github.com/DIR-LAB/Gen-Parallel-Workloads. Else durations are log-normal with Helios'
+median of 206.0 s and mean of 6651.7 s (github.com/InternLM/AcmeTrace, data/cluster_summary.csv;
+traces of Hu et al., SC '21), and arrivals Poisson's.
 """
 
 import csv
@@ -16,7 +18,8 @@ from pathlib import Path
 
 MOST_S = 86400.0  # of a job: a time limit of a day, as partitions have it
 _MEDIAN_S, _MEAN_S = 206.0, 6651.7
-_SIZES = ((1, 0.70), (2, 0.12), (4, 0.09), (8, 0.06), (16, 0.03))  # whole nodes of a job, and their share
+# Whole nodes of a job, and their share
+_SIZES = ((1, 0.70), (2, 0.12), (4, 0.09), (8, 0.06), (16, 0.03))
 _LARGEST = 0.1  # of the nodes: a job of more is for another cluster
 
 

@@ -1,7 +1,9 @@
-"""How long `make run` takes once it is set up, and how much of that is no check: python benchmarks/quick_run.py [RUNS].
+"""How long `make run` takes once it is set up, and how much of that is no check: python
+benchmarks/quick_run.py [RUNS].
 
-Seconds of each run of the suite `quick` on four local nodes. `start` is all until the first step, `checks` what the
-checks of run.json took, and `rest` what is neither: the other steps, and the end of the process.
+Seconds of each run of the suite `quick` on four local nodes. `start` is all until the first step,
+`checks` what the checks of run.json took, and `rest` what is neither: the other steps, and the end
+of the process.
 """
 
 import json
@@ -20,13 +22,20 @@ COMMAND = [SEATRIAL, "run", "deployments/clusters/local.yaml", "--suite", "quick
 def once(out: Path) -> dict[str, float]:
     """Seconds by part. Raises CalledProcessError where the run does not pass."""
     started = time.perf_counter()
-    own = {**os.environ, "SEATRIAL_HISTORY": f"sqlite:///{out.parent}/history.db"}  # nothing is measured again
+    # Nothing is measured again
+    own = {**os.environ, "SEATRIAL_HISTORY": f"sqlite:///{out.parent}/history.db"}
     subprocess.run([*COMMAND, str(out)], cwd=ROOT, check=True, capture_output=True, env=own)
     total = time.perf_counter() - started
     document = json.loads((out / "run.json").read_text())
     checks = {check["name"]: check["seconds"] for check in document["checks"]}
     start, measured = document["timings"]["startup"], sum(checks.values())
-    return {"total": total, "start": start, "checks": measured, "rest": total - start - measured, **checks}
+    return {
+        "total": total,
+        "start": start,
+        "checks": measured,
+        "rest": total - start - measured,
+        **checks,
+    }
 
 
 def main() -> None:

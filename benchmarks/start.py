@@ -1,7 +1,7 @@
 """How long the light commands take to start: seconds, median and worst of 15 starts each.
 
-They must stay below 0.3 s, `judge` below 0.35 s. `import pydantic`, most of what `render` costs, shows the speed of
-the machine.
+They must stay below 0.3 s, `judge` below 0.35 s. `import pydantic`, most of what `render` costs,
+shows the speed of the machine.
 """
 
 import statistics
@@ -16,11 +16,18 @@ SEATRIAL = [str(Path(sys.executable).with_name("seatrial"))]
 COMMANDS = {
     "import pydantic": [sys.executable, "-c", "import pydantic.main"],
     "--help": [*SEATRIAL, "--help"],
-    "parse": [*SEATRIAL, "parse", "tests/golden/nccl-logs/a3mega_h100_16ranks_hashes_partly_lost.log"],
+    "parse": [
+        *SEATRIAL,
+        "parse",
+        "tests/golden/nccl-logs/a3mega_h100_16ranks_hashes_partly_lost.log",
+    ],
     "judge": [*SEATRIAL, "judge", "tests/golden/nccl-logs/awsdoeks_t4_efa_tagged_nccl_info.log"],
     **{
         f"render {path.name}": [*SEATRIAL, "render", str(path)]
-        for path in (ROOT / "deployments/clusters/local.yaml", ROOT / "deployments/clusters/a4-gke.yaml")
+        for path in (
+            ROOT / "deployments/clusters/local.yaml",
+            ROOT / "deployments/clusters/a4-gke.yaml",
+        )
     },
 }
 

@@ -1,4 +1,7 @@
-"""The flow `alarm`, for a check that died or did not run. The automations of flows/serving/automations.py start it."""
+"""The flow `alarm`, for a check that died or did not run.
+
+The automations of flows/serving/automations.py start it.
+"""
 
 import logging
 from datetime import timedelta
@@ -25,7 +28,8 @@ log = logging.getLogger("seatrial.alarm")
 
 @flow(name="seatrial-alarm", flow_run_name="alarm", validate_parameters=True)
 def alarm(flow_run: str) -> str | None:
-    """Send an alert for a check that died or did not run, but not for one that reported why it could not measure.
+    """Send an alert for a check that died or did not run, but not for one that reported why it
+    could not measure.
 
     Fails if no alert could be sent.
 
@@ -48,11 +52,20 @@ def alert_text(run: FlowRun) -> str | None:
     cluster = Path(str(run.parameters.get("cluster", "?"))).stem
     if state.type is StateType.CRASHED:
         if "aborted by a termination signal" in (state.message or ""):  # as Prefect says it
-            return f"the check of {cluster} was cut off: `seatrial serve`, or the worker, was stopped"
+            return (
+                f"the check of {cluster} was cut off: `seatrial serve`, or the worker, was stopped"
+            )
         return f"the check of {cluster} died: {state.message}"
     if state.type in (StateType.SCHEDULED, StateType.PENDING):
-        due = f"{run.expected_start_time:%Y-%m-%d %H:%M} UTC" if run.expected_start_time else "its time"
-        return f"the check of {cluster} did not start at {due}: is `seatrial serve`, or the worker, up?"
+        due = (
+            f"{run.expected_start_time:%Y-%m-%d %H:%M} UTC"
+            if run.expected_start_time
+            else "its time"
+        )
+        return (
+            f"the check of {cluster} did not start at {due}: is `seatrial serve`, or the "
+            "worker, up?"
+        )
     return None
 
 
@@ -69,7 +82,9 @@ def cluster_of(run: FlowRun) -> Cluster:
     tag = cluster_tag("")
     stem = file.stem.lower().replace("_", "-") or "unknown"
     name = next((one.removeprefix(tag) for one in run.tags if one.startswith(tag)), stem)
-    return Cluster.model_construct(name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify())
+    return Cluster.model_construct(
+        name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify()
+    )
 
 
 def suite_of(run: FlowRun) -> str:

@@ -1,4 +1,6 @@
-"""A campaign as a part of the flow `check`: its phases are ordinary runs, and its own result is one more."""
+"""A campaign as a part of the flow `check`: its phases are ordinary runs, and its own result is one
+more.
+"""
 
 import hashlib
 import logging
@@ -35,11 +37,17 @@ Publish = Callable[[RunState], RunResult]
 
 
 def run_campaign(
-    run: Run, campaign: Campaign, store: "Store", chain: Chain, publish: Publish, new_run_id: Callable[[], str]
+    run: Run,
+    campaign: Campaign,
+    store: "Store",
+    chain: Chain,
+    publish: Publish,
+    new_run_id: Callable[[], str],
 ) -> RunResult:
     """Run the phases that are left, each by `chain`, then publish the campaign's own result.
 
-    Raises InputError for a phase whose suite is not what it should be, SeatrialError without a history.
+    Raises InputError for a phase whose suite is not what it should be, SeatrialError without a
+    history.
     """
     suites = campaign.suites()
     state = _state(run, campaign.seconds, store)
@@ -75,7 +83,9 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
 
 
 def _phase(run: Run, chain: Chain) -> RunResult:
-    """Return the result of one phase; inconclusive if it could not even begin, such as on a full disk."""
+    """Return the result of one phase; inconclusive if it could not even begin, such as on a full
+    disk.
+    """
     try:
         set_aside(writable(run.out, "out"))
         with reserved(run.out, run.cluster.nodes), at_work(run):
@@ -101,6 +111,8 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
         run_state.notes += notes
         run_state.add(check)
         numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, minutes))]
-        run_state.add(drift_check(numbers, is_shared=run.cluster.platform.uses_host_software, minutes=by_hour))
+        run_state.add(
+            drift_check(numbers, is_shared=run.cluster.platform.uses_host_software, minutes=by_hour)
+        )
     run_state.finished = now()
     return run_state

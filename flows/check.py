@@ -20,12 +20,27 @@ from seatrial.checks.localize.step import LOCALIZE, is_due
 from seatrial.checks.suites import Campaign, load_suite, part_of
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
+from seatrial.config.run import (
+    RESULT,
+    Run,
+    Suite,
+    below_runs,
+    secrets_of,
+    set_aside,
+    setup_of,
+    whole_name,
+    writable,
+)
 from seatrial.flows.at_work import at_work
 from seatrial.flows.campaign import run_campaign
 from seatrial.flows.serving.killed import close_killed_runs
 from seatrial.flows.serving.limits import WAIT_S, cluster_lock
-from seatrial.flows.serving.signals import end_soon, end_with_parent, first_signal_alone, uninterrupted
+from seatrial.flows.serving.signals import (
+    end_soon,
+    end_with_parent,
+    first_signal_alone,
+    uninterrupted,
+)
 from seatrial.flows.serving.ui import (
     crashed_state,
     errors,
@@ -80,7 +95,15 @@ if TYPE_CHECKING:
 ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
 SuiteName = Annotated[
     Annotated[
-        Literal["quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32", "qualify", "qualify-pairs"],
+        Literal[
+            "quick",
+            "nightly",
+            "acceptance",
+            "a4-sweep",
+            "resnet50-fp32",
+            "qualify",
+            "qualify-pairs",
+        ],
         Field(title="shipped"),
     ]
     | Annotated[str, Field(title="file", min_length=1)],
@@ -92,11 +115,14 @@ WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
 _BUSY = 0.3  # share of a machine's processors that other programs take before a run says so
 
 
-def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
-    """Take down the nodes of a run that was cancelled or whose process died, by its flow run's id alone.
+def teardown_after_crash(
+    flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]"
+) -> None:
+    """Take down the nodes of a run that was cancelled or whose process died, by its flow run's id
+    alone.
 
-    Prefect calls this for a run that could not measure, too; that one has taken its nodes down, or keeps them on
-    purpose.
+    Prefect calls this for a run that could not measure, too; that one has taken its nodes down, or
+    keeps them on purpose.
     """
     if has_verdict(state):
         return
@@ -106,7 +132,9 @@ def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: 
 
 
 def _cluster_of(run_id: str, file: Path) -> Cluster | None:
-    """Return the cluster as it was when the run brought it up, for the file may have changed; else the file's."""
+    """Return the cluster as it was when the run brought it up, for the file may have changed; else
+    the file's.
+    """
     if folder := states.find(run_id):
         with suppress(SeatrialError):
             return states.recall(folder)
@@ -118,7 +146,9 @@ def _cluster_of(run_id: str, file: Path) -> Cluster | None:
 
 
 def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
-    """Return a sortable id, unique and legal in every name, from the flow run alone: 20261121-0922-1f4c2."""
+    """Return a sortable id, unique and legal in every name, from the flow run alone:
+    20261121-0922-1f4c2.
+    """
     stamp = (scheduled or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%d-%H%M")
     return f"{stamp}-{flow_run_id.hex[-5:]}"
 
@@ -150,13 +180,17 @@ def check(
 
     Args:
         cluster: Path of the cluster file, as the machine that runs the check sees it.
-        suite: A shipped suite, such as quick or nightly, or the path of a suite file; see `seatrial suites`.
-        out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
+        suite: A shipped suite, such as quick, or the path of a suite file; see `seatrial suites`.
+        out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A
+            form has it in runs.
         notify: Whether alerts are sent, if they are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
-        wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
-        require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
-        budget_s: Seconds for repeats and for naming the part that is slow; 0: neither. The suite's when empty.
+        wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who
+            has it.
+        require_baseline: Whether a pass does not count while something that was measured has no
+            baseline yet.
+        budget_s: Seconds for repeats and for naming the part that is slow; 0: neither. The suite's
+            when empty.
         only: Names of the checks to run, such as devices; all of the suite when empty.
     """
     if deployment.id:  # started by a runner or a worker
@@ -183,7 +217,9 @@ def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResul
     """Run the checks of the suite, or its campaign, whose state is in the history."""
     campaign = run.suite.section(Campaign)
     if campaign is None:
-        return run_chain(run, notify, rebuild, wait_s, 0.0 if results or errors else process_age_s())
+        return run_chain(
+            run, notify, rebuild, wait_s, 0.0 if results or errors else process_age_s()
+        )
     with opened_history() as (store, unreachable):
         if store is None:
             raise SeatrialError(Reason.of("history-unavailable", problem=unreachable))
@@ -196,8 +232,12 @@ def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResul
         return run_campaign(run, campaign, store, chain, publish, lambda: run_id_of(uuid4(), None))
 
 
-def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float = 0.0) -> RunResult:
-    """Wait for the cluster, run the steps on it, and publish the result; `startup_s` is how long the process took."""
+def run_chain(
+    run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float = 0.0
+) -> RunResult:
+    """Wait for the cluster, run the steps on it, and publish the result; `startup_s` is how long
+    the process took.
+    """
     others = watched()
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
@@ -224,7 +264,8 @@ def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: f
 
 
 def _busy_machine(run_state: RunState, others: OtherPrograms) -> str | None:
-    """Return a note if other programs took much of the processors of a machine that played all nodes.
+    """Return a note if other programs took much of the processors of a machine that played all
+    nodes.
 
     None otherwise.
     """
@@ -232,11 +273,19 @@ def _busy_machine(run_state: RunState, others: OtherPrograms) -> str | None:
     taken = others.cores() if cores else 0.0
     if not cores or taken < _BUSY * cores:
         return None
-    return f"other programs took {taken:.1f} of this machine's {cores} processors: the run took longer for it"
+    return (
+        f"other programs took {taken:.1f} of this machine's {cores} processors: the run took "
+        "longer for it"
+    )
 
 
-def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
-    """Run the steps that need nodes, then tear down. A step that fails or is not tried becomes a check."""
+def _run_steps(
+    run_state: RunState, rebuild: bool, store: "Store | None", unreachable: str | None
+) -> None:
+    """Run the steps that need nodes, then tear down.
+
+    A step that fails or is not tried becomes a check.
+    """
     through = False
     try:
         with run_state.attempt("image"):
@@ -266,7 +315,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
 def _run_checks(run_state: RunState) -> None:
     """Try the checks of the suite, each if the one that it comes after has worked."""
     for kind in CHECKS:
-        if not run_state.run.suite.section(kind.section) or not run_state.can_run(kind.name, after=kind.after):
+        if not run_state.run.suite.section(kind.section) or not run_state.can_run(
+            kind.name, after=kind.after
+        ):
             continue
         if reason := left_out(kind, run_state.run):
             run_state.note(reason)
@@ -276,7 +327,9 @@ def _run_checks(run_state: RunState) -> None:
 
 
 def _gave_way(run_state: RunState) -> bool:
-    """Return whether the run had to give back the nodes that it took, after which it counts for nothing."""
+    """Return whether the run had to give back the nodes that it took, after which it counts for
+    nothing.
+    """
     why = gave_way(run_state.run, run_state.launched, run_state.checks)
     if why:
         run_state.discard_measurements(why)
@@ -284,7 +337,9 @@ def _gave_way(run_state: RunState) -> bool:
 
 
 def _judge(run_state: RunState, store: "Store | None") -> None:
-    """Judge all numbers, then name the part that has slowed or makes a collective bad, within the suite's budget."""
+    """Judge all numbers, then name the part that has slowed or makes a collective bad, within the
+    suite's budget.
+    """
     run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
     context = RunContext(
         run.cluster.name,
@@ -309,7 +364,9 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:
-    """Collect the nodes' logs and take the nodes down, or keep them, but never those of a run that was cut off."""
+    """Collect the nodes' logs and take the nodes down, or keep them, but never those of a run that
+    was cut off.
+    """
     run = run_state.run
     with run_state.attempt("collect"):
         collect(run, run_state.nodes_up, COLLECT_S if through else CUT_COLLECT_S)
@@ -349,7 +406,10 @@ def _planned(suite: str, budget_s: float | None, only: Sequence[str]) -> Suite:
 
 
 def publish_results(run_state: RunState, store: "Store | None", notify: bool) -> None:
-    """Record, upload, publish and notify. A step that fails becomes a check, and the others go on."""
+    """Record, upload, publish and notify.
+
+    A step that fails becomes a check, and the others go on.
+    """
     run = run_state.run
     written: Mapping[str, Path] = {}
     if store is not None:
@@ -357,7 +417,9 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
     with run_state.attempt("record"):
         written = record_task(run_state.result(), run, store, run.logs / "run.log")
         if store is not None and run_state.minutes.times_s:
-            store.keep_minutes(run.run_id, tables(run_state.minutes.times_s, run_state.minutes.metrics))
+            store.keep_minutes(
+                run.run_id, tables(run_state.minutes.times_s, run_state.minutes.metrics)
+            )
         if missing := [name for name in RESULT if name not in written]:
             run_state.note(f"{', '.join(missing)} could not be written: logs/run.log says why")
         show_files(run, written, run_state.result())
@@ -369,15 +431,17 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
             run_state.note(metrics_task(run_state.result(), store))
     if notify:  # also of what could not be recorded
         with run_state.attempt("notify"):
-            notified = notify_task(run_state.result(), run.cluster, store, written.get("report.html"))
+            notified = notify_task(
+                run_state.result(), run.cluster, store, written.get("report.html")
+            )
             run_state.note(f"alerts: {notified.summary}" if notified.failed else None)
 
 
 def rewrite_run_json(run_state: RunState) -> RunResult:
     """Write run.json again, now with all timings.
 
-    Raises SeatrialError if none could be written at all, except after an alert of a deployment's run: its crash would
-    send a second one.
+    Raises SeatrialError if none could be written at all, except after an alert of a deployment's
+    run: its crash would send a second one.
     """
     result = run_state.result()
     try:
@@ -405,7 +469,9 @@ def record_cut(run_state: RunState, cut: BaseException) -> None:
 
 @contextmanager
 def recorded_if_cut(run: Run) -> Iterator[None]:
-    """Write the run.json of a run that is cut off without one: before its first step, or as a campaign of others."""
+    """Write the run.json of a run that is cut off without one: before its first step, or as a
+    campaign of others.
+    """
     try:
         yield
     except BaseException as cut:
@@ -417,7 +483,9 @@ def recorded_if_cut(run: Run) -> Iterator[None]:
 
 @contextmanager
 def opened_history() -> "Iterator[tuple[Store | None, str | None]]":
-    """Open the history, or give the reason why it cannot be opened: a run without one still measures."""
+    """Open the history, or give the reason why it cannot be opened: a run without one still
+    measures.
+    """
     try:
         store = open_store()
     except Exception as error:

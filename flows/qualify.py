@@ -1,4 +1,6 @@
-"""The flow `qualify`: one pass over a cluster at work, which tests idle nodes and acts on what it finds."""
+"""The flow `qualify`: one pass over a cluster at work, which tests idle nodes and acts on what it
+finds.
+"""
 
 import logging
 import time
@@ -57,7 +59,9 @@ _WAIT_S = 60.0  # for another run on the cluster; the next pass comes within the
 NodeName = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-def reap_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
+def reap_after_crash(
+    flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]"
+) -> None:
     """Take down the nodes of a pass whose process died, also those of its tests."""
     reap(platform_for(load_cluster(Path(flow_run.parameters["cluster"]))))
 
@@ -102,20 +106,32 @@ def qualify(
         settings = settings_of(loaded, cluster, at_once, max_age_days)
         selection = Selection(tuple(nodes or ()), idle, gated, watch)
         add_tags(cluster_tag(loaded.name))
-        with first_signal_alone(is_served=bool(deployment.id)), forward_logs(secrets_of(loaded)), open_store() as store:
+        with (
+            first_signal_alone(is_served=bool(deployment.id)),
+            forward_logs(secrets_of(loaded)),
+            open_store() as store,
+        ):
             result = Pass(loaded, settings, node_service(loaded), store).run(selection, notify)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
-    return state_of(result, message=f"{result.verdict.value}: {result.reason}")  # its tests say what was compared
+    # Its tests say what was compared
+    return state_of(result, message=f"{result.verdict.value}: {result.reason}")
 
 
-def settings_of(cluster: Cluster, file: str, at_once: int | None, max_age_days: float | None) -> Qualify:
-    """Return the section `qualify`, with what is given in its place. Raises InputError where the file has none."""
+def settings_of(
+    cluster: Cluster, file: str, at_once: int | None, max_age_days: float | None
+) -> Qualify:
+    """Return the section `qualify`, with what is given in its place.
+
+    Raises InputError where the file has none.
+    """
     if cluster.qualify is None:
         raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
     overrides = {"at_once": at_once, "max_age_days": max_age_days}
-    return cluster.qualify.model_copy(update={name: value for name, value in overrides.items() if value is not None})
+    return cluster.qualify.model_copy(
+        update={name: value for name, value in overrides.items() if value is not None}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +182,18 @@ class Pass:
         folder = writable((Path("runs") / run_id).absolute(), "out")
         set_aside(folder)
         described = self.service.take(names)
-        run = Run(run_id, described, load_suite(suite), folder, day=started.toordinal(), taken=taken)
+        run = Run(
+            run_id, described, load_suite(suite), folder, day=started.toordinal(), taken=taken
+        )
         introduce(run)
         log.info("%s of %s, run %s ...", suite, ", ".join(names), run_id)
         with at_work(run):
             result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
         log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)
         tests = list(node_tests_of(result))
-        silent = unplaced(result, [name for name in names if name not in {test.node for test in tests}])
+        silent = unplaced(
+            result, [name for name in names if name not in {test.node for test in tests}]
+        )
         self.store.add_node_tests(silent)
         return tests + silent
 
@@ -186,4 +206,7 @@ def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
     """Return the tests of nodes that never came up, which the run has no record of."""
     code = result.reason.code or "no-node"
     ended = result.finished
-    return [NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code) for name in names]
+    return [
+        NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code)
+        for name in names
+    ]

@@ -47,7 +47,9 @@ def _reap(file: str | None) -> tuple[int, str | None]:
     """
     try:
         chosen: list[Platform] = (
-            [platform_for(load_cluster(Path(file)), Path(file))] if file else list(platforms().values())
+            [platform_for(load_cluster(Path(file)), Path(file))]
+            if file
+            else list(platforms().values())
         )
         return sum(len(reap_platform(platform)) for platform in chosen), None
     except Exception as error:  # the other clusters are looked at all the same

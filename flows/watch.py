@@ -27,4 +27,6 @@ def watch(
         crashed: How the check died, where that is known; empty to look at the age alone.
     """
     gone = f"the check died: {crashed}" if crashed else None
-    return watch_task(load_cluster(Path(cluster)), suite, timedelta(hours=max_age_hours), gone).summary
+    return watch_task(
+        load_cluster(Path(cluster)), suite, timedelta(hours=max_age_hours), gone
+    ).summary

@@ -1,6 +1,8 @@
-"""Prefect's worker, with an end that leaves no nodes up: `prefect worker start` kills its runs when it is stopped.
+"""Prefect's worker, with an end that leaves no nodes up: `prefect worker start` kills its runs when
+it is stopped.
 
-python -m seatrial.flows.worker POOL [process|kubernetes]      works for a pool of that type, until Ctrl-C or SIGTERM
+python -m seatrial.flows.worker POOL [process|kubernetes]      works for a pool of that type, until
+Ctrl-C or SIGTERM
 """
 
 import os
@@ -9,7 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seatrial.flows.serving.signals import Stopped, end_runs, end_with_parent, starts_runs, stop_on_signals
+from seatrial.flows.serving.signals import (
+    Stopped,
+    end_runs,
+    end_with_parent,
+    starts_runs,
+    stop_on_signals,
+)
 
 
 def main(pool: str, kind: str = "process", step: str = "") -> int:
@@ -18,11 +26,16 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
         end_with_parent(signal.SIGKILL)
         starts_runs()
         python = sys.executable
-        os.environ["PATH"] = f"{Path(python).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
-        os.execv(python, [python, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
+        # The runs' own `python`
+        os.environ["PATH"] = f"{Path(python).parent}:{os.environ.get('PATH', os.defpath)}"
+        os.execv(
+            python,
+            [python, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind],
+        )
     stop_on_signals()
     worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "seatrial.flows.worker", pool, kind, "start"], start_new_session=True
+        [sys.executable, "-P", "-m", "seatrial.flows.worker", pool, kind, "start"],
+        start_new_session=True,
     )
     try:
         return worker.wait()

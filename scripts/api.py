@@ -31,7 +31,9 @@ MODULES = (
 
 
 def page() -> str:
-    """Return the page in Markdown: each module with its public classes and functions, in the order of the source."""
+    """Return the page in Markdown: each module with its public classes and functions, in the order
+    of the source.
+    """
     lines = ["# API", "", "For [checks, platforms and readers of your own](extending.md).", ""]
     for name in MODULES:
         lines += _module(importlib.import_module(name))
@@ -40,20 +42,35 @@ def page() -> str:
 
 def _module(module: ModuleType) -> Iterator[str]:
     yield from (f"## {module.__name__}", "", _text(module), "")
-    own = [each for each in vars(module).values() if getattr(each, "__module__", None) == module.__name__]
+    own = [
+        each
+        for each in vars(module).values()
+        if getattr(each, "__module__", None) == module.__name__
+    ]
     public = [each for each in own if inspect.isclass(each) or inspect.isfunction(each)]
     public = [each for each in public if each.__doc__ and not each.__name__.startswith("_")]
     for each in sorted(public, key=lambda one: inspect.getsourcelines(one)[1]):
         yield from _described(each, "### ")
         if inspect.isclass(each):
             for method in vars(each).values():
-                if inspect.isfunction(method) and method.__doc__ and not method.__name__.startswith("_"):
+                if (
+                    inspect.isfunction(method)
+                    and method.__doc__
+                    and not method.__name__.startswith("_")
+                ):
                     yield from _described(method, "#### ", f"{each.__name__}.")
 
 
 def _described(described: object, heading: str, owner: str = "") -> Iterator[str]:
     name = getattr(described, "__name__", "")
-    yield from (f"{heading}{owner}{name}", "", f"    {name}{_signature(described)}", "", _text(described), "")
+    yield from (
+        f"{heading}{owner}{name}",
+        "",
+        f"    {name}{_signature(described)}",
+        "",
+        _text(described),
+        "",
+    )
 
 
 def _signature(described: object) -> str:

@@ -1,9 +1,10 @@
-"""Write the digest of each base image behind its tag, so that a build starts from the same image until this runs again.
+"""Write the digest of each base image behind its tag, so that a build starts from the same image
+until this runs again.
 
     python -m scripts.base_images      `make base-images`
 
-Names are in Dockerfiles (ARG NAME=IMAGE, FROM IMAGE) and in the manifests of deployments/server. A registry that does
-not answer leaves its names as they are, and the exit status is 1.
+Names are in Dockerfiles (ARG NAME=IMAGE, FROM IMAGE) and in the manifests of deployments/server. A
+registry that does not answer leaves its names as they are, and the exit status is 1.
 """
 
 import re

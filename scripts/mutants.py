@@ -1,13 +1,14 @@
-"""Mutation testing: change one comparison, condition, number or sum at a time, and run the tests that execute its line.
+"""Mutation testing: change one comparison, condition, number or sum at a time, and run the tests
+that execute its line.
 
     python -m scripts.mutants SEED NUMBER [FILES...] [TESTS...]      `make mutants SEED=1 NUMBER=20`
 
-Prints each mutant that no test notices, with its number; with FILES, of those alone, as `seatrial/history/`; with
-TESTS alone, of the lines that these execute. Lines outside of functions run when a module is imported, so they are
-left out.
-A mutant that means the same as the original survives as well; telling them apart is a person's work.
-A test notices a mutant if it fails with it twice and passes without it in between, so that a busy machine counts for
-nothing. Processor time bounds loops without end; what waits too long is printed, and is not counted as noticed.
+Prints each mutant that no test notices, with its number; with FILES, of those alone, as
+`seatrial/history/`; with TESTS alone, of the lines that these execute. Lines outside of functions
+run when a module is imported, so they are left out. A mutant that means the same as the original
+survives as well; telling them apart is a person's work. A test notices a mutant if it fails with it
+twice and passes without it in between, so that a busy machine counts for nothing. Processor time
+bounds loops without end; what waits too long is printed, and is not counted as noticed.
 """
 
 import ast
@@ -35,15 +36,30 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = "seatrial"
 LINKED = ("flows", "tasks")  # folders at the root, which the package has links to
-OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")  # other processes run them
-TESTS = ["tests/unit", "tests/contract", "tests/integration/alerts", "tests/integration/cloud_build"]
-WALL_S, CPU_S, TIMES = 120, 20, 20  # for the tests of one mutant, and so many times as long as they took when traced
+# Other processes run them
+OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")
+TESTS = [
+    "tests/unit",
+    "tests/contract",
+    "tests/integration/alerts",
+    "tests/integration/cloud_build",
+]
+# For the tests of one mutant, and so many times as long as they took when traced
+WALL_S, CPU_S, TIMES = 120, 20, 20
 NOTICED, SURVIVES, TIMED_OUT = "noticed", "survives", "waited too long"
 _PAIRS = (
-    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
+    *(
+        (ast.Lt, ast.LtE),
+        (ast.Gt, ast.GtE),
+        (ast.Eq, ast.NotEq),
+        (ast.In, ast.NotIn),
+        (ast.Is, ast.IsNot),
+    ),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
 )
-_OTHER: dict[type[ast.AST], Any] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+_OTHER: dict[type[ast.AST], Any] = {
+    one: other for pair in _PAIRS for one, other in (pair, pair[::-1])
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +91,25 @@ def mutants(file: str, source: bytes) -> Iterator[Mutant]:
         begins.append(begins[-1] + len(text))
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
     seen: set[tuple[int, int]] = set()
-    for node in (node for function in functions for statement in function.body for node in _expressions(statement)):
-        start, end = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+    for node in (
+        node
+        for function in functions
+        for statement in function.body
+        for node in _expressions(statement)
+    ):
+        start, end = (
+            begins[node.lineno - 1] + node.col_offset,
+            begins[node.end_lineno - 1] + node.end_col_offset,
+        )
         if (new := _mutated(node)) and (start, end) not in seen:
             seen.add((start, end))
             yield Mutant(file, node.lineno, start, end, source[start:end].decode(), new)
 
 
 def _expressions(node: ast.AST) -> Iterator[Any]:
-    """Yield the expressions below a node, without those in f-strings, whose positions are not those in the file."""
+    """Yield the expressions below a node, without those in f-strings, whose positions are not those
+    in the file.
+    """
     if isinstance(node, ast.expr):
         yield node
     for child in ast.iter_child_nodes(node):
@@ -101,7 +127,9 @@ def _mutated(node: ast.expr) -> str | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         other = node.operand
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER:
-        other = ast.Compare(node.left, [_OTHER[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+        other = ast.Compare(
+            node.left, [_OTHER[type(node.ops[0])](), *node.ops[1:]], node.comparators
+        )
     elif isinstance(node, ast.BoolOp):
         other = ast.BoolOp(_OTHER[type(node.op)](), node.values)
     elif isinstance(node, ast.BinOp) and type(node.op) in _OTHER and not _is_text(node):
@@ -112,15 +140,20 @@ def _mutated(node: ast.expr) -> str | None:
 def _is_text(node: ast.BinOp) -> bool:
     """Return whether texts are joined, which no other operator can do."""
     return any(
-        isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        isinstance(side, ast.JoinedStr)
+        or (isinstance(side, ast.Constant) and isinstance(side.value, str))
         for side in (node.left, node.right)
     )
 
 
 class _Mutation:
-    """A plugin of pytest that runs the tests of each mutant in a process of its own, forked when all is imported."""
+    """A plugin of pytest that runs the tests of each mutant in a process of its own, forked when
+    all is imported.
+    """
 
-    def __init__(self, of_files: list[Mutant], number: int, random: random.Random, *, executed: bool) -> None:
+    def __init__(
+        self, of_files: list[Mutant], number: int, random: random.Random, *, executed: bool
+    ) -> None:
         self._every, self._number, self._random, self._executed = of_files, number, random, executed
         if not executed:
             self._every = random.sample(of_files, min(number, len(of_files)))
@@ -146,21 +179,35 @@ class _Mutation:
         for number, mutant in enumerate(chosen, 1):
             took = tests.get(mutant.place, {})
             running = [item for item in session.items if item.nodeid in took]
-            end = _end(mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values()))
+            end = _end(
+                mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values())
+            )
             endings[end] += 1
             if end != NOTICED:
                 mutation = f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new}"
-                print(f"{number}: {mutation} ({end}; tests that run it: {len(running)})", file=self._out, flush=True)
+                print(
+                    f"{number}: {mutation} ({end}; tests that run it: {len(running)})",
+                    file=self._out,
+                    flush=True,
+                )
         others = f", {endings[TIMED_OUT]} {TIMED_OUT}" if endings[TIMED_OUT] else ""
-        print(f"{endings[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
+        print(
+            f"{endings[SURVIVES]} of {len(chosen)} mutants survive{others}",
+            file=self._out,
+            flush=True,
+        )
         return True
 
     def _traced(self, session: pytest.Session) -> dict[str, dict[str, float]]:
-        """Return the tests that pass and execute each line, as `file:line`, with the seconds that they took."""
+        """Return the tests that pass and execute each line, as `file:line`, with the seconds that
+        they took.
+        """
         file = Path("lines.json")
         if (child := os.fork()) == 0:
             try:
-                file.write_text(json.dumps({item.nodeid: self._lines_of(item) for item in session.items}))
+                file.write_text(
+                    json.dumps({item.nodeid: self._lines_of(item) for item in session.items})
+                )
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
@@ -223,7 +270,9 @@ def _end(mutant: Mutant, tests: list[pytest.Item], took: float) -> str:
 
 @contextmanager
 def _written(mutant: Mutant) -> Iterator[Path]:
-    """Write the mutant into its file within the context, for what is imported later and for other processes."""
+    """Write the mutant into its file within the context, for what is imported later and for other
+    processes.
+    """
     path, source = Path(mutant.file).absolute(), Path(mutant.file).read_bytes()
     path.write_bytes(mutant.apply(source))
     try:
@@ -232,8 +281,12 @@ def _written(mutant: Mutant) -> Iterator[Path]:
         path.write_bytes(source)
 
 
-def _run(tests: list[pytest.Item], took: float, changed: Path | None = None) -> tuple[str, int | None]:
-    """Run tests in a forked process; return whether they notice the mutant, and the index of the first that fails."""
+def _run(
+    tests: list[pytest.Item], took: float, changed: Path | None = None
+) -> tuple[str, int | None]:
+    """Run tests in a forked process; return whether they notice the mutant, and the index of the
+    first that fails.
+    """
     result = Path("failing.json")
     result.unlink(missing_ok=True)
     if (child := os.fork()) == 0:
@@ -268,7 +321,8 @@ def _replace(path: Path) -> None:
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename == str(path):
             new = codes[each.__code__.co_qualname, each.__code__.co_firstlineno]
-            each.__code__ = new[0] if len(new) == 1 else each.__code__  # one of several lambdas of a line stays
+            # One of several lambdas of a line stays
+            each.__code__ = new[0] if len(new) == 1 else each.__code__
         elif callable(clear := getattr(type(each), "cache_clear", None)):
             clear(each)
 
@@ -276,13 +330,25 @@ def _replace(path: Path) -> None:
 def main(seed: int, number: int, words: list[str]) -> None:
     files = tuple(word for word in words if word.startswith(PACKAGE))
     among = [word for word in words if not word.startswith(PACKAGE)]
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     names = [name for name in tracked.decode().split("\0") if name and (ROOT / name).is_file()]
-    modules = [f"{PACKAGE}/{name}" if name.startswith(LINKED) else name for name in names if name.endswith(".py")]
-    ours = [name for name in modules if name.startswith(files or PACKAGE) and not name.startswith(OF_NODES)]
+    modules = [
+        f"{PACKAGE}/{name}" if name.startswith(LINKED) else name
+        for name in names
+        if name.endswith(".py")
+    ]
+    ours = [
+        name
+        for name in modules
+        if name.startswith(files or PACKAGE) and not name.startswith(OF_NODES)
+    ]
     every = [mutant for name in ours for mutant in mutants(name, (ROOT / name).read_bytes())]
     with tempfile.TemporaryDirectory(prefix="seatrial-mutants-") as folder:
-        archive = subprocess.run(["tar", "-c", "--", *names], cwd=ROOT, capture_output=True, check=True).stdout
+        archive = subprocess.run(
+            ["tar", "-c", "--", *names], cwd=ROOT, capture_output=True, check=True
+        ).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
         for name in LINKED:  # or code would have the name of a link's file
             Path(folder, name).rename(Path(folder, PACKAGE, name))
@@ -293,7 +359,16 @@ def main(seed: int, number: int, words: list[str]) -> None:
         os.environ |= {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         mutation = _Mutation(every, number, random.Random(seed), executed=bool(among and not files))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder}/t"]
+        options = [
+            "-q",
+            "-m",
+            "not slow",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            f"--basetemp={folder}/t",
+        ]
         pytest.main([*options, *(among or TESTS)], plugins=[mutation])
 
 

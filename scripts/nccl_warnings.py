@@ -1,11 +1,13 @@
-"""Write `seatrial/causes/warnings.csv`: what NCCL's and RCCL's warnings say, since and until which release.
+"""Write `seatrial/causes/warnings.csv`: what NCCL's and RCCL's warnings say, since and until which
+release.
 
     python -m scripts.nccl_warnings NCCL_CLONE [RCCL_CLONE]
 
-Reads the first argument of each `WARN(...)` in `src/` of every release tag of the clones. A conversion (`%d`) becomes
-`*`. The class of a warning is that of the first rule in `scripts/nccl_warning_classes.csv` whose pattern is found in
-it, else of the result that the code returns right after it. A warning after which the code returns no error is a note.
-Run it for a new release, and read the diff.
+Reads the first argument of each `WARN(...)` in `src/` of every release tag of the clones. A
+conversion (`%d`) becomes `*`. The class of a warning is that of the first rule in
+`scripts/nccl_warning_classes.csv` whose pattern is found in it, else of the result that the code
+returns right after it. A warning after which the code returns no error is a note. Run it for a new
+release, and read the diff.
 """
 
 import csv
@@ -32,16 +34,23 @@ OF_RESULT = {  # of the result that a function returns after the warning
 }
 
 _CALL = re.compile(r"\bWARN\s*\(")
-_PIECE = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<word>#?#?\w+)|(?P<mark>[(),])|(?P<other>.)', re.DOTALL)
-_CONVERSION = re.compile(r"%(?:[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGaAcspm])")
+_PIECE = re.compile(
+    r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<word>#?#?\w+)|(?P<mark>[(),])|(?P<other>.)', re.DOTALL
+)
+_CONVERSION = re.compile(
+    r"%(?:[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGaAcspm])"
+)
 _RETURNED = re.compile(
-    r"(?:return|ret ?=|res ?=|result ?=|RET ?=|, ?)\s*(nccl(?:[A-Z][a-z]+)+(?:Error|Argument|Usage))\b"
+    "(?:return|ret ?=|res ?=|result ?=|RET ?=|, "
+    r"?)\s*(nccl(?:[A-Z][a-z]+)+(?:Error|Argument|Usage))\b"
 )
 _FAILS = re.compile(r"\bgoto (?:fail|exit|error|\w*[Ff]ail\w*)\b|return NULL|return -1")
 
 
 class Warning(NamedTuple):
-    """A format, and the name of the result that the code returns after it; an empty one for an unnamed error."""
+    """A format, and the name of the result that the code returns after it; an empty one for an
+    unnamed error.
+    """
 
     format: str
     result: str | None
@@ -73,7 +82,9 @@ def normalized(text: str) -> str:
 
 
 def result_after(code: str) -> str | None:
-    """Return the result that the code returns in its next statements, before its block ends or it warns again."""
+    """Return the result that the code returns in its next statements, before its block ends or it
+    warns again.
+    """
     statements = re.split(r"\bWARN\s*\(|\n\s*\}", code.partition(";")[2])[0]
     if match := _RETURNED.search(statements):
         return match[1]
@@ -83,7 +94,11 @@ def result_after(code: str) -> str | None:
 def releases(clone: str, library: str) -> list[tuple[tuple[int, ...], str]]:
     """Return the tags of releases, oldest first, as version and tag."""
     tags = git(clone, "tag").split()
-    tagged = [(tuple(map(int, match.groups())), tag) for tag in tags if (match := re.fullmatch(TAGS[library], tag))]
+    tagged = [
+        (tuple(map(int, match.groups())), tag)
+        for tag in tags
+        if (match := re.fullmatch(TAGS[library], tag))
+    ]
     return sorted(entry for entry in tagged if entry[0][:2] >= OLDEST[library])
 
 
@@ -101,7 +116,9 @@ def read_library(clone: str, library: str) -> dict[str, dict[str, str]]:
             if not path.endswith((".cc", ".h", ".cu", ".cpp")):
                 continue
             for message, result in warnings_of(git(clone, "show", path)):
-                row = rows.setdefault(message, {"library": library, "first": name, "format": message})
+                row = rows.setdefault(
+                    message, {"library": library, "first": name, "format": message}
+                )
                 row["last"] = name
                 row["result"] = result or row.get("result") or ("error" if result == "" else "")
     return rows

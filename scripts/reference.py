@@ -1,7 +1,8 @@
-"""The pages of docs/ that are made from the code: what cluster and suite files may say, the checks, and the codes of
-reasons; and the JSON Schemas of both files.
+"""The pages of docs/ that are made from the code: what cluster and suite files may say, the checks,
+and the codes of reasons; and the JSON Schemas of both files.
 
-`make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
+`make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is
+written by hand.
 """
 
 import json
@@ -34,19 +35,29 @@ _TOOLS = "<!-- From here to the next mark `make docs` writes the list, from the 
 _TOOLS_END = "<!-- End of the list. -->"
 _PIPE = "\\|"  # within a table
 _PAGE = re.compile(r"\bdocs/([a-z-]{1,40})\.md")
-_ONE_LINK = re.compile(r"(?:text or |list of |mapping of names to )*\[[^]]*\]\(([^)]*)\)")  # all that a field takes
+# All that a field takes
+_ONE_LINK = re.compile(r"(?:text or |list of |mapping of names to )*\[[^]]*\]\(([^)]*)\)")
 _RECORDED = "; recorded, not judged"  # at the end of a metric's meaning
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
     "The run": "`not_run`, mostly: `seatrial doctor` lists it beforehand.",
     "Image": "A build that failed is `inconclusive`: its output is `logs/image-build.log`. What does not exist is"
     " `not_run`.",
-    "Kubernetes": "`not_run` or `inconclusive`; no node is blamed. `seatrial doctor CLUSTER` lists most beforehand.",
+    "Kubernetes": (
+        "`not_run` or `inconclusive`; no node is blamed. `seatrial doctor CLUSTER` lists most "
+        "beforehand."
+    ),
     "Nodes": "`fail`. Nodes that are blamed are taken out, and the others are measured.",
     "Connectivity": "`fail`. Nodes that are blamed are taken out, and the others are measured.",
     "Collectives": "`fail`, unless the log names another cause: the reason then begins with that.",
-    "Logs": "What nccl-tests, NCCL, torch, ssh, mpirun, Slurm, containers, the driver and the kernel print.",
-    "Numbers": "`degraded` is below the limit, `fail` below half of it: [how verdicts are made](verdicts.md).",
+    "Logs": (
+        "What nccl-tests, NCCL, torch, ssh, mpirun, Slurm, containers, the driver and the "
+        "kernel print."
+    ),
+    "Numbers": (
+        "`degraded` is below the limit, `fail` below half of it: [how verdicts are "
+        "made](verdicts.md)."
+    ),
 }
 
 
@@ -58,12 +69,22 @@ def pages() -> dict[Path, str]:
         "checks.md": "\n".join(_checks()),
         "runbook.md": "\n".join(_codes()),
     }
-    schemas = {ROOT / CLUSTER_SCHEMA: _json_schema(Cluster), ROOT / SUITE_SCHEMA: _json_schema(SuiteFile)}
-    written = {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+    schemas = {
+        ROOT / CLUSTER_SCHEMA: _json_schema(Cluster),
+        ROOT / SUITE_SCHEMA: _json_schema(SuiteFile),
+    }
+    written = {
+        DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text
+        for name, text in made.items()
+    }
     logs = DOCS / "judging-logs.md"
     before, mark, rest = logs.read_text().partition(f"{_TOOLS}\n")
     tools = "\n".join(_tools())
-    return {**written, **schemas, logs: f"{before}{mark}{tools}\n{_TOOLS_END}{rest.partition(_TOOLS_END)[2]}"}
+    return {
+        **written,
+        **schemas,
+        logs: f"{before}{mark}{tools}\n{_TOOLS_END}{rest.partition(_TOOLS_END)[2]}",
+    }
 
 
 def _tools() -> Iterator[str]:
@@ -75,14 +96,25 @@ def _tools() -> Iterator[str]:
 
 def _json_schema(model: type[BaseModel]) -> str:
     """Return what an editor checks a file by: the name may be left out, since the file has one."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-    return json.dumps({**schema, "required": [name for name in schema["required"] if name != "name"]}, indent=1) + "\n"
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **model.model_json_schema(),
+    }
+    return (
+        json.dumps(
+            {**schema, "required": [name for name in schema["required"] if name != "name"]},
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def _suites() -> Iterator[str]:
     """Return the durations of the shipped suites by nodes."""
     yield from ("## How long the suites take", "")
-    yield "On 4 nodes with 8 GPUs, without bringing them up and without repeats of doubtful numbers."
+    yield (
+        "On 4 nodes with 8 GPUs, without bringing them up and without repeats of doubtful numbers."
+    )
     yield from ("", "| suite | about | at most, by timeouts |", "|---|---|---|")
 
     for planned in outlines(PlannedNodes(4, 8, True)):
@@ -104,7 +136,10 @@ def _checks() -> Iterator[str]:
                 named = ", ".join(need.name for need in some)
                 yield f"- Nodes {nodes} need {named}." if nodes else f"- Needs {named}."
         if kind.least_ranks > 1:
-            yield f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster has two."
+            yield (
+                f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster "
+                "has two."
+            )
         yield from _metrics(kind.metrics)
         yield ""
 
@@ -134,9 +169,15 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
     for section in sections(model, _link):
         yield from (f"## {section.title}", "", _purpose(section), "")
         new = [field for field in section.fields if field not in before]
-        own = [field for field in new if f", {field.name} {field.legal.strip('`')}" not in section.title]
+        own = [
+            field
+            for field in new
+            if f", {field.name} {field.legal.strip('`')}" not in section.title
+        ]
         for field in own:
-            default = field.default or _FILES_OWN.get(section.title, {}).get(field.name, "**required**")
+            default = field.default or _FILES_OWN.get(section.title, {}).get(
+                field.name, "**required**"
+            )
             shown = "" if default in _NOT_SHOWN else f" ({default})"
             only = _ONE_LINK.fullmatch(field.legal)
             name = f"[`{field.name}`]({only[1]})" if only else f"`{field.name}`"
@@ -145,7 +186,9 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
                 only and field.legal.startswith("[") and field.name not in _CHECK_NAMES
             )  # by the section's purpose
             yield f"- {name}{shown}" if is_evident else f"- {name}{shown}: {meaning}"
-        for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
+        for earlier in dict.fromkeys(
+            before[field].title for field in section.fields if field in before
+        ):
             there = [field for field, home in before.items() if home.title == earlier]
             yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
         before |= dict.fromkeys(own, section)
@@ -160,12 +203,18 @@ def _purpose(section: Section) -> str:
 
 
 def _which(fields: Sequence[Field], there: Sequence[Field]) -> str:
-    """Return which fields of an earlier section a section has too, or those that it lacks if they are fewer."""
+    """Return which fields of an earlier section a section has too, or those that it lacks if they
+    are fewer.
+    """
     shared = [f"`{field.name}`" for field in there if field in fields]
     lacking = [f"`{field.name}`" for field in there if field not in fields]
     if not lacking:
         return ""
-    return f", without {', '.join(lacking)}" if 2 * len(lacking) < len(shared) else f": {', '.join(shared)}"
+    return (
+        f", without {', '.join(lacking)}"
+        if 2 * len(lacking) < len(shared)
+        else f": {', '.join(shared)}"
+    )
 
 
 def _meaning(field: Field) -> str:
@@ -182,7 +231,10 @@ def _meaning(field: Field) -> str:
 
 def _linked(text: str) -> str:
     """Return the text with a link in place of each page that it names, if there is one."""
-    return _PAGE.sub(lambda page: f"[{page[1]}]({page[1]}.md)" if (DOCS / f"{page[1]}.md").exists() else page[0], text)
+    return _PAGE.sub(
+        lambda page: f"[{page[1]}]({page[1]}.md)" if (DOCS / f"{page[1]}.md").exists() else page[0],
+        text,
+    )
 
 
 def _link(title: str) -> str:
@@ -195,7 +247,10 @@ def _codes() -> Iterator[str]:
     texts = {cause.code: cause.cause for cause in reversed(LOG_CAUSES)}
     for area, reasons in AREAS.items():
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
-        yield from (f"- `{code}`: {texts.get(code) or _sentence_of(reason)}" for code, reason in reasons.items())
+        yield from (
+            f"- `{code}`: {texts.get(code) or _sentence_of(reason)}"
+            for code, reason in reasons.items()
+        )
         yield ""
 
 

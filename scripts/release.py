@@ -1,12 +1,15 @@
-"""Build a release from the last commit: wheel, sdist, SBOM, checksums, and a signature by an SSH key.
+"""Build a release from the last commit: wheel, sdist, SBOM, checksums, and a signature by an SSH
+key.
 
     python -m scripts.release [--out DIR] [--sign KEY]      `make release KEY=~/.ssh/release`
 
-The same commit makes the same wheel and sdist: they are built from `git archive`, with the commit's time. The SBOM
-(CycloneDX) lists what pip installs with the wheel on that day. Who has the signer's public key verifies it all:
+The same commit makes the same wheel and sdist: they are built from `git archive`, with the commit's
+time. The SBOM (CycloneDX) lists what pip installs with the wheel on that day. Who has the signer's
+public key verifies it all:
 
     sha256sum -c SHA256SUMS
-    ssh-keygen -Y verify -f allowed_signers -I signer -n seatrial-release -s SHA256SUMS.sig < SHA256SUMS
+    ssh-keygen -Y verify -f allowed_signers -I signer -n seatrial-release \\
+        -s SHA256SUMS.sig < SHA256SUMS
 """
 
 import argparse
@@ -45,7 +48,10 @@ def main() -> None:
 
 
 def release(out: Path, key: Path | None) -> list[Path]:
-    """Write the files of the release into `out`, and return them. Raises InputError, CalledProcessError."""
+    """Write the files of the release into `out`, and return them.
+
+    Raises InputError, CalledProcessError.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     check_changelog(project["version"], (ROOT / "CHANGELOG.md").read_text())
     out.mkdir(parents=True, exist_ok=True)
@@ -60,7 +66,9 @@ def release(out: Path, key: Path | None) -> list[Path]:
 
 def check_changelog(version: str, changelog: str) -> None:
     """Raise InputError unless the changelog has the version with a date."""
-    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d{{2}}-\d{{2}}$", changelog, re.MULTILINE):
+    if not re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d{{2}}-\d{{2}}$", changelog, re.MULTILINE
+    ):
         raise InputError(f"CHANGELOG.md: has no heading `## [{version}] - YYYY-MM-DD`")
 
 
@@ -84,13 +92,21 @@ def write_sbom(wheel: Path, out: Path) -> Path:
         python = Path(folder, "bin", "python")
         _run(str(_BIN / "uv"), "venv", "--quiet", "--python", sys.executable, folder)
         _run(str(_BIN / "uv"), "pip", "install", "--quiet", "--python", str(python), str(wheel))
-        options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--output-file", str(sbom)]
+        options = [
+            "--pyproject",
+            str(ROOT / "pyproject.toml"),
+            "--output-reproducible",
+            "--output-file",
+            str(sbom),
+        ]
         _run(str(_BIN / "cyclonedx-py"), "environment", *options, str(python))
     return sbom
 
 
 def _run(*argv: str) -> bytes:
-    """Run a program with the time of the last commit as that of all files, and return what it prints."""
+    """Run a program with the time of the last commit as that of all files, and return what it
+    prints.
+    """
     time = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     commit_time = subprocess.run(time, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     environment = {**os.environ, "SOURCE_DATE_EPOCH": commit_time}

@@ -1,4 +1,6 @@
-"""What mkdocs does for this site beside the pages in docs/: pages that lie elsewhere, and folders in the nav."""
+"""What mkdocs does for this site beside the pages in docs/: pages that lie elsewhere, and folders
+in the nav.
+"""
 
 import os
 import posixpath
@@ -27,18 +29,25 @@ def on_config(config: MkDocsConfig) -> None:
     for entry in config.nav or ():
         for title, target in entry.items():
             if isinstance(target, str) and target.endswith("/"):
-                entry[title] = [f"{target}{path.name}" for path in sorted(Path(config.docs_dir, target).glob("*.md"))]
+                entry[title] = [
+                    f"{target}{path.name}"
+                    for path in sorted(Path(config.docs_dir, target).glob("*.md"))
+                ]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the pages that lie beside what they are about, and the one that is made from docstrings."""
+    """Add the pages that lie beside what they are about, and the one that is made from
+    docstrings.
+    """
     for uri, path in ELSEWHERE.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "api.md", content=api.page()))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the repository's links into links of the site, and links to files outside it into their names."""
+    """Turn the repository's links into links of the site, and links to files outside it into their
+    names.
+    """
     uri = page.file.src_uri
     here = ELSEWHERE.get(uri, f"docs/{uri}")
     return LINK.sub(lambda link: _site_link(link, here, posixpath.dirname(uri), files), markdown)

@@ -1,5 +1,6 @@
 """Sea trials for GPU clusters."""
 
-from seatrial import platforms as platforms  # it registers the kinds of platforms that a cluster file may name
+# It registers the kinds of platforms that a cluster file may name
+from seatrial import platforms as platforms
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """Checks and `compare` as steps of the flow: tasks in Prefect that have their names.
 
-A task shows as Failed if its check was measured and bad, as Crashed if it was not measured. The flow goes on with the
-step's result, whatever its task is shown as.
+A task shows as Failed if its check was measured and bad, as Crashed if it was not measured. The
+flow goes on with the step's result, whatever its task is shown as.
 """
 
 import logging
@@ -46,7 +46,8 @@ logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
 
 
 def final_state(value: T, checks: Iterable[Check | None]) -> T:
-    """Return the task's final state, which has `value`, and as its message the reasons of the checks that did not pass.
+    """Return the task's final state, which has `value`, and as its message the reasons of the
+    checks that did not pass.
 
     Its type is that of `value`, as Prefect declares it for a task that returns a state.
     """
@@ -85,17 +86,19 @@ def compare(
 ) -> list[Check]:
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
-    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, or a repeat adds nothing;
-    and no longer than `until` (of time.monotonic) or than the checks took. The check whose repeats take the least goes
-    first. Without a store, the catalog, physics and peers remain. Raises SeatrialError if the store cannot be read: a
-    run without its history would pass what it should not.
+    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, or a
+    repeat adds nothing; and no longer than `until` (of time.monotonic) or than the checks took. The
+    check whose repeats take the least goes first. Without a store, the catalog, physics and peers
+    remain. Raises SeatrialError if the store cannot be read: a run without its history would pass
+    what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
     given_up, repeats = set[str](), dict[str, Repeated]()
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
-        if often := _well_measured(doubts):  # what takes seconds first: it may name the part that makes them slow
+        # What takes seconds first: it may name the part that makes them slow
+        if often := _well_measured(doubts):
             doubts = _without(doubts, often) or doubts
             judged = judge.judged(_extended(checks, repeats))
             if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
@@ -115,12 +118,16 @@ def compare(
 
 
 class RepeatBudget:
-    """The time that repeats may take: until `until`, and no longer than the checks took, or `LEAST_REPEATS_S`."""
+    """The time that repeats may take: until `until`, and no longer than the checks took, or
+    `LEAST_REPEATS_S`.
+    """
 
     def __init__(self, checks: Sequence[Check], until: float) -> None:
         checks_s = sum(check.seconds for check in checks)
         self.until = min(until, time.monotonic() + max(LEAST_REPEATS_S, checks_s))
-        self._next_s = {check.name: check.seconds if check.name in REPEATED_WHOLE else 0.0 for check in checks}
+        self._next_s = {
+            check.name: check.seconds if check.name in REPEATED_WHOLE else 0.0 for check in checks
+        }
         self._spent_s = dict.fromkeys(self._next_s, 0.0)
 
     def affordable(self, doubts: Doubts) -> Doubts:
@@ -129,7 +136,9 @@ class RepeatBudget:
         return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
 
     def next_of(self, doubts: Iterable[str]) -> str:
-        """Return the check whose repeats will have taken the least time after one more; of equals the first."""
+        """Return the check whose repeats will have taken the least time after one more; of equals
+        the first.
+        """
         return min(doubts, key=lambda name: self._spent_s[name] + self._next_s[name])
 
     def spend(self, name: str, seconds: float) -> None:
@@ -139,13 +148,21 @@ class RepeatBudget:
 
 
 def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[Check]:
-    return [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
+    return [
+        repeats[check.name].added_to(check) if check.name in repeats else check for check in checks
+    ]
 
 
 def _well_measured(doubts: Doubts) -> set[str]:
-    """Return the measurements of all nodes together that were taken as often as a judgement needs."""
+    """Return the measurements of all nodes together that were taken as often as a judgement
+    needs.
+    """
     every = (doubt for some in doubts.values() for doubt in some)
-    return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}
+    return {
+        d.measurement.series()
+        for d in every
+        if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING
+    }
 
 
 def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
@@ -154,27 +171,38 @@ def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
 
 
 def _without(doubts: Doubts, given_up: Set[str]) -> Doubts:
-    left = {check: [d for d in some if d.measurement.series() not in given_up] for check, some in doubts.items()}
+    left = {
+        check: [d for d in some if d.measurement.series() not in given_up]
+        for check, some in doubts.items()
+    }
     return {check: some for check, some in left.items() if some}
 
 
 @task(name="compare", cache_policy=NO_CACHE)
-def _compare(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
+def _compare(
+    checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float
+) -> list[Check]:
     judged = judge(checks, repeat, until)
     return final_state(judged, judged)
 
 
-def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
+def compare_task(
+    checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float
+) -> list[Check]:
     """Run the judge as a task."""
     return value_of(_compare(checks, judge, repeat, until, return_state=True))
 
 
 @task(name=LOCALIZE, cache_policy=NO_CACHE)
-def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
+def _localize(
+    context: CheckContext, checks: Sequence[Check], judge: Judge, until: float
+) -> Localized | None:
     localized = localize_run(context, checks, judge, until)
     return final_state(localized, [localized.step.check if localized else None])
 
 
-def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
+def localize_task(
+    context: CheckContext, checks: Sequence[Check], judge: Judge, until: float
+) -> Localized | None:
     """Run the localisation as a task."""
     return value_of(_localize(context, checks, judge, until, return_state=True))

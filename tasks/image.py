@@ -1,4 +1,7 @@
-"""Step `image`: what the nodes will run, found or built. Without an image, this machine's versions are the record."""
+"""Step `image`: what the nodes will run, found or built.
+
+Without an image, this machine's versions are the record.
+"""
 
 import logging
 import platform
@@ -28,8 +31,8 @@ log = logging.getLogger("seatrial.image")
 class Image:
     """The nodes' image: `reference` is None without one; `fingerprint` is version by package.
 
-    The fingerprint always has the digest, the reference where it comes from a registry: what was only loaded here is
-    found by its tag alone, which carries the hash of its sources.
+    The fingerprint always has the digest, the reference where it comes from a registry: what was
+    only loaded here is found by its tag alone, which carries the hash of its sources.
     """
 
     reference: str | None = None
@@ -39,8 +42,8 @@ class Image:
 def image(run: Run, rebuild: bool = False) -> Image:
     """Return the image that the run's nodes use, built if need be.
 
-    Local nodes are this machine's own and run what it has. Raises MissingError when there is no such image or it cannot
-    run on the nodes, LaunchError when a build fails.
+    Local nodes are this machine's own and run what it has. Raises MissingError when there is no
+    such image or it cannot run on the nodes, LaunchError when a build fails.
     """
     config = run.cluster.image
     reference: str | None = None
@@ -53,7 +56,10 @@ def image(run: Run, rebuild: bool = False) -> Image:
     if not run.cluster.platform.uses_host_software:
         return Image(reference, fingerprint)
     if reference:
-        log.warning("nodes of platform %s run this machine's own software, not the image", run.cluster.platform.kind)
+        log.warning(
+            "nodes of platform %s run this machine's own software, not the image",
+            run.cluster.platform.kind,
+        )
     return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
 
 
@@ -62,7 +68,9 @@ def _image_for(run: Run, config: Configured, rebuild: bool) -> BuiltImage:
     cluster = run.cluster
     nodes = node_architecture(cluster, platform.machine())
     if isinstance(config, Recipe):
-        _refuse_foreign(config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster)
+        _refuse_foreign(
+            config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster
+        )
     built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
     _refuse_foreign(built.reference, built.architectures, cluster)
     log.info("image: %s", built.pinned)
@@ -75,7 +83,10 @@ def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Clust
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:
-    """Return versions as the nodes will report them: the same probe, run here. Unknown versions are left out."""
+    """Return versions as the nodes will report them: the same probe, run here.
+
+    Unknown versions are left out.
+    """
     try:
         argv = [sys.executable, str(probe("facts")), mpirun]
         done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)

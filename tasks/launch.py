@@ -1,7 +1,9 @@
-"""Steps `launch`, `collect` and `teardown`: bring the nodes up, fetch their logs, and take them down.
+"""Steps `launch`, `collect` and `teardown`: bring the nodes up, fetch their logs, and take them
+down.
 
-What mpirun prints is in `logs/` already, NCCL's words too. They are elsewhere only where the environment sets
-NCCL_DEBUG_FILE: in files on the nodes, whose ends are fetched. Collecting never changes a verdict.
+What mpirun prints is in `logs/` already, NCCL's words too. They are elsewhere only where the
+environment sets NCCL_DEBUG_FILE: in files on the nodes, whose ends are fetched. Collecting never
+changes a verdict.
 """
 
 import logging
@@ -35,7 +37,8 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
-# Codes of nodes that the scheduler took, or perhaps a person: a pod that is gone does not say who deleted it.
+# Codes of nodes that the scheduler took, or perhaps a person: a pod that is gone does not say who
+# deleted it.
 _EXCUSES = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled", "pod-deleted"})
 COLLECT_S = 60.0
 CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
@@ -44,7 +47,10 @@ _FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a 
 
 
 def launch(run: Run) -> Testbed:
-    """Return the run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
+    """Return the run's testbed, once its nodes answer.
+
+    Raises LaunchError or MissingError naming the cause.
+    """
     if lacking := open_files_problem(len(run.cluster.node_names())):
         raise MissingError(Reason.of("open-files", problem=lacking))
     testbed = platform_for(run.cluster).launch(run)
@@ -59,7 +65,9 @@ def teardown(cluster: Cluster, run_id: str) -> None:
 
 
 def keep(run: Run, verdict: Verdict) -> str | None:
-    """Leave the nodes up if the cluster file says so; return how to use and to end them, or None to take them down."""
+    """Leave the nodes up if the cluster file says so; return how to use and to end them, or None to
+    take them down.
+    """
     keep_s = run.cluster.keep
     if keep_s == "never" or (keep_s == "on_failure" and verdict is Verdict.PASS):
         return None
@@ -76,7 +84,8 @@ def keep(run: Run, verdict: Verdict) -> str | None:
 
 
 def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
-    """Take nodes that are surely at fault out of service if the cluster file says so; return a line for each.
+    """Take nodes that are surely at fault out of service if the cluster file says so; return a line
+    for each.
 
     At most a third of the `nodes`: more probably share one fault.
     """
@@ -84,7 +93,9 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
     if settings is None:
         return []
     suspects = merge_suspects(check for check in checks if check.verdict.is_fault)
-    sure = [s for s in suspects if s.kind in ("node", "gpu") and s.confidence >= settings.confidence]
+    sure = [
+        s for s in suspects if s.kind in ("node", "gpu") and s.confidence >= settings.confidence
+    ]
     why = {s.name.partition("/")[0]: s.evidence.code or s.kind for s in reversed(sure)}
     if len(why) * 3 > nodes:
         return [f"no node is isolated: {len(why)} of {nodes} are suspects, more than a third"]
@@ -94,14 +105,17 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
         if settings.dry_run:
             lines.append(f"isolate {node} by `{command}`")
         elif isolator.isolate(node, run.run_id, code):
-            lines.append(f"{node} was isolated by `{command}`; `seatrial release CLUSTER {node}` undoes it")
+            lines.append(
+                f"{node} was isolated by `{command}`; `seatrial release CLUSTER {node}` undoes it"
+            )
         else:
             lines.append(f"{node} is out of service already")
     return lines
 
 
 def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reason | None:
-    """Return why a run that has not passed lost the nodes it had taken: another job, by its name, or a person.
+    """Return why a run that has not passed lost the nodes it had taken: another job, by its name,
+    or a person.
 
     None if it still has them.
     """
@@ -129,12 +143,17 @@ def _who_has(run: Run) -> str | None:
     except SeatrialError as error:
         log.warning("who took the nodes is not known: %s", error)
         return None
-    jobs = [node.why for node in nodes if node.name in run.taken.nodes and node.state == "busy" and node.why]
+    jobs = [
+        node.why
+        for node in nodes
+        if node.name in run.taken.nodes and node.state == "busy" and node.why
+    ]
     return jobs[0] if jobs else None
 
 
 def end(run: str, cluster: Cluster | None = None) -> str:
-    """Take down one run that is kept or abandoned, by its id or folder; with a `cluster`, also from another machine.
+    """Take down one run that is kept or abandoned, by its id or folder; with a `cluster`, also from
+    another machine.
 
     Returns its id. Raises InputError where it is not known, or where its process is still at work.
     """
@@ -167,7 +186,12 @@ def reap(platform: Platform) -> list[Leftover]:
             log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
     if problems:
         raise SeatrialError(
-            Reason.of("leftovers-remain", count=len(problems), left=len(left), problems="; ".join(problems))
+            Reason.of(
+                "leftovers-remain",
+                count=len(problems),
+                left=len(left),
+                problems="; ".join(problems),
+            )
         )
     return left
 
@@ -176,7 +200,8 @@ launch_task = task(name="launch", cache_policy=NO_CACHE)(launch)
 
 
 def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> None:
-    """Fetch the platform's logs of the run, and NCCL's from the nodes, into `run.logs`; failures are warnings.
+    """Fetch the platform's logs of the run, and NCCL's from the nodes, into `run.logs`; failures
+    are warnings.
 
     `testbed` is None if none came up; the platform's logs say why.
     """
@@ -197,10 +222,18 @@ def _as_far_as_possible() -> Iterator[None]:
         log.warning("not all logs could be collected: %s", described(error))
 
 
-def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:
-    """Fetch the end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
+def fetch_nccl_logs(
+    testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets
+) -> None:
+    """Fetch the end of every file that NCCL wrote, one file per node.
+
+    `pattern` is NCCL_DEBUG_FILE.
+    """
     # No links: another user could point one at a file that only the run's user may read.
-    show = f'[ -f "$file" ] && [ ! -L "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
+    show = (
+        f'[ -f "$file" ] && [ ! -L "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} '
+        f'"$file"; }}'
+    )
     command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
 
     def fetch(node: Node) -> None:
@@ -212,7 +245,9 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
         if result.output:
             write_log(folder / f"{node.name}.log", result.output + "\n", secrets)
         if result.timed_out:
-            log.warning("%s: its NCCL logs did not come within %.0f s; what came is kept", node.name, left_s)
+            log.warning(
+                "%s: its NCCL logs did not come within %.0f s; what came is kept", node.name, left_s
+            )
 
     for name, answer in on_each(testbed.nodes, fetch).items():
         if isinstance(answer, SeatrialError):
@@ -220,6 +255,10 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
 
 
 def as_glob(pattern: str) -> str:
-    """Return a glob for the files of one node: NCCL puts the host's name for %h and the process's id for %p."""
+    """Return a glob for the files of one node: NCCL puts the host's name for %h and the process's
+    id for %p.
+    """
     parts = {"%h": '"$(uname -n | cut -d. -f1)"', "%p": "*", "%%": "%"}
-    return "".join(parts.get(part, shlex.quote(part)) for part in re.split(r"(%[hp%])", pattern) if part)
+    return "".join(
+        parts.get(part, shlex.quote(part)) for part in re.split(r"(%[hp%])", pattern) if part
+    )

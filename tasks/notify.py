@@ -1,9 +1,12 @@
-"""Step `notify`: send alerts about what is new. Nothing that goes wrong here ever changes a run's verdict.
+"""Step `notify`: send alerts about what is new.
 
-A problem of a cluster is an incident (seatrial/history/incident.py). The history keeps it with the receipts of every
-sink, so the next run repeats a failed delivery.
+Nothing that goes wrong here ever changes a run's verdict.
 
-Results and reports have no secrets: they were taken out when the run was put together (seatrial/runs/run_state.py).
+A problem of a cluster is an incident (seatrial/history/incident.py). The history keeps it with the
+receipts of every sink, so the next run repeats a failed delivery.
+
+Results and reports have no secrets: they were taken out when the run was put together
+(seatrial/runs/run_state.py).
 """
 
 import logging
@@ -80,7 +83,9 @@ def notify(
     if deliveries:
         return _with(problem, _summary(deliveries))
     if cluster.notify.quiet == "digest" and result.passed:
-        digests = [(sink.name, _guarded(sink, Receipt(), partial(sink.digest, result))) for sink in sinks]
+        digests = [
+            (sink.name, _guarded(sink, Receipt(), partial(sink.digest, result))) for sink in sinks
+        ]
         return _with(problem, _summary(digests, repeated=""))
     return _with(problem, Notified("nothing new"))
 
@@ -93,10 +98,11 @@ def watch(
     settings: AlertSettings,
     gone: str | None = None,
 ) -> Notified:
-    """Alert that the check of a cluster is `gone`, which says how, or that its last run is older than `max_age`.
+    """Alert that the check of a cluster is `gone`, which says how, or that its last run is older
+    than `max_age`.
 
-    One incident for as long as it lasts; the next run that is recorded ends it. A check that is `gone` is reported
-    without a history, too. Raises SeatrialError when the history cannot be read.
+    One incident for as long as it lasts; the next run that is recorded ends it. A check that is
+    `gone` is reported without a history, too. Raises SeatrialError when the history cannot be read.
     """
     try:
         last = store.last_run(cluster.name, suite) if store else None
@@ -113,7 +119,10 @@ def watch(
     deliveries = _deliver(AlertContext(cluster, store, sinks), suite, clean, None)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
-    return _with(problem, _summary(deliveries) if deliveries else Notified(f"reported before: {silence.reason}"))
+    return _with(
+        problem,
+        _summary(deliveries) if deliveries else Notified(f"reported before: {silence.reason}"),
+    )
 
 
 def _bounded_sinks(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:
@@ -135,7 +144,12 @@ def _deliver(
                 files = files_of(site, ready, result)
             receipt = incident.receipts.get(sink.name, Receipt())
             delivery = _guarded(sink, receipt, partial(sink.send, ready, receipt, files))
-            log.log(logging.WARNING if delivery.failed else logging.INFO, "%s: %s", sink.name, delivery.summary)
+            log.log(
+                logging.WARNING if delivery.failed else logging.INFO,
+                "%s: %s",
+                sink.name,
+                delivery.summary,
+            )
             deliveries.append((sink.name, delivery))
             receipts[sink.name] = delivery.receipt
         _keep(site, incident, receipts)
@@ -156,7 +170,9 @@ def _incidents(site: AlertContext, suite: str, outcome: RunOutcome) -> list[Inci
 def _receivers(site: AlertContext, incident: Incident, outcome: RunOutcome) -> list[Sink]:
     """Return the sinks with something new, or something to update."""
     is_updated = incident.seen == outcome.at
-    addressed = [sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts]
+    addressed = [
+        sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts
+    ]
     return [sink for sink in addressed if is_updated or incident.news(sink.name)]
 
 
@@ -171,7 +187,11 @@ def _guarded(sink: Sink, receipt: Receipt, send: Callable[[], Delivery]) -> Deli
 
 def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
     """Store the changed receipts; another run may have changed the others since."""
-    changed = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
+    changed = {
+        sink: receipt
+        for sink, receipt in receipts.items()
+        if receipt != incident.receipts.get(sink)
+    }
     if site.store is None or incident.id is None or not changed:
         return
     try:
@@ -180,10 +200,13 @@ def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt
         log.warning("history: %s; the next run may send it once more", error)
 
 
-def _summary(deliveries: Sequence[tuple[str, Delivery]], repeated: str = "; the next run sends it") -> Notified:
+def _summary(
+    deliveries: Sequence[tuple[str, Delivery]], repeated: str = "; the next run sends it"
+) -> Notified:
     """Return one line of all deliveries; failed ones are repeated by the next run."""
     summary = "; ".join(
-        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.summary}" for name, delivery in deliveries
+        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.summary}"
+        for name, delivery in deliveries
     )
     failed = any(delivery.failed for _, delivery in deliveries)
     return Notified(f"{summary}{repeated}" if failed else summary, failed)
@@ -191,7 +214,11 @@ def _summary(deliveries: Sequence[tuple[str, Delivery]], repeated: str = "; the 
 
 def _with(problem: str | None, notified: Notified) -> Notified:
     """Add the receivers whose settings are wrong."""
-    return Notified(f"{notified.summary}; not configured: {problem}", failed=True) if problem else notified
+    return (
+        Notified(f"{notified.summary}; not configured: {problem}", failed=True)
+        if problem
+        else notified
+    )
 
 
 def alert_of(site: AlertContext, incident: Incident, current: RunResult | None) -> Alert:
@@ -201,15 +228,31 @@ def alert_of(site: AlertContext, incident: Incident, current: RunResult | None) 
     folder = published(report.parent) if report else None
     path = (f"{folder}/{report.name}" if folder else str(report)) if report else None
     upload = site.cluster.upload
-    address = report_address(site.cluster.notify, shown.run_id, incident.cluster, upload, path) if shown else None
-    return Alert(incident, shown, _since(site, shown) if shown and not incident.closed else None, link, address)
+    address = (
+        report_address(site.cluster.notify, shown.run_id, incident.cluster, upload, path)
+        if shown
+        else None
+    )
+    return Alert(
+        incident,
+        shown,
+        _since(site, shown) if shown and not incident.closed else None,
+        link,
+        address,
+    )
 
 
 def _shown(site: AlertContext, incident: Incident, current: RunResult | None) -> RunResult | None:
-    """Return the current run if it shows the incident, else an earlier one; None for a check that did not run."""
+    """Return the current run if it shows the incident, else an earlier one; None for a check that
+    did not run.
+    """
     if incident.kind == "silent" and not incident.closed:
         return None
-    if current and (current.finished == incident.closed if incident.closed else current.run_id == incident.last_run):
+    if current and (
+        current.finished == incident.closed
+        if incident.closed
+        else current.run_id == incident.last_run
+    ):
         return current
     if site.store is None:
         return None
@@ -227,7 +270,11 @@ def _shown(site: AlertContext, incident: Incident, current: RunResult | None) ->
 def _since(site: AlertContext, result: RunResult) -> Difference | None:
     """Return the changes since the last good run, if its folder or the history is there."""
     try:
-        row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
+        row = (
+            site.store.last_pass(result.cluster, result.suite, result.run_id)
+            if site.store
+            else None
+        )
         before = _stored(site, row) if row else None
     except SeatrialError as error:
         log.warning("history: %s", error)
@@ -258,18 +305,24 @@ def files_of(site: AlertContext, alert: Alert, current: RunResult | None) -> Fil
         log.warning("the curve could not be drawn: %s", classed(error))
         picture = None
     report = site.report if run is current else None
-    return Files(picture, described(run), report.read_bytes() if report and report.is_file() else None)
+    return Files(
+        picture, described(run), report.read_bytes() if report and report.is_file() else None
+    )
 
 
 @task(name="notify", cache_policy=NO_CACHE)
-def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None) -> Notified:
+def notify_task(
+    result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None
+) -> Notified:
     try:
         has_page = flow_run.id and not os.environ.get("SEATRIAL_TEMPORARY_SERVER")
         run_link = url_for("flow-run", obj_id=flow_run.id) if has_page else None
         notified = notify(result, cluster, store, settings_of(cluster), report, run_link)
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
-        notified = Notified(f"no alert was sent: seatrial itself failed ({type(error).__name__})", failed=True)
+        notified = Notified(
+            f"no alert was sent: seatrial itself failed ({type(error).__name__})", failed=True
+        )
     log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.summary)
     return notified
 
@@ -291,7 +344,10 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
 
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None) -> Notified:
-    """Run `watch`. Raises SeatrialError if a delivery failed, so that Prefect shows the task as failed."""
+    """Run `watch`.
+
+    Raises SeatrialError if a delivery failed, so that Prefect shows the task as failed.
+    """
     with _history(gone) as store:
         notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if notified.failed:

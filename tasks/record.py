@@ -1,4 +1,5 @@
-"""Steps `record` and `metrics`: write the files of the run, save it, and publish its headline numbers.
+"""Steps `record` and `metrics`: write the files of the run, save it, and publish its headline
+numbers.
 
 Nothing is lost when a later step fails. A failure of `metrics` is a note, never a verdict.
 """
@@ -36,17 +37,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.record")
 
 
-def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None) -> dict[str, Path]:
-    """Write run.json, measurements.csv and report.html into `run.out`, then save the run in `store`.
+def record(
+    result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None
+) -> dict[str, Path]:
+    """Write run.json, measurements.csv and report.html into `run.out`, then save the run in
+    `store`.
 
-    Returns the files that were written, by name. Raises SeatrialError when run.json cannot be written; later failures
-    are warnings. `log_file` is the run's log, whose end goes into the report of a run that does not pass.
+    Returns the files that were written, by name. Raises SeatrialError when run.json cannot be
+    written; later failures are warnings. `log_file` is the run's log, whose end goes into the
+    report of a run that does not pass.
     """
     written = {"run.json": write_run_json(result, run.out)}
     with _logging_failure("measurements.csv"):
-        written["measurements.csv"] = write_atomic(run.out / "measurements.csv", measurements_csv(result))
+        written["measurements.csv"] = write_atomic(
+            run.out / "measurements.csv", measurements_csv(result)
+        )
     with _logging_failure("report.html"):
-        written["report.html"] = write_atomic(run.out / "report.html", _report(result, run.out, store, log_file))
+        written["report.html"] = write_atomic(
+            run.out / "report.html", _report(result, run.out, store, log_file)
+        )
     if store is not None:
         with _logging_failure("the history"):
             store.save(result, run.out)
@@ -55,19 +64,28 @@ def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: 
 
 def run_json(result: RunResult) -> str:
     """Format run.json. JSON has no NaN or infinity, so those become null."""
-    return json.dumps(_jsonable(result.to_dict()), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(_jsonable(result.to_dict()), indent=1, allow_nan=False, ensure_ascii=False)
+        + "\n"
+    )
 
 
 def measurements_csv(result: RunResult) -> str:
-    """Format one tidy row per measurement: conditions are columns, samples a JSON list; no cell is a formula."""
+    """Format one tidy row per measurement: conditions are columns, samples a JSON list; no cell is
+    a formula.
+    """
     import pandas as pd
 
-    rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
+    rows = [
+        _row(result, check, reading) for check in result.checks for reading in every_reading(check)
+    ]
     conditions = sorted({key for row in rows for key in row} - set(FIXED_COLUMNS))
     place = FIXED_COLUMNS.index("value")
     # dtype object: a column of whole numbers stays whole where some rows have none
     columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]
-    return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(index=False, lineterminator="\n")
+    return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(
+        index=False, lineterminator="\n"
+    )
 
 
 def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
@@ -112,7 +130,9 @@ def write_run_json(result: RunResult, out: Path) -> Path:
         why = _strerror(error)
         log.warning("run.json has no details: %s", why)
     try:
-        return _write_run_json(without_details(result, f"the details could not be written: {why}"), out)
+        return _write_run_json(
+            without_details(result, f"the details could not be written: {why}"), out
+        )
     except Exception as error:
         raise _unwritten(out, error) from error
 
@@ -179,7 +199,9 @@ def record_task(
     key = f"judgements-{run.cluster.name}"
     with _logging_failure(f"the Prefect artifact {key}"):
         create_table_artifact(
-            table=judgement_rows(result), key=key, description="\n\n".join(map(escape, lines(result)))
+            table=judgement_rows(result),
+            key=key,
+            description="\n\n".join(map(escape, lines(result))),
         )
     key = f"summary-{run.cluster.name}"
     with _logging_failure(f"the Prefect artifact {key}"):

@@ -1,7 +1,10 @@
-"""Step `upload`: put what the run leaves where others find it. Nothing that goes wrong here ever changes a verdict.
+"""Step `upload`: put what the run leaves where others find it.
 
-At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (what every sweep printed),
-`connectivity-test.log`, `pod-logs/`, and everything else below `logs/`. Every file goes through `seatrial.text.redact`.
+Nothing that goes wrong here ever changes a verdict.
+
+At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (what every sweep
+printed), `connectivity-test.log`, `pod-logs/`, and everything else below `logs/`. Every file goes
+through `seatrial.text.redact`.
 """
 
 import logging
@@ -33,17 +36,20 @@ SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
 
 
 def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
-    """Upload the run's files; return a note with their address, None without an upload or after an error.
+    """Upload the run's files; return a note with their address, None without an upload or after an
+    error.
 
-    Files of an earlier run in the same folder, from before `started`, are left out. fsspec's file systems retry by
-    themselves; what does not get through in time is given up.
+    Files of an earlier run in the same folder, from before `started`, are left out. fsspec's file
+    systems retry by themselves; what does not get through in time is given up.
     """
     if run.cluster.upload is None:
         return None
     target = f"{run.cluster.upload}/{run.run_id}"
     secrets = secrets_of(run.cluster)
     try:
-        with tempfile.TemporaryDirectory(prefix="seatrial-upload-", ignore_cleanup_errors=True) as staging:
+        with tempfile.TemporaryDirectory(
+            prefix="seatrial-upload-", ignore_cleanup_errors=True
+        ) as staging:
             names = stage(run, Path(staging), secrets)
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
@@ -55,7 +61,9 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
 
 
 def stage(run: Run, folder: Path, secrets: Secrets) -> list[str]:
-    """Copy the files to upload below `folder`, without secrets; return their names there, the most useful first."""
+    """Copy the files to upload below `folder`, without secrets; return their names there, the most
+    useful first.
+    """
     logs = log_files(run.out)
     section = run.suite.section(Collectives)
     operations = [run.logs / f"{name}.log" for name in (section.operations if section else ())]
@@ -83,7 +91,9 @@ def _about_connectivity(path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener) as file:
+    with open(
+        path, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener
+    ) as file:
         yield from file
 
 
@@ -132,7 +142,10 @@ def _put(folder: Path, names: Sequence[str], target: str) -> None:
     for name in names:
         target_file = Path(root, name)
         private_folder(target_file.parent)
-        with (folder / name).open("rb") as source, open(target_file, "wb", opener=private_opener) as copy:
+        with (
+            (folder / name).open("rb") as source,
+            open(target_file, "wb", opener=private_opener) as copy,
+        ):
             shutil.copyfileobj(source, copy)
 
 

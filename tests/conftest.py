@@ -25,8 +25,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=1, help="of what tests choose at random; the same seed chooses alike")
-    parser.addoption("--times", type=int, default=2, help="how often a test ends something at a random moment")
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=1,
+        help="of what tests choose at random; the same seed chooses alike",
+    )
+    parser.addoption(
+        "--times", type=int, default=2, help="how often a test ends something at a random moment"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -47,7 +54,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of tests are made, and all of them stay: there is no garbage to look for meanwhile."""
+    """Thousands of tests are made, and all of them stay: there is no garbage to look for
+    meanwhile.
+    """
     gc.disable()
     try:
         return (yield)
@@ -57,7 +66,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the state of each test goes; numbered folders of pytest would be counted anew for each of thousands."""
+    """Where the state of each test goes; numbered folders of pytest would be counted anew for each
+    of thousands.
+    """
     return tmp_path_factory.mktemp("state")
 
 
@@ -72,7 +83,9 @@ def _own_state(state_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_log_level() -> Iterator[None]:
-    """A command that a test tries within this process sets how much is said; the next test hears all of it."""
+    """A command that a test tries within this process sets how much is said; the next test hears
+    all of it.
+    """
     logger = logging.getLogger("seatrial")
     before = logger.level
     yield
@@ -81,7 +94,9 @@ def _own_log_level() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of the current schema without runs, to be copied: making one takes longer than most tests."""
+    """A store of the current schema without runs, to be copied: making one takes longer than most
+    tests.
+    """
     from seatrial.history import open_store
 
     file = tmp_path_factory.mktemp("history") / "history.sqlite"
@@ -99,11 +114,13 @@ def nothing_left() -> Iterator[None]:
 def leftovers() -> set[str]:
     """Every namespace, state folder and process of local runs on this machine, other people's too.
 
-    A folder of another process that lives is none: somebody else runs tests, or a run, at the same time.
-    Runs that this session makes without the flow have ids that begin with RUN_PREFIX.
+    A folder of another process that lives is none: somebody else runs tests, or a run, at the same
+    time. Runs that this session makes without the flow have ids that begin with RUN_PREFIX.
     """
     namespaces = (
-        {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
+        {entry.name for entry in Path("/run/netns").glob("seatrial-*")}
+        if Path("/run/netns").is_dir()
+        else set()
     )
     folders = {
         str(entry)
@@ -111,9 +128,13 @@ def leftovers() -> set[str]:
         for entry in Path("/run", f"seatrial-{kind}").glob("*")
         if not _is_in_use(entry)
     }
-    listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     processes = {
-        line.strip() for line in listing.splitlines() if "/run/seatrial-local/" in line and "ps -ww" not in line
+        line.strip()
+        for line in listing.splitlines()
+        if "/run/seatrial-local/" in line and "ps -ww" not in line
     }
     return namespaces | folders | processes
 

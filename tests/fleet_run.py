@@ -1,4 +1,6 @@
-"""A nightly run on a thousand nodes of eight GPUs, a few of them ill, and the runs before it: for limits of size."""
+"""A nightly run on a thousand nodes of eight GPUs, a few of them ill, and the runs before it: for
+limits of size.
+"""
 
 import random
 from collections.abc import Iterator
@@ -32,16 +34,29 @@ def fleet_run() -> RunResult:
     base = samples.faulty_h100()
     names = [f"gpu-rack{n // 16:02}-node{n % 16:02}" for n in range(NODES)]
     ill = {names[17]: 0.62, names[380]: 0.81, names[999]: 0.86}
-    checks = [replace(check, judgements=(*check.judgements, *_judged(check.name, names, ill))) for check in base.checks]
+    checks = [
+        replace(check, judgements=(*check.judgements, *_judged(check.name, names, ill)))
+        for check in base.checks
+    ]
     suspects = [
-        Suspect("node", name, 0.9, uncoded(f"{name}: reaches {part:.0%} of its peers")) for name, part in ill.items()
+        Suspect("node", name, 0.9, uncoded(f"{name}: reaches {part:.0%} of its peers"))
+        for name, part in ill.items()
     ]
     nodes = [
-        {"name": name, "address": f"10.{n >> 8}.{n & 255}.7", "port": 222, "slots": 8, "gpus": 8, "gpu_model": "H100"}
+        {
+            "name": name,
+            "address": f"10.{n >> 8}.{n & 255}.7",
+            "port": 222,
+            "slots": 8,
+            "gpus": 8,
+            "gpu_model": "H100",
+        }
         for n, name in enumerate(names)
     ]
     verdict, reason = conclude(checks)
-    return replace(base, nodes=nodes, checks=checks, suspects=suspects, verdict=verdict, reason=reason)
+    return replace(
+        base, nodes=nodes, checks=checks, suspects=suspects, verdict=verdict, reason=reason
+    )
 
 
 def _judged(check: str, names: list[str], ill: dict[str, float]) -> Iterator[Judgement]:
@@ -50,7 +65,9 @@ def _judged(check: str, names: list[str], ill: dict[str, float]) -> Iterator[Jud
             if name == names[500]:
                 continue  # it did not answer
             part = ill.get(name, 1.0) if metric in ("tcp_egress", "gemm") else 1.0
-            m = Measurement(metric, centre * part * random.gauss(1, 0.004), unit, Subject("node", name))
+            m = Measurement(
+                metric, centre * part * random.gauss(1, 0.004), unit, Subject("node", name)
+            )
             yield from (samples.judge(m, centre, 0.05, source) for source in ("history", "peers"))
 
 
@@ -64,7 +81,10 @@ def fleet_context(result: RunResult) -> ReportContext:
         }
         for m in headlines(result)
     }
-    logs = tuple(LogFile(f"nodes/{node['name']}.log", f"logs/nodes/{node['name']}.log", 4096) for node in result.nodes)
+    logs = tuple(
+        LogFile(f"nodes/{node['name']}.log", f"logs/nodes/{node['name']}.log", 4096)
+        for node in result.nodes
+    )
     return ReportContext(EarlierRuns(rows, rows[-1], numbers), logs, ("the last line",))
 
 
@@ -72,5 +92,13 @@ def _night(result: RunResult, days: int) -> RunRow:
     at = result.started - timedelta(days=days)
     fingerprint = {**result.fingerprint, "driver": "565.57.01" if days > 20 else "570.124.06"}
     return RunRow(
-        f"night-{days}", result.cluster, result.suite, at, at, Verdict.PASS, uncoded("all pass"), fingerprint, "/runs"
+        f"night-{days}",
+        result.cluster,
+        result.suite,
+        at,
+        at,
+        Verdict.PASS,
+        uncoded("all pass"),
+        fingerprint,
+        "/runs",
     )

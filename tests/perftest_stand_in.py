@@ -2,8 +2,9 @@
 
     ib_write_bw [OPTIONS] [SERVER]
 
-What it prints is what perftest 4.5 prints. The bytes are real: the client sends them to the server (ib_read_bw:
-receives them; -b: both), so that a link that is shaped shows. Only a test that puts it on nodes runs it.
+What it prints is what perftest 4.5 prints. The bytes are real: the client sends them to the server
+(ib_read_bw: receives them; -b: both), so that a link that is shaped shows. Only a test that puts it
+on nodes runs it.
 """
 
 import argparse
@@ -14,7 +15,12 @@ import threading
 import time
 
 CHUNK = 1 << 16
-TESTS = {"ib_write_bw": "RDMA_Write", "ib_read_bw": "RDMA_Read", "ib_send_bw": "Send", "ib_write_lat": "RDMA_Write"}
+TESTS = {
+    "ib_write_bw": "RDMA_Write",
+    "ib_read_bw": "RDMA_Read",
+    "ib_send_bw": "Send",
+    "ib_write_lat": "RDMA_Write",
+}
 OPTIONS = """Usage:
   {0}            start a server and wait for connection
   {0} <host>     connect to server at <host>
@@ -41,7 +47,16 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for short, kind in {"-d": str, "-p": int, "-s": int, "-q": int, "-D": int, "-f": int, "-n": int, "-x": int}.items():
+    for short, kind in {
+        "-d": str,
+        "-p": int,
+        "-s": int,
+        "-q": int,
+        "-D": int,
+        "-f": int,
+        "-n": int,
+        "-x": int,
+    }.items():
         parser.add_argument(short, type=kind, dest=short.strip("-"))
     for flag in ("-F", "-b", "--report_gbits", "--data_validation", "--use_cuda_dmabuf"):
         parser.add_argument(flag, action="store_true", dest=flag.strip("-"))
@@ -54,13 +69,20 @@ def parsed() -> argparse.Namespace:
 
 def print_head(name: str, options: argparse.Namespace) -> None:
     if not options.server:
-        print("\n************************************\n* Waiting for client to connect... *\n" + "*" * 36, flush=True)
+        print(
+            "\n************************************\n* Waiting for client to connect... *\n"
+            + "*" * 36,
+            flush=True,
+        )
     kind = "Latency" if name.endswith("lat") else "Bidirectional BW" if options.b else "BW"
     print("-" * 87)
     print(f"                    {TESTS[name]} {kind} Test")
     print(f" Dual-port       : OFF\t\tDevice         : {options.d}")
     print(f" Number of qps   : {options.q or 1}\t\tTransport type : IB")
-    print(" local address: LID 0000 QPN 0x0011 PSN 0xa1b2c3\n GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:01")
+    print(
+        " local address: LID 0000 QPN 0x0011 PSN 0xa1b2c3\n GID: "
+        "00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:01"
+    )
 
 
 def run(name: str, options: argparse.Namespace, peer: socket.socket) -> None:
@@ -93,7 +115,10 @@ def bandwidth(name: str, options: argparse.Namespace, peer: socket.socket) -> No
         received[0] = int.from_bytes(peer.recv(8, socket.MSG_WAITALL), "big")
     gbits = received[0] * 8 / 1e9 / seconds * (2 if options.b else 1)
     print(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]")
-    print(f" {options.s:<7}    {received[0] // options.s + 1:<10}       0.00            {gbits:<7.3f}\t\t     0.005")
+    print(
+        f" {options.s:<7}    {received[0] // options.s + 1:<10}       0.00            "
+        f"{gbits:<7.3f}\t\t     0.005"
+    )
     print("-" * 87, flush=True)
 
 
@@ -115,8 +140,15 @@ def latency(options: argparse.Namespace, peer: socket.socket) -> None:
         times.append((time.perf_counter() - began) * 1e6 / 2)
     times.sort()
     typical = times[len(times) // 2]
-    print(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]")
-    row = [options.s, options.n, *(f"{value:.2f}" for value in (times[0], times[-1], typical, typical, 0.0))]
+    print(
+        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    "
+        "t_avg[usec]    t_stdev[usec]"
+    )
+    row = [
+        options.s,
+        options.n,
+        *(f"{value:.2f}" for value in (times[0], times[-1], typical, typical, 0.0)),
+    ]
     print("  ".join(map(str, row)))
 
 

@@ -22,7 +22,9 @@ def quick_run(folder: Path, **cluster: Any) -> Run:
 
 @contextmanager
 def launched(run: Run) -> Iterator[Testbed]:
-    """The nodes of the run until the end of the block; they are taken down where the launch fails, too."""
+    """The nodes of the run until the end of the block; they are taken down where the launch fails,
+    too.
+    """
     platform = platform_for(run.cluster)
     try:
         yield platform.launch(run)

@@ -1,4 +1,6 @@
-"""Two runs with realistic numbers, for tests of everything that reads a RunResult: a healthy and a faulty one."""
+"""Two runs with realistic numbers, for tests of everything that reads a RunResult: a healthy and a
+faulty one.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +23,8 @@ from seatrial.text.headline import conclude, next_steps
 STARTED = datetime(2026, 3, 14, 2, 0, 7, tzinfo=UTC)
 CLUSTER = Subject("cluster", "cluster")
 
-# Peak busbw (GB/s) and base latency (us) of each operation on 8 nodes of 8 H100 with 8x400G InfiniBand.
+# Peak busbw (GB/s) and base latency (us) of each operation on 8 nodes of 8 H100 with 8x400G
+# InfiniBand.
 _H100 = {
     "all_reduce": (387.0, 41.0),
     "all_gather": (362.0, 33.0),
@@ -29,20 +32,39 @@ _H100 = {
     "broadcast": (318.0, 30.0),
     "alltoall": (47.8, 58.0),
 }
-_BUS_FACTOR = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast": 1.0, "alltoall": 1.0}
+_BUS_FACTOR = {
+    "all_reduce": 2.0,
+    "all_gather": 1.0,
+    "reduce_scatter": 1.0,
+    "broadcast": 1.0,
+    "alltoall": 1.0,
+}
 _SLOW = 0.531  # one node of eight with a NIC at a quarter of its rate
 
 
 def healthy_local() -> RunResult:
     """Suite quick on four local nodes, gloo: everything passes."""
-    checks = [_connectivity(4, ranks=4), _local_collectives(), _training(20, ranks=4, per_second=212.4)]
+    checks = [
+        _connectivity(4, ranks=4),
+        _local_collectives(),
+        _training(20, ranks=4, per_second=212.4),
+    ]
     return _run(
         "20260314-0200-h4x9t",
         "local",
         "quick",
         checks,
-        [{"name": f"node-{i}", "address": f"10.77.3.{i + 1}", "port": 222, "slots": 1, "gpus": 0} for i in range(4)],
-        {"kernel": "6.1.0-28-amd64", "openmpi": "4.1.4", "python": "3.11.9", "torch": "2.13.0", "backend": "gloo"},
+        [
+            {"name": f"node-{i}", "address": f"10.77.3.{i + 1}", "port": 222, "slots": 1, "gpus": 0}
+            for i in range(4)
+        ],
+        {
+            "kernel": "6.1.0-28-amd64",
+            "openmpi": "4.1.4",
+            "python": "3.11.9",
+            "torch": "2.13.0",
+            "backend": "gloo",
+        },
         {
             "launch": 2.41,
             "connectivity": 3.12,
@@ -55,7 +77,9 @@ def healthy_local() -> RunResult:
 
 
 def faulty_h100() -> RunResult:
-    """Suite nightly on 8 x 8 H100: node-5's slow NIC drags every operation down; clocks and training are fine."""
+    """Suite nightly on 8 x 8 H100: node-5's slow NIC drags every operation down; clocks and
+    training are fine.
+    """
     checks = [
         _connectivity(8, ranks=64),
         _h100_collectives(),
@@ -63,7 +87,9 @@ def faulty_h100() -> RunResult:
         Check(
             "devices",
             Verdict.INCONCLUSIVE,
-            uncoded("node-2: DCGM diagnostics did not answer within 60 s; try dcgmi diag -r 1 there"),
+            uncoded(
+                "node-2: DCGM diagnostics did not answer within 60 s; try dcgmi diag -r 1 there"
+            ),
             61.4,
         ),
     ]
@@ -72,7 +98,16 @@ def faulty_h100() -> RunResult:
         "h100-east",
         "nightly",
         checks,
-        [{"name": f"node-{i}", "address": f"10.20.0.{i + 11}", "port": 222, "slots": 8, "gpus": 8} for i in range(8)],
+        [
+            {
+                "name": f"node-{i}",
+                "address": f"10.20.0.{i + 11}",
+                "port": 222,
+                "slots": 8,
+                "gpus": 8,
+            }
+            for i in range(8)
+        ],
         {
             "image": "registry.example.com/acceptance@sha256:5b0f3c",
             "driver": "570.124.06",
@@ -96,18 +131,26 @@ def faulty_h100() -> RunResult:
 
 
 def broken_local() -> RunResult:
-    """README's broken cluster on its first night: node-1 refuses connections, node-2 sends a sixtieth of its peers."""
+    """README's broken cluster on its first night: node-1 refuses connections, node-2 sends a
+    sixtieth of its peers.
+    """
     rates_by_sender = {"node-0": 1268.0, "node-2": 23.6, "node-3": 1250.0}
     streams = {(a, b): rates_by_sender[a] for a, b in permutations(rates_by_sender, 2)}
-    refused = Suspect("node", "node-1", 1.0, Reason.of("ssh-refused", address="10.77.0.3", port=222))
+    refused = Suspect(
+        "node", "node-1", 1.0, Reason.of("ssh-refused", address="10.77.0.3", port=222)
+    )
     suspects = (refused, *slow_suspects(streams))
     reason = join(placed(suspect.name, suspect.evidence) for suspect in suspects)
-    check = Check("connectivity", Verdict.FAIL, reason, 5.6, tuple(measurements(streams)), suspects=suspects)
+    check = Check(
+        "connectivity", Verdict.FAIL, reason, 5.6, tuple(measurements(streams)), suspects=suspects
+    )
     nodes = [{"name": f"node-{n}", "address": f"10.77.0.{n + 2}"} for n in range(4)]
     checks = assess([check], Knowledge(Setup("cpu", 4, 0, 1))).checks
     verdict, why = conclude(checks, 4)
     run = replace(healthy_local(), verdict=verdict, reason=why, nodes=nodes, checks=checks)
-    run = replace(run, suspects=merge_suspects(checks), since="since this run, the first of this suite here")
+    run = replace(
+        run, suspects=merge_suspects(checks), since="since this run, the first of this suite here"
+    )
     return replace(run, next_steps=next_steps(run))
 
 
@@ -117,34 +160,62 @@ def with_shares(result: RunResult) -> RunResult:
     return replace(result, checks=[physics.with_shares(check, setup) for check in result.checks])
 
 
-def night(result: RunResult, number: int, factor: float, verdict: Verdict = Verdict.PASS) -> RunResult:
-    """The same run `5 - number` nights before, every number of it times `factor`, with an older driver."""
+def night(
+    result: RunResult, number: int, factor: float, verdict: Verdict = Verdict.PASS
+) -> RunResult:
+    """The same run `5 - number` nights before, every number of it times `factor`, with an older
+    driver.
+    """
     started = result.started - timedelta(days=5 - number)
     checks = [
         replace(
-            check, measurements=tuple(replace(m, value=m.value * factor) for m in check.measurements), judgements=()
+            check,
+            measurements=tuple(replace(m, value=m.value * factor) for m in check.measurements),
+            judgements=(),
         )
         for check in result.checks
     ]
     fingerprint = {**result.fingerprint, "driver": "565.57.01"}
     return replace(
-        result, run_id=f"night-{number}", started=started, checks=checks, verdict=verdict, fingerprint=fingerprint
+        result,
+        run_id=f"night-{number}",
+        started=started,
+        checks=checks,
+        verdict=verdict,
+        fingerprint=fingerprint,
     )
 
 
 def hostile(text: str) -> RunResult:
     """A run in which every text that comes from outside is `text`."""
-    measurement = Measurement(text, 1.0, text, Subject("node", text), {"operation": text, text: text}, (1.0,))
+    measurement = Measurement(
+        text, 1.0, text, Subject("node", text), {"operation": text, text: text}, (1.0,)
+    )
     sweep = [
-        Measurement("busbw", 1.0 + size, "GB/s", CLUSTER, {"operation": text, "message_bytes": size, "dtype": text})
+        Measurement(
+            "busbw",
+            1.0 + size,
+            "GB/s",
+            CLUSTER,
+            {"operation": text, "message_bytes": size, "dtype": text},
+        )
         for size in (1024, 4096)
     ]
     judgement = Judgement(measurement, Verdict.FAIL, uncoded(text), text, Expected(2.0, 3.0), -0.5)
     suspects = (Suspect("node", text, 0.9, uncoded(text)),)
-    check = Check(text, Verdict.FAIL, uncoded(text), 1.0, (measurement, *sweep), (judgement,), suspects)
+    check = Check(
+        text, Verdict.FAIL, uncoded(text), 1.0, (measurement, *sweep), (judgement,), suspects
+    )
     node = {"name": text, "address": text, text: text}
     end = STARTED + timedelta(seconds=9)
-    test = {"name": text, "nodes": [text, f"{text}2"], "gpus": [text], "busbw_gb_s": 1.0, "ratio": 0.3, "slow": True}
+    test = {
+        "name": text,
+        "nodes": [text, f"{text}2"],
+        "gpus": [text],
+        "busbw_gb_s": 1.0,
+        "ratio": 0.3,
+        "slow": True,
+    }
     finding = {"code": None, "kind": "cut", "sides": [[text], [f"{text}2"]], "evidence": text}
     localization = {"reason": text, "findings": [finding], "collective": text, "tests": [test]}
     run = RunResult(
@@ -177,17 +248,32 @@ def _run(
     finished = STARTED + timedelta(seconds=sum(timings.values()))
     suspects = merge_suspects(checks)
     return RunResult(
-        run_id, cluster, suite, STARTED, finished, verdict, reason, nodes, checks, suspects, fingerprint, timings
+        run_id,
+        cluster,
+        suite,
+        STARTED,
+        finished,
+        verdict,
+        reason,
+        nodes,
+        checks,
+        suspects,
+        fingerprint,
+        timings,
     )
 
 
 def _connectivity(nodes: int, ranks: int) -> Check:
     skews = [
-        Measurement("clock_skew", 0.0004 * (i % 3 - 1), "s", Subject("node", f"node-{i}"), better=None)
+        Measurement(
+            "clock_skew", 0.0004 * (i % 3 - 1), "s", Subject("node", f"node-{i}"), better=None
+        )
         for i in range(nodes)
     ]
     pings = [
-        Measurement("ssh_connect", 0.8 + 0.11 * (i % 4), "ms", Subject("node", f"node-{i}"), better=None)
+        Measurement(
+            "ssh_connect", 0.8 + 0.11 * (i % 4), "ms", Subject("node", f"node-{i}"), better=None
+        )
         for i in range(nodes)
     ]
     reason = f"{nodes} of {nodes} nodes answer, reach each other and run MPI ({ranks} ranks)"
@@ -195,7 +281,9 @@ def _connectivity(nodes: int, ranks: int) -> Check:
 
 
 def _curve(peak: float, base_us: float, factor: float, size: int) -> tuple[float, float]:
-    """busbw (GB/s) and latency (us) at `size`: a start-up time, then a rate (the alpha-beta model)."""
+    """busbw (GB/s) and latency (us) at `size`: a start-up time, then a rate (the alpha-beta
+    model).
+    """
     time_us = base_us + size * factor / (peak * 1e3)
     return size * factor / time_us / 1e3, time_us
 
@@ -220,26 +308,49 @@ def _sweep(
     return measurements
 
 
-def plateau(value: float, ranks: int = 4, operation: str = "all_reduce", **at: ConditionValue) -> Measurement:
+def plateau(
+    value: float, ranks: int = 4, operation: str = "all_reduce", **at: ConditionValue
+) -> Measurement:
     """The busbw plateau of a sweep over the cluster."""
-    conditions: dict[str, ConditionValue] = {"operation": operation, "dtype": "float32", "ranks": ranks, **at}
+    conditions: dict[str, ConditionValue] = {
+        "operation": operation,
+        "dtype": "float32",
+        "ranks": ranks,
+        **at,
+    }
     return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions)
 
 
-def busbw(value: float, message_bytes: int = 1 << 24, ranks: int = 4, **at: ConditionValue) -> Measurement:
+def busbw(
+    value: float, message_bytes: int = 1 << 24, ranks: int = 4, **at: ConditionValue
+) -> Measurement:
     """The busbw at one size of a sweep over the cluster, by itself all_reduce out of place."""
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": message_bytes}
+    conditions: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "message_bytes": message_bytes,
+    }
     conditions |= {"dtype": "float32", "ranks": ranks, "placement": "out_of_place", **at}
     return Measurement("busbw", value, "GB/s", CLUSTER, conditions)
 
 
 def judge(measurement: Measurement, centre: float, spread: float, source: str) -> Judgement:
-    """`measurement` against `centre` +- `spread` (a fraction); the floor is 40 % below the centre."""
+    """`measurement` against `centre` +- `spread` (a fraction); the floor is 40 % below the
+    centre.
+    """
     low, high = centre * (1 - spread), centre * (1 + spread)
     deviation = measurement.value / centre - 1
-    verdict = Verdict.PASS if measurement.value >= low else Verdict.DEGRADED if deviation > -0.4 else Verdict.FAIL
+    verdict = (
+        Verdict.PASS
+        if measurement.value >= low
+        else Verdict.DEGRADED
+        if deviation > -0.4
+        else Verdict.FAIL
+    )
     size = measurement.conditions.get("message_bytes", "large messages")
-    reason = f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to {high:.3g} ({source})"
+    reason = (
+        f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to "
+        f"{high:.3g} ({source})"
+    )
     return Judgement(measurement, verdict, uncoded(reason), source, Expected(low, high), deviation)
 
 
@@ -248,7 +359,9 @@ def _local_collectives() -> Check:
     sweep = _sweep("all_reduce", sizes, 4, 0.71, 190.0)
     whole = plateau(0.694)
     judged = [judge(whole, 0.68, 0.15, "history")]
-    judged += [judge(m, m.value * 0.97, 0.2, "history") for m in sweep if m.metric == "busbw" and m.samples]
+    judged += [
+        judge(m, m.value * 0.97, 0.2, "history") for m in sweep if m.metric == "busbw" and m.samples
+    ]
     return Check(
         "collectives",
         Verdict.PASS,
@@ -269,7 +382,9 @@ def _h100_collectives() -> Check:
         judged.append(judge(whole, peak, 0.06, source))
         for m in sweep:
             if m.metric == "busbw":
-                expected, _ = _curve(peak, base_us, _BUS_FACTOR[operation], int(m.conditions["message_bytes"]))
+                expected, _ = _curve(
+                    peak, base_us, _BUS_FACTOR[operation], int(m.conditions["message_bytes"])
+                )
                 judged.append(judge(m, expected, 0.08, source))
         measured += [*sweep, whole]
     pairs = [
@@ -287,18 +402,31 @@ def _h100_collectives() -> Check:
             "node",
             "node-5",
             0.97,
-            uncoded("every pair with node-5 reaches 196 GB/s of 373; pairs without it reach 372 to 378"),
+            uncoded(
+                "every pair with node-5 reaches 196 GB/s of 373; pairs without it reach 372 to 378"
+            ),
         ),
         Suspect("link", "node-0--node-5", 0.12, uncoded("slow too, which node-5 alone explains")),
     )
     reason = (
-        "all_reduce at 8G reaches 205 GB/s, 47 % below the 387 GB/s of the catalog; node-5 is the likely cause (97 %)"
+        "all_reduce at 8G reaches 205 GB/s, 47 % below the 387 GB/s of the catalog; node-5 is "
+        "the likely cause (97 %)"
     )
-    return Check("collectives", Verdict.FAIL, uncoded(reason), 248.3, (*measured, *pairs), tuple(judged), suspects)
+    return Check(
+        "collectives",
+        Verdict.FAIL,
+        uncoded(reason),
+        248.3,
+        (*measured, *pairs),
+        tuple(judged),
+        suspects,
+    )
 
 
 def _training(steps: int, ranks: int, per_second: float) -> Check:
-    loss = tuple(5.55 * math.exp(-n / (steps * 0.45)) + 1.32 + 0.05 * math.sin(3 * n) for n in range(steps))
+    loss = tuple(
+        5.55 * math.exp(-n / (steps * 0.45)) + 1.32 + 0.05 * math.sin(3 * n) for n in range(steps)
+    )
     at: dict[str, ConditionValue] = {"ranks": ranks, "dtype": "float32"}
     drop = Measurement("loss_drop", 1 - loss[-1] / loss[0], "", CLUSTER, at)
     throughput = Measurement("throughput", per_second, "samples/s", CLUSTER, at)
@@ -308,7 +436,9 @@ def _training(steps: int, ranks: int, per_second: float) -> Check:
         throughput,
         Measurement("step_time", ranks * 8e3 / per_second, "ms", CLUSTER, at, better="lower"),
     )
-    sane = Judgement(drop, Verdict.PASS, uncoded("the loss fell as it should"), "sanity", Expected(low=0.2), None)
+    sane = Judgement(
+        drop, Verdict.PASS, uncoded("the loss fell as it should"), "sanity", Expected(low=0.2), None
+    )
     judged = (sane, judge(throughput, per_second * 1.02, 0.1, "history"))
     return Check(
         "training",
@@ -328,5 +458,7 @@ def with_codes(result: RunResult) -> RunResult:
         replace(second, reason=Reason("code-of-later", {}, "of a later version")),
         *others,
     ]
-    blamed = replace(suspect, evidence=Reason.of("output-flood", excess="its ranks printed 90% of all output"))
+    blamed = replace(
+        suspect, evidence=Reason.of("output-flood", excess="its ranks printed 90% of all output")
+    )
     return replace(result, checks=checks, suspects=[blamed])

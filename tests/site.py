@@ -1,4 +1,6 @@
-"""A site for tests, such as `seatrial serve`: a folder, a port and a state of its own, and a look at its processes."""
+"""A site for tests, such as `seatrial serve`: a folder, a port and a state of its own, and a look
+at its processes.
+"""
 
 import json
 import os
@@ -25,7 +27,13 @@ QUICK: dict[str, Any] = {
     "devices": None,
     "collectives": {
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-        "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "cpu": {
+            "min_bytes": "1M",
+            "max_bytes": "4M",
+            "step_factor": 4,
+            "warmup_iterations": 1,
+            "iterations": 3,
+        },
         "timeout_s": 120,
     },
 }
@@ -39,7 +47,8 @@ LONG: dict[str, Any] = {
     },
 }
 PATIENCE_S = 600.0  # with what the machine does beside it
-TLS = ssl.create_default_context()  # httpx would make one for each request, which takes longer than most requests
+# Httpx would make one for each request, which takes longer than most requests
+TLS = ssl.create_default_context()
 _FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
@@ -74,20 +83,29 @@ class Site:
         return str(path)
 
     def unjudged(self) -> str:
-        """A quick suite of a new name: no earlier run of that name says how fast the machine should be."""
+        """A quick suite of a new name: no earlier run of that name says how fast the machine should
+        be.
+        """
         return self.write(f"brief-{len(list(self.folder.glob('brief-*.yaml')))}", **QUICK)
 
     def start(self, *arguments: str) -> None:
         """Serve, and come back when the runner has everything in place."""
         before = len(self.log)
-        self.process = self.spawn(sys.executable, "-m", "seatrial", "serve", *arguments, "--port", str(self.port))
+        self.process = self.spawn(
+            sys.executable, "-m", "seatrial", "serve", *arguments, "--port", str(self.port)
+        )
         self.until(lambda: "every 15 minutes" in self.log[before:])
 
     def spawn(self, *command: str) -> "subprocess.Popen[bytes]":
         """Start a process of this site, which ends with it; `log` has what it says."""
         with (self.folder / "serve.log").open("ab") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder, env=self.environment, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment,
+                start_new_session=True,
             )
         self.spawned.append(process)
         return process
@@ -98,10 +116,17 @@ class Site:
         return self.process.wait(PATIENCE_S)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        """One call of Prefect's REST API; once more where SQLite was busy (503), as Prefect's own clients do."""
+        """One call of Prefect's REST API; once more where SQLite was busy (503), as Prefect's own
+        clients do.
+        """
         for _ in range(10):
             answer = httpx.request(
-                method, f"{self.url}/api{path}", json=body or None, auth=self.auth, timeout=60, verify=TLS
+                method,
+                f"{self.url}/api{path}",
+                json=body or None,
+                auth=self.auth,
+                timeout=60,
+                verify=TLS,
             )
             if answer.status_code != 503:
                 break
@@ -112,7 +137,8 @@ class Site:
     def run(self, deployment: str, flow: str = "check", **parameters: Any) -> str:
         """Start a run of a deployment, of the check if not of another flow; the flow run's id."""
         deployment_id = self.deployment(deployment, flow)["id"]
-        body = {"parameters": parameters, "enforce_parameter_schema": False}  # the form offers this site's suites alone
+        # The form offers this site's suites alone
+        body = {"parameters": parameters, "enforce_parameter_schema": False}
         return str(self.api("POST", f"/deployments/{deployment_id}/create_flow_run", **body)["id"])
 
     def deployment(self, name: str, flow: str = "check") -> dict[str, Any]:
@@ -134,13 +160,17 @@ class Site:
         self.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
 
     def until(self, true: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-        """Wait for something that other processes do; a server that is away for a moment says nothing."""
+        """Wait for something that other processes do; a server that is away for a moment says
+        nothing.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             with suppress(httpx.HTTPError):
                 if true():
                     return
-            assert time.monotonic() < deadline, f"it did not happen in time; it said:\n{self.log[-4000:]}"
+            assert time.monotonic() < deadline, (
+                f"it did not happen in time; it said:\n{self.log[-4000:]}"
+            )
             time.sleep(0.3)
 
     def processes(self) -> dict[int, str]:
@@ -150,14 +180,18 @@ class Site:
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if mark in (entry / "environ").read_bytes():
-                    commands[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    commands[int(entry.name)] = (
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    )
         return commands
 
     def pids(self, word: str) -> list[int]:
         return [pid for pid, command in self.processes().items() if word in command]
 
     def kill(self, word: str, *before: int) -> None:
-        """SIGKILL to the one process with that word in its command line; it does not see those `before` it die."""
+        """SIGKILL to the one process with that word in its command line; it does not see those
+        `before` it die.
+        """
         (pid,) = self.pids(word)
         os.kill(pid, signal.SIGSTOP)
         for first in before:
@@ -167,7 +201,11 @@ class Site:
     def left(self) -> set[str]:
         """Namespaces, folders and processes of runs that were started here."""
         logs = [*self.folder.glob("*/logs/run.log"), *self.folder.glob("runs/*/logs/run.log")]
-        ids = {run_id for log in logs for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+        ids = {
+            run_id
+            for log in logs
+            for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())
+        }
         return {left for left in leftovers() if any(run_id in left for run_id in ids)}
 
     def document(self, out: Path) -> dict[str, Any]:
@@ -184,7 +222,13 @@ def run_id_in(out: Path) -> str:
 def as_nobody(command: str) -> str:
     """What a shell command of another local user prints; root alone can ask."""
     done = subprocess.run(
-        ["/bin/bash", "-c", command], capture_output=True, text=True, check=False, user=65534, group=65534, cwd="/"
+        ["/bin/bash", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        user=65534,
+        group=65534,
+        cwd="/",
     )
     return done.stdout
 
@@ -204,7 +248,11 @@ def write_namesakes(folder: Path) -> None:
 @contextmanager
 def site(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Site]:
     """A folder to serve in; in the end nothing of it runs any more."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SEATRIAL_", "PREFECT_"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("SEATRIAL_", "PREFECT_"))
+    }
     own = {
         "PREFECT_HOME": str(folder / "prefect"),
         "XDG_STATE_HOME": str(folder / "state"),

@@ -1,8 +1,10 @@
-"""A small Slack: its Web API, its upload addresses and its incoming webhooks, as strict as the real one.
+"""A small Slack: its Web API, its upload addresses and its incoming webhooks, as strict as the real
+one.
 
-It keeps messages as a channel shows them, and refuses what Slack refuses: tokens and scopes it does not know, channels
-that are not there, blocks beyond the limits. `plan` makes it answer otherwise: 429, 500, another error, or nothing.
-Errors and limits: https://docs.slack.dev/reference/methods and https://docs.slack.dev/reference/block-kit/blocks.
+It keeps messages as a channel shows them, and refuses what Slack refuses: tokens and scopes it does
+not know, channels that are not there, blocks beyond the limits. `plan` makes it answer otherwise:
+429, 500, another error, or nothing. Errors and limits: https://docs.slack.dev/reference/methods and
+https://docs.slack.dev/reference/block-kit/blocks.
 """
 
 import json
@@ -68,7 +70,10 @@ class Message:
 
 @dataclass
 class Slack:
-    """What it was sent and what it shows; `scopes` are the app's. `arrived`: it has read a request."""
+    """What it was sent and what it shows; `scopes` are the app's.
+
+    `arrived`: it has read a request.
+    """
 
     url: str = ""
     scopes: set[str] = field(default_factory=lambda: {"chat:write", "files:write"})
@@ -96,7 +101,9 @@ class Slack:
 
     def files(self, message: Message) -> dict[str, bytes]:
         """What was shared in the message's thread, by name."""
-        return {f["filename"]: f["data"] for f in self.uploads.values() if f.get("thread") == message.ts}
+        return {
+            f["filename"]: f["data"] for f in self.uploads.values() if f.get("thread") == message.ts
+        }
 
     def answer(self, method: str, headers: dict[str, str], body: bytes) -> Answer:
         if planned := self.planned.get(method):
@@ -141,7 +148,11 @@ class Slack:
             return "message_not_found"
         if problem := block_problem(blocks) or _text_problem(request.get("text", ""), blocks):
             return problem
-        message.text, message.blocks, message.edits = request.get("text", ""), blocks, message.edits + 1
+        message.text, message.blocks, message.edits = (
+            request.get("text", ""),
+            blocks,
+            message.edits + 1,
+        )
         return {"channel": message.channel, "ts": message.ts, "text": message.text}
 
     def _files_getUploadURLExternal(self, request: dict[str, Any]) -> dict[str, Any] | str:
@@ -185,25 +196,44 @@ def block_problem(blocks: list[dict[str, Any]]) -> str | None:
         return "invalid_blocks"
     if not all(_legal(block) for block in blocks):
         return "invalid_blocks"
-    return "msg_blocks_too_long" if sum(len(text) for block in blocks for text in texts(block)) > _TOTAL_CHARS else None
+    return (
+        "msg_blocks_too_long"
+        if sum(len(text) for block in blocks for text in texts(block)) > _TOTAL_CHARS
+        else None
+    )
 
 
 def texts(block: dict[str, Any]) -> list[str]:
     """Every text of a block."""
-    return [part["text"] for part in (*block.get("elements", ()), *((block["text"],) if "text" in block else ()))]
+    return [
+        part["text"]
+        for part in (*block.get("elements", ()), *((block["text"],) if "text" in block else ()))
+    ]
 
 
 def _legal(block: dict[str, Any]) -> bool:
     kind = block.get("type", "")
-    if kind not in _LIMITS or set(block) - {"type", "text", "elements"} or ("elements" in block) != (kind == "context"):
+    if (
+        kind not in _LIMITS
+        or set(block) - {"type", "text", "elements"}
+        or ("elements" in block) != (kind == "context")
+    ):
         return False
     parts = block["elements"] if kind == "context" else [block.get("text", {})]
-    return 0 < len(parts) <= 10 and all(_legal_text(part, _LIMITS[kind], kind == "header") for part in parts)
+    return 0 < len(parts) <= 10 and all(
+        _legal_text(part, _LIMITS[kind], kind == "header") for part in parts
+    )
 
 
 def _legal_text(part: dict[str, Any], limit: int, plain: bool) -> bool:
-    legal = {"type", "text", "emoji"} if part.get("type") == "plain_text" else {"type", "text", "verbatim"}
-    right = part.get("type") == "plain_text" if plain else part.get("type") in ("plain_text", "mrkdwn")
+    legal = (
+        {"type", "text", "emoji"}
+        if part.get("type") == "plain_text"
+        else {"type", "text", "verbatim"}
+    )
+    right = (
+        part.get("type") == "plain_text" if plain else part.get("type") in ("plain_text", "mrkdwn")
+    )
     return right and not set(part) - legal and 0 < len(part.get("text", "")) <= limit
 
 

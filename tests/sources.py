@@ -17,7 +17,9 @@ def nodes(path: Path) -> list[ast.AST]:
 def modules(*folders: str) -> tuple[Path, ...]:
     """The modules of these folders; without folders, of the three packages."""
     return tuple(
-        path for each in folders or ("seatrial", "tasks", "flows") for path in sorted((ROOT / each).rglob("*.py"))
+        path
+        for each in folders or ("seatrial", "tasks", "flows")
+        for path in sorted((ROOT / each).rglob("*.py"))
     )
 
 

@@ -1,4 +1,7 @@
-"""Hosts of namespaces for the lanes: networks on one bridge, and a /tmp of their own. Standard library only."""
+"""Hosts of namespaces for the lanes: networks on one bridge, and a /tmp of their own.
+
+Standard library only.
+"""
 
 import subprocess
 import sys
@@ -10,7 +13,9 @@ _FEW = 16  # hosts whose neighbours the kernel finds by itself
 
 
 class Network:
-    """One network namespace per host, joined by a bridge that has this machine's own address, in 10.N/16, N free."""
+    """One network namespace per host, joined by a bridge that has this machine's own address, in
+    10.N/16, N free.
+    """
 
     def __init__(self, names: Sequence[str], number: int = 0) -> None:
         """With `number` one that is made already."""
@@ -34,7 +39,11 @@ class Network:
 
     def make(self) -> None:
         """Raises RuntimeError where a command fails."""
-        free = (number for number in range(100, 210) if ip(f"link add hosts{number} type bridge", check=False))
+        free = (
+            number
+            for number in range(100, 210)
+            if ip(f"link add hosts{number} type bridge", check=False)
+        )
         self.number = next(free, 0)
         ip(f"addr add {self.head}/16 dev {self.bridge}")
         ip(f"link set {self.bridge} up")
@@ -44,7 +53,11 @@ class Network:
             ip(f"link add {self.bridge}v{index} type veth peer name eth0 netns {space}")
             ip(f"-n {space} link set eth0 address {_mac(index)}")
             ip(f"link set {self.bridge}v{index} master {self.bridge} up")
-            for command in ("link set lo up", f"addr add {self.address(name)}/16 dev eth0", "link set eth0 up"):
+            for command in (
+                "link set lo up",
+                f"addr add {self.address(name)}/16 dev eth0",
+                "link set eth0 up",
+            ):
                 ip(f"-n {space} {command}")
         if len(self.names) > _FEW:
             self._set_neighbours()
@@ -54,22 +67,30 @@ class Network:
         places = [(["-n", self.namespace(name)], "eth0") for name in self.names]
         for where, device in [*places, (list[str](), self.bridge)]:
             entries = (
-                f"neigh replace {self.address(name)} lladdr {_mac(index)} nud permanent dev {device}\n"
+                (
+                    f"neigh replace {self.address(name)} lladdr {_mac(index)} nud permanent "
+                    f"dev {device}\n"
+                )
                 for index, name in enumerate(self.names)
             )
-            subprocess.run(["ip", *where, "-batch", "-"], input="".join(entries), text=True, check=True)
+            subprocess.run(
+                ["ip", *where, "-batch", "-"], input="".join(entries), text=True, check=True
+            )
 
     def remove(self) -> None:
         """May be called twice."""
         for index, name in enumerate(self.names):
-            ip(f"link del {self.bridge}v{index}", check=False)  # a connection that is cut off keeps a namespace alive
+            # A connection that is cut off keeps a namespace alive
+            ip(f"link del {self.bridge}v{index}", check=False)
             ip(f"netns del {self.namespace(name)}", check=False)
         ip(f"link del {self.bridge}", check=False)
 
     def leftovers(self) -> set[str]:
         """What is there after `remove`."""
         namespaces = {path.name for path in Path("/run/netns").glob(f"{self.bridge}-*")}
-        return namespaces | {str(path) for path in [Path("/sys/class/net", self.bridge)] if path.exists()}
+        return namespaces | {
+            str(path) for path in [Path("/sys/class/net", self.bridge)] if path.exists()
+        }
 
     def set_link(self, name: str, state: str) -> None:
         ip(f"link set {self.bridge}v{self.names.index(name)} {state}")
@@ -89,7 +110,8 @@ def init_of(outer: int) -> int:
 
 
 def private_tmp(kept: Path) -> str:
-    """Lines for the shell that make /tmp empty, but for the tests' Python, which a clone may have there.
+    """Lines for the shell that make /tmp empty, but for the tests' Python, which a clone may have
+    there.
 
     `kept` is a folder elsewhere that may be made.
     """
@@ -97,7 +119,10 @@ def private_tmp(kept: Path) -> str:
     python = Path(sys.prefix)
     if not python.is_relative_to("/tmp"):
         return mount
-    return f"mkdir -p {kept}\nmount --bind {python} {kept}\n{mount}\nmkdir -p {python}\nmount --move {kept} {python}"
+    return (
+        f"mkdir -p {kept}\nmount --bind {python} {kept}\n{mount}\nmkdir -p {python}\nmount "
+        f"--move {kept} {python}"
+    )
 
 
 def _mac(index: int) -> str:

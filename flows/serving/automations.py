@@ -1,6 +1,7 @@
 """Prefect's automations: end runs without a heartbeat, and raise the alarm when a check died.
 
-python -m seatrial.flows.serving.automations      puts both in place, once the deployment `alarm` is there
+python -m seatrial.flows.serving.automations      puts both in place, once the deployment `alarm` is
+there
 """
 
 from datetime import timedelta
@@ -17,7 +18,10 @@ SILENCE_S = 3 * HEARTBEAT_S
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _EVERY_RUN = {"prefect.resource.id": "prefect.flow-run.*"}
 _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"}
-_OF_WHAT_HAS_NODES = {"prefect.resource.role": "flow", "prefect.resource.name": ["seatrial-check", "seatrial-qualify"]}
+_OF_WHAT_HAS_NODES = {
+    "prefect.resource.role": "flow",
+    "prefect.resource.name": ["seatrial-check", "seatrial-qualify"],
+}
 
 
 def zombies() -> AutomationCore:
@@ -36,12 +40,16 @@ def zombies() -> AutomationCore:
             threshold=1,
             within=timedelta(seconds=SILENCE_S),
         ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, message=f"no heartbeat for {SILENCE_S} s")],
+        actions=[
+            ChangeFlowRunState(state=StateType.CRASHED, message=f"no heartbeat for {SILENCE_S} s")
+        ],
     )
 
 
 def deaths(alarm: UUID) -> AutomationCore:
-    """Return the automation that starts the deployment `alarm` for a check that crashed or is late."""
+    """Return the automation that starts the deployment `alarm` for a check that crashed or is
+    late.
+    """
     return AutomationCore(
         name="seatrial: a check died or did not run",
         description="Starts the deployment alarm, which sends an alert.",
@@ -58,7 +66,9 @@ def deaths(alarm: UUID) -> AutomationCore:
             RunDeployment(
                 source="selected",
                 deployment_id=alarm,
-                parameters={"flow_run": {"__prefect_kind": "jinja", "template": "{{ flow_run.id }}"}},
+                parameters={
+                    "flow_run": {"__prefect_kind": "jinja", "template": "{{ flow_run.id }}"}
+                },
             )
         ],
     )

@@ -1,4 +1,6 @@
-"""Run the flow `check` from a terminal, with a temporary server unless one is configured, to an exit status."""
+"""Run the flow `check` from a terminal, with a temporary server unless one is configured, to an
+exit status.
+"""
 
 import contextlib
 import importlib
@@ -48,7 +50,8 @@ class _Terminated(BaseException):
 
 
 class _SignalHandlers:
-    """Handlers of SIGINT, SIGTERM and SIGHUP until this process ends: the first signal interrupts, others are ignored.
+    """Handlers of SIGINT, SIGTERM and SIGHUP until this process ends: the first signal interrupts,
+    others are ignored.
 
     `number` is the first signal, also if it came while Python could not raise an exception for it.
     """
@@ -87,7 +90,9 @@ class _SignalHandlers:
 
 
 def _import_ahead() -> None:
-    """Load modules while this process waits for its Prefect server; a failure shows up where they are needed."""
+    """Load modules while this process waits for its Prefect server; a failure shows up where they
+    are needed.
+    """
     for name in _IMPORTED_AHEAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -104,7 +109,9 @@ def by_hand(
     budget_s: float | None = None,
     only: Sequence[str] = (),
 ) -> RunResult | Unfinished:
-    """Run the flow `check`; return its result, or the exit status and reason of a run without one."""
+    """Run the flow `check`; return its result, or the exit status and reason of a run without
+    one.
+    """
     return flow_by_hand(
         "seatrial.flows.check:check",
         cluster=str(cluster),
@@ -140,11 +147,14 @@ def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
         return result
     if isinstance(result, InputError):
         return Unfinished(2, placed("seatrial", result.reason))
-    return Unfinished(3, Reason.of("prefect-failed", problem=f"the run did not end in a verdict: {result}"))
+    return Unfinished(
+        3, Reason.of("prefect-failed", problem=f"the run did not end in a verdict: {result}")
+    )
 
 
 def _run_flow(flow: str, **parameters: Any) -> Any:
-    """Return the flow's result, or the exception it ended in, also where Prefect does not know of its end.
+    """Return the flow's result, or the exception it ended in, also where Prefect does not know of
+    its end.
 
     Prefect is imported while its server starts.
     """
@@ -160,8 +170,10 @@ def _run_flow(flow: str, **parameters: Any) -> Any:
 
     threading.Thread(target=_import_ahead, daemon=True).start()
     if not has_lasting_server():
-        get_current_settings().flows.heartbeat_frequency = None  # not watched, and its thread takes a second to end
-        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)  # or 11 s for each lost event
+        # Not watched, and its thread takes a second to end
+        get_current_settings().flows.heartbeat_frequency = None
+        # Or 11 s for each lost event
+        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)
     results.clear()
     errors.clear()
 

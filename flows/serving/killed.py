@@ -1,4 +1,6 @@
-"""Close runs that were killed: run.json, history and Prefect then say `inconclusive: the run was killed`."""
+"""Close runs that were killed: run.json, history and Prefect then say `inconclusive: the run was
+killed`.
+"""
 
 import logging
 from contextlib import suppress
@@ -17,7 +19,8 @@ log = logging.getLogger("seatrial")
 
 
 def close_killed_runs() -> list[RunResult]:
-    """Close each run whose process has gone, and return its result; what cannot be closed is left to the next command.
+    """Close each run whose process has gone, and return its result; what cannot be closed is left
+    to the next command.
 
     Nothing heavy is loaded where no run was killed.
     """
@@ -31,7 +34,10 @@ def close_killed_runs() -> list[RunResult]:
 
 
 def _closed(run: RunAtWork) -> list[RunResult]:
-    """Return the result of a run that was killed; none if it had written its own before. Raises SeatrialError."""
+    """Return the result of a run that was killed; none if it had written its own before.
+
+    Raises SeatrialError.
+    """
     if (run.out / "run.json").exists():  # it was killed after its verdict
         run.remove()
         return []
@@ -45,7 +51,9 @@ def _closed(run: RunAtWork) -> list[RunResult]:
         write_run_json(result, run.out)
     _close_flow_run(run.flow_run, result)
     run.remove()
-    log.warning("run %s of %s was killed; it is recorded as inconclusive", result.run_id, result.cluster)
+    log.warning(
+        "run %s of %s was killed; it is recorded as inconclusive", result.run_id, result.cluster
+    )
     return [result]
 
 
@@ -69,5 +77,6 @@ def _close_flow_run(flow_run_id: UUID, result: RunResult) -> None:
             if state is None or not state.is_final():
                 ended = STATES[result.verdict.exit_status]
                 client.set_flow_run_state(flow_run_id, ended(message=message), force=True)
-    except Exception as error:  # of HTTP, Prefect, or its database: the verdict stands in run.json and the history
+    except Exception as error:
+        # Of HTTP, Prefect, or its database: the verdict stands in run.json and the history
         log.warning("Prefect does not show that run %s was killed: %s", result.run_id, error)

@@ -1,4 +1,6 @@
-"""Limits of requests to a lasting Prefect server: time for headers, bytes of a body, wrong logins of an address."""
+"""Limits of requests to a lasting Prefect server: time for headers, bytes of a body, wrong logins
+of an address.
+"""
 
 import asyncio
 import contextlib
@@ -10,10 +12,12 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-HEADER_TIMEOUT_S = 10.0  # from the connection, or from the end of a request, until the next one has all its headers
+# From the connection, or from the end of a request, until the next one has all its headers
+HEADER_TIMEOUT_S = 10.0
 MAX_BODY_BYTES = 16 * 1024**2  # Prefect's own requests stay far below
 LINGER_S = 5.0  # for the rest of a body that was refused, as nginx's lingering_timeout
-FREE_TRIES, WINDOW_S = 10, 60.0  # wrong logins of an address within that time that are answered at once
+# Wrong logins of an address within that time that are answered at once
+FREE_TRIES, WINDOW_S = 10, 60.0
 DELAY_S = 1.0  # between the answers to further ones
 MOST_WAITING = 20  # of an address; more are refused before their login is looked at
 _MOST_ADDRESSES = 10_000
@@ -54,7 +58,8 @@ class HeadersInTime(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _close(self) -> None:
         self._too_late = None
-        if self.transport.get_protocol() is self and self._waits_for_headers:  # and no websocket by now
+        # And no websocket by now
+        if self.transport.get_protocol() is self and self._waits_for_headers:
             self.transport.close()
 
 
@@ -98,7 +103,8 @@ class BoundedBodies:
 async def _refuse(receive: Receive, send: Send) -> None:
     """Answer 413, and read on for a while before the connection is closed.
 
-    A connection that is closed with bytes unread is reset, and a client that still sends loses the answer.
+    A connection that is closed with bytes unread is reset, and a client that still sends loses the
+    answer.
     """
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
@@ -120,7 +126,9 @@ async def _read_on(receive: Receive) -> None:
 
 
 class SlowGuesses:
-    """Answers an address that gives wrong logins ever later: ten a minute at once, then one a second."""
+    """Answers an address that gives wrong logins ever later: ten a minute at once, then one a
+    second.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -134,7 +142,9 @@ class SlowGuesses:
             return
         address = (scope.get("client") or ("", 0))[0]
         if self._waiting[address] >= MOST_WAITING:
-            busy = PlainTextResponse("too many wrong logins", 429, {"Retry-After": str(int(DELAY_S * MOST_WAITING))})
+            busy = PlainTextResponse(
+                "too many wrong logins", 429, {"Retry-After": str(int(DELAY_S * MOST_WAITING))}
+            )
             await busy(scope, receive, send)
             return
 

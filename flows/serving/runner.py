@@ -37,8 +37,8 @@ class _Runner(Runner):
     def handle_sigterm(self, *_: Any, **__: Any) -> None:
         """End when the runs have taken their nodes down.
 
-        Prefect's own handler kills them after 30 s and calls them cancelled. The event loop waits meanwhile, and what
-        is due is left to the next runner.
+        Prefect's own handler kills them after 30 s and calls them cancelled. The event loop waits
+        meanwhile, and what is due is left to the next runner.
         """
         end_runs(os.getpid())
         os._exit(0)
@@ -47,8 +47,10 @@ class _Runner(Runner):
 def main(site: ServeConfig) -> None:
     end_with_parent()
     starts_runs()
-    tempfile.tempdir = str(get_current_settings().home)  # not /tmp/runner_storage, the first user's alone
-    runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
+    # Not /tmp/runner_storage, the first user's alone
+    tempfile.tempdir = str(get_current_settings().home)
+    # Those that wait must not keep others from starting
+    runner = _Runner(name="seatrial", limit=None)
     ids: dict[str, UUID] = {}
     for deployment in deployments(site):
         served = runner.add_deployment(deployment)
@@ -59,7 +61,9 @@ def main(site: ServeConfig) -> None:
         forget_clusters(client, ids["qualify"], {each.cluster for each in site.qualifying()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
-        paused = {one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active}
+        paused = {
+            one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active
+        }
     for line in announced(site, paused):
         print(line, flush=True)
     asyncio.run(runner.start())
@@ -80,18 +84,28 @@ def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConf
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
-def with_choices(schema: dict[str, Any], clusters: Sequence[str], suites: Sequence[str]) -> dict[str, Any]:
-    """Return the form's schema with this site's clusters and suites as choices, instead of paths to type. Pure."""
+def with_choices(
+    schema: dict[str, Any], clusters: Sequence[str], suites: Sequence[str]
+) -> dict[str, Any]:
+    """Return the form's schema with this site's clusters and suites as choices, instead of paths to
+    type. Pure.
+    """
     fields = dict(schema["properties"])
-    for name, legal in (("cluster", list(clusters)), ("suite", list(dict.fromkeys([*SHIPPED, *suites])))):
+    for name, legal in (
+        ("cluster", list(clusters)),
+        ("suite", list(dict.fromkeys([*SHIPPED, *suites]))),
+    ):
         kept = {key: value for key, value in fields[name].items() if key != "anyOf"}
-        described = kept["description"].replace(", or the path of a suite file", "")  # a list takes none
+        # A list takes none
+        described = kept["description"].replace(", or the path of a suite file", "")
         fields[name] = {**kept, "type": "string", "enum": legal, "description": described}
     return {**schema, "properties": fields}
 
 
 def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
-    """Return the deployments. `nightly` is a single one with a schedule per cluster, so that one list shows all.
+    """Return the deployments.
+
+    `nightly` is a single one with a schedule per cluster, so that one list shows all.
 
     A schedule that a person has switched off stays off, because nothing here says `active`.
     """
@@ -105,10 +119,14 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
         for each in scheduled
     ]
     nightly = {"cluster": scheduled[0].file, "suite": scheduled[0].suite}
-    reaping = DeploymentScheduleCreate(schedule=CronSchedule(cron=REAP_CRON, timezone="UTC"), slug="reap")
+    reaping = DeploymentScheduleCreate(
+        schedule=CronSchedule(cron=REAP_CRON, timezone="UTC"), slug="reap"
+    )
     clusters = list(site.clusters)
     deploy = partial(
-        RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
+        RunnerDeployment.from_flow,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        enforce_parameter_schema=True,
     )
     yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
     yield deploy(check, "ad-hoc", parameters={"cluster": scheduled[0].file}, tags=["ad-hoc"])
@@ -120,19 +138,33 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
         )
         for each in site.qualifying()
     ]
-    yield deploy(qualify, "qualify", schedules=passes, parameters={"cluster": scheduled[0].file}, tags=["qualify"])
+    yield deploy(
+        qualify,
+        "qualify",
+        schedules=passes,
+        parameters={"cluster": scheduled[0].file},
+        tags=["qualify"],
+    )
     yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
     yield deploy(alarm, "alarm")
     yield deploy(promote_run, "promote")
 
 
 def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
-    """Return the lines that are shown at the terminal, by the clusters whose schedules are paused."""
+    """Return the lines that are shown at the terminal, by the clusters whose schedules are
+    paused.
+    """
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     lines = [f"Prefect  {url}"]
     for each in site.scheduled():
-        due = "paused" if each.cluster in paused else f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
-        lines.append(f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), {due}")
+        due = (
+            "paused"
+            if each.cluster in paused
+            else f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
+        )
+        lines.append(
+            f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), {due}"
+        )
     for pass_ in site.qualifying():
         due = f"{first_date(pass_.cron, pass_.timezone):%Y-%m-%d %H:%M}"
         lines.append(f"qualify  {pass_.cluster}: {pass_.cron} ({pass_.timezone}), next {due}")

@@ -1,7 +1,9 @@
-"""`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one machine.
+"""`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one
+machine.
 
-This process starts server and runner again when they die. It owns the socket, so callers queue while a server that died
-comes up again, and runs go on meanwhile."""
+This process starts server and runner again when they die. It owns the socket, so callers queue
+while a server that died comes up again, and runs go on meanwhile.
+"""
 
 import asyncio
 import dataclasses
@@ -51,7 +53,8 @@ _QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, w
 _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
+    # The next UI talks to its makers' servers, analytics or not
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # not pickle, where a result is kept at all
@@ -60,7 +63,10 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCheck:
-    """A check on a schedule: the name and file of its cluster, its suite, and when it runs. Paths are absolute."""
+    """A check on a schedule: the name and file of its cluster, its suite, and when it runs.
+
+    Paths are absolute.
+    """
 
     cluster: str
     file: str
@@ -71,7 +77,9 @@ class ScheduledCheck:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledPass:
-    """A pass of `seatrial qualify` on a schedule: the name and file of its cluster, and when it runs."""
+    """A pass of `seatrial qualify` on a schedule: the name and file of its cluster, and when it
+    runs.
+    """
 
     cluster: str
     file: str
@@ -81,7 +89,9 @@ class ScheduledPass:
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Cluster files by their absolute paths, and options that win over the field `schedule` of each."""
+    """Cluster files by their absolute paths, and options that win over the field `schedule` of
+    each.
+    """
 
     clusters: tuple[str, ...]
     suite: str | None = None
@@ -94,10 +104,15 @@ class ServeConfig:
         for file in self.clusters:
             cluster = load_cluster(Path(file))
             own = cluster.schedule
-            suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
+            suite, timezone = (
+                self.suite or own.suite,
+                self.timezone or own.timezone or local_timezone(),
+            )
             if Path(suite).suffix in (".yaml", ".yml"):
                 suite = str(Path(suite).absolute())
-            checks.append(ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone))
+            checks.append(
+                ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone)
+            )
         return checks
 
     def qualifying(self) -> "list[ScheduledPass]":
@@ -117,7 +132,9 @@ def validated(site: ServeConfig) -> ServeConfig:
     checks = site.scheduled()
     names = [check.cluster for check in checks]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
+        raise InputError(
+            f"two of the cluster files name cluster {twice!r}; give each a name of its own"
+        )
     for check in checks:
         load_suite(check.suite)
         check_alerts(load_cluster(Path(check.file)).notify)
@@ -135,7 +152,8 @@ def _check_schedule(cron: str, timezone: str, options: str) -> None:
 
     try:
         ZoneInfo(timezone)
-        CronSchedule(cron=REAP_CRON, timezone=timezone)  # Prefect does not take all that there are: posix/...
+        # Prefect does not take all that there are: posix/...
+        CronSchedule(cron=REAP_CRON, timezone=timezone)
     except (KeyError, ValueError, OSError) as error:
         raise InputError(
             f"{options}timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC"
@@ -147,12 +165,16 @@ def _check_schedule(cron: str, timezone: str, options: str) -> None:
         raise InputError(f"{options}cron {cron!r}: {legal}") from error
     except ValueError as error:
         raise InputError(
-            f"{options}cron {cron!r}: there is no such day; legal is what comes, such as '0 2 * * *'"
+            f"{options}cron {cron!r}: there is no such day; legal is what comes, such as "
+            "'0 2 * * *'"
         ) from error
 
 
 def first_date(cron: str, timezone: str) -> datetime:
-    """Return the next date of a schedule. Raises ValueError for an invalid schedule, or one that never comes."""
+    """Return the next date of a schedule.
+
+    Raises ValueError for an invalid schedule, or one that never comes.
+    """
     from prefect.server.schemas.schedules import CronSchedule
 
     (due,) = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(1))
@@ -166,7 +188,10 @@ def local_timezone() -> str:
 
 
 def serve(site: ServeConfig, host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
+    """Serve until SIGINT or SIGTERM.
+
+    Raises InputError, or SeatrialError when a process does not stay up.
+    """
     validated(site)
     configured_auth_string()
     stop_on_signals()
@@ -207,22 +232,32 @@ def _lock_home() -> Iterator[Path]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            other = f"another seatrial serve (process {file.read().strip() or 'unknown'}) works there"
-            raise InputError(f"PREFECT_HOME {home}: {other}; give it all cluster files, or set PREFECT_HOME") from error
+            other = (
+                f"another seatrial serve (process {file.read().strip() or 'unknown'}) works there"
+            )
+            raise InputError(
+                f"PREFECT_HOME {home}: {other}; give it all cluster files, or set PREFECT_HOME"
+            ) from error
         file.truncate(0)
         print(os.getpid(), file=file, flush=True)
         yield home
 
 
 def _login(home: Path) -> tuple[str, str]:
-    """Return the login of UI, API and the runs' folders, and how a shell gets it. A new one is shown once.
+    """Return the login of UI, API and the runs' folders, and how a shell gets it.
+
+    A new one is shown once.
 
     Raises InputError.
     """
     if configured := configured_auth_string():
         return configured, f"${SERVER_AUTH}"
     auth_string, is_new = kept_auth_string(home)
-    shown = f"{auth_string} (shown this once; kept in {auth_file(home)})" if is_new else f"in {auth_file(home)}"
+    shown = (
+        f"{auth_string} (shown this once; kept in {auth_file(home)})"
+        if is_new
+        else f"in {auth_file(home)}"
+    )
     print(f"login    {shown}", flush=True)
     return auth_string, f"$(cat {shlex.quote(str(auth_file(home)))})"
 
@@ -244,13 +279,17 @@ def _url(listener: socket.socket) -> str:
 
 
 @contextmanager
-def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
+def _children(
+    site: ServeConfig, listener: socket.socket, auth_string: str
+) -> "Iterator[list[_Child]]":
     """Start server and runner; end both afterwards, the runner first."""
     host, port = listener.getsockname()
     url = _url(listener)
-    public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
+    # By browsers, which may be elsewhere
+    public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")
     fd = listener.fileno()
-    life, living = os.pipe()  # its other end keeps the server alive: this process and the runner have it
+    # Its other end keeps the server alive: this process and the runner have it
+    life, living = os.pipe()
     web = [
         "seatrial.flows.serving.webserver",
         str(fd),
@@ -275,7 +314,9 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
 def _environments(
     host: str, port: int, url: str, public_url: str, auth_string: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environments of server and runner: defaults, what this process has, and what must be so."""
+    """Return the environments of server and runner: defaults, what this process has, and what must
+    be so.
+    """
     own = ("PREFECT_API_URL", TEMPORARY, SERVER_AUTH, CLIENT_AUTH)
     inherited = {key: value for key, value in os.environ.items() if key not in own}
     common = {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
@@ -302,7 +343,12 @@ class _Child:
     """A process that is started again when it dies."""
 
     def __init__(
-        self, name: str, module: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], stop_s: float
+        self,
+        name: str,
+        module: Sequence[str],
+        environment: Mapping[str, str],
+        fds: Sequence[int],
+        stop_s: float,
     ) -> None:
         self._name, self._module, self._environment, self._fds = name, module, environment, fds
         self._stop_s, self._quick_deaths = stop_s, 0
@@ -326,8 +372,14 @@ class _Child:
         quick = time.monotonic() - self._started < _QUICK_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths >= _TRIES:
-            raise SeatrialError(Reason.of("server-does-not-stay-up", name=self._name, status=status))
-        print(f"{self._name} ended with status {status}; starting it again", file=sys.stderr, flush=True)
+            raise SeatrialError(
+                Reason.of("server-does-not-stay-up", name=self._name, status=status)
+            )
+        print(
+            f"{self._name} ended with status {status}; starting it again",
+            file=sys.stderr,
+            flush=True,
+        )
         self._start()
 
     def stop(self) -> None:

@@ -1,11 +1,12 @@
 """Prefect servers: their login, their socket, and the temporary one of a run by hand.
 
-A run by hand uses the configured server, else a temporary one on this machine. Prefect would start one itself, but only
-after it was imported, without a login, and it would outlive a killed run. Started first and beside the imports it is up
-when the flow needs it; the kernel ends it when the run's process dies.
+A run by hand uses the configured server, else a temporary one on this machine. Prefect would start
+one itself, but only after it was imported, without a login, and it would outlive a killed run.
+Started first and beside the imports it is up when the flow needs it; the kernel ends it when the
+run's process dies.
 
-A login is `user:password`, which Prefect calls an auth string. It is handed on by the environment alone, which other
-users of the machine cannot read; a command line they can.
+A login is `user:password`, which Prefect calls an auth string. It is handed on by the environment
+alone, which other users of the machine cannot read; a command line they can.
 """
 
 import atexit
@@ -39,16 +40,20 @@ log = logging.getLogger("seatrial")
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    # A lasting server, and a client that saves a block, register its type. Looking for types takes a second.
+    # A lasting server, and a client that saves a block, register its type. Looking for types takes
+    # a second.
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
     # Events are for automations. Deleting old ones delays first requests on SQLite by two seconds.
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "0",
-    # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
+    # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of
+    # the start.
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "0",
-    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
+    # A store of the server's task queue would check its own types for 0.2 s
+    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
-HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
+# The least that Prefect takes; a lasting server calls dead what is silent for three of them
+HEARTBEAT_S = 30
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
 _IN_MEMORY = {
     "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
@@ -77,7 +82,8 @@ def random_auth_string() -> str:
 
 
 def prefect_home() -> Path:
-    """Return Prefect's folder, made if need be, with a database that other users cannot read: it holds secrets.
+    """Return Prefect's folder, made if need be, with a database that other users cannot read: it
+    holds secrets.
 
     A folder that is there keeps its mode: it may be the system's. Raises InputError.
     """
@@ -88,7 +94,9 @@ def prefect_home() -> Path:
             if not database.is_symlink() and database.stat().st_uid == os.geteuid():
                 database.chmod(0o600)
     except OSError as error:
-        raise InputError(f"PREFECT_HOME {home}: {error.strerror}; name a folder that can be written to") from error
+        raise InputError(
+            f"PREFECT_HOME {home}: {error.strerror}; name a folder that can be written to"
+        ) from error
     return home
 
 
@@ -115,14 +123,20 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; remove it for a new login") from error
     if is_open:
-        raise InputError(f"{path}: other users may have read it, its mode must be 0600; remove it for a new login")
+        raise InputError(
+            f"{path}: other users may have read it, its mode must be 0600; remove it for "
+            "a new login"
+        )
     if not _USER_AND_PASSWORD.fullmatch(text):
         raise InputError(f"{path}: must be one line user:password; remove it for a new login")
     return text
 
 
 def configured_auth_string() -> str | None:
-    """Return the login set in the environment or Prefect's profile. Raises InputError if that is no login."""
+    """Return the login set in the environment or Prefect's profile.
+
+    Raises InputError if that is no login.
+    """
     from prefect.settings import get_current_settings
 
     setting = get_current_settings().server.api.auth_string
@@ -130,15 +144,20 @@ def configured_auth_string() -> str | None:
         return None
     text = setting.get_secret_value()
     if not _USER_AND_PASSWORD.fullmatch(text):
-        raise InputError(f"{SERVER_AUTH}: must be user:password without spaces; unset it for a random login")
+        raise InputError(
+            f"{SERVER_AUTH}: must be user:password without spaces; unset it for a random login"
+        )
     return text
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """Listen on a TCP address; port 0 is any free one. Raises OSError, or TypeError for what is no host name.
+    """Listen on a TCP address; port 0 is any free one.
 
-    Connections inherit TCP_NODELAY. asyncio sets it only on sockets that it knows to be TCP, and uvicorn takes a socket
-    by its number for a Unix one: each answer would wait 40 ms for the client's delayed acknowledgement.
+    Raises OSError, or TypeError for what is no host name.
+
+    Connections inherit TCP_NODELAY. asyncio sets it only on sockets that it knows to be TCP, and
+    uvicorn takes a socket by its number for a Unix one: each answer would wait 40 ms for the
+    client's delayed acknowledgement.
     """
     listener = socket.socket()
     try:
@@ -154,11 +173,13 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def collect_apart() -> None:
-    """Collect garbage in a thread for as long as the process lives: on the event loop it can halt a server on SQLite.
+    """Collect garbage in a thread for as long as the process lives: on the event loop it can halt a
+    server on SQLite.
 
-    After an error SQLAlchemy leaves a cursor behind, and the collector ends it: it waits for the cursor's connection,
-    which another thread may be using to wait for a write. On the event loop that write is then never committed, and the
-    server stands still until SQLite gives up, a minute later.
+    After an error SQLAlchemy leaves a cursor behind, and the collector ends it: it waits for the
+    cursor's connection, which another thread may be using to wait for a write. On the event loop
+    that write is then never committed, and the server stands still until SQLite gives up, a minute
+    later.
     """
     gc.disable()
     gc.freeze()
@@ -174,7 +195,8 @@ def _collect() -> None:
 class TemporaryServer:
     """A Prefect server on the loopback interface, with a random login.
 
-    `api_url` answers as soon as the server is up; connections queue until then. Once it has ended, calls fail at once.
+    `api_url` answers as soon as the server is up; connections queue until then. Once it has ended,
+    calls fail at once.
     """
 
     def __init__(self, log: IO[bytes], settings: Mapping[str, str] = {}) -> None:
@@ -226,23 +248,30 @@ def _server_log() -> IO[bytes]:
 
 
 def provide_prefect_server() -> None:
-    """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
+    """Make sure that Prefect, imported after this, has a server: the configured one, else a
+    temporary one.
 
-    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later; where that
-    has no room, in memory. It is stopped when this process exits, after Prefect has sent what it still holds. Raises
-    InputError where Prefect's folder cannot be used.
+    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them
+    later; where that has no room, in memory. It is stopped when this process exits, after Prefect
+    has sent what it still holds. Raises InputError where Prefect's folder cannot be used.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
-    os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")  # not pickle, where a result is kept at all
+    # Not pickle, where a result is kept at all
+    os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")
     if not configured_api_url():
         if problem := database_problem(prefect_home()):
             log.warning("%s: Prefect keeps nothing of this run", problem)
         server = TemporaryServer(_server_log(), _IN_MEMORY if problem else {})
         atexit.register(server.stop)
-        os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
+        # A line for each event that is lost
+        os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s
-        os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+        os.environ |= {
+            "PREFECT_API_URL": server.api_url,
+            CLIENT_AUTH: server.auth_string,
+            TEMPORARY: "1",
+        }
 
 
 def database_problem(home: Path) -> str | None:
@@ -251,7 +280,8 @@ def database_problem(home: Path) -> str | None:
         size = max((path.stat().st_size for path in home.glob("prefect.db*")), default=0)
         with tempfile.TemporaryFile(dir=home) as file:
             os.posix_fallocate(file.fileno(), 0, _DATABASE_BYTES)
-            os.ftruncate(file.fileno(), size + _DATABASE_BYTES)  # a limit of the size of files (ulimit -f)
+            # A limit of the size of files (ulimit -f)
+            os.ftruncate(file.fileno(), size + _DATABASE_BYTES)
     except OSError as error:
         return f"PREFECT_HOME {home}: {error.strerror}"
     return None
@@ -265,12 +295,16 @@ def last_words() -> str:
 
 
 def has_lasting_server() -> bool:
-    """Return whether the server outlives this run, so that other runs can see its limits and labels."""
+    """Return whether the server outlives this run, so that other runs can see its limits and
+    labels.
+    """
     return bool(configured_api_url()) and TEMPORARY not in os.environ
 
 
 def configured_api_url() -> str | None:
-    """Read the server's address from the environment or the active Prefect profile, without importing Prefect."""
+    """Read the server's address from the environment or the active Prefect profile, without
+    importing Prefect.
+    """
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()

@@ -1,4 +1,6 @@
-"""Signals: where a flow must not be interrupted, and how it ends with the process that started it."""
+"""Signals: where a flow must not be interrupted, and how it ends with the process that started
+it.
+"""
 
 import ctypes
 import os
@@ -13,7 +15,8 @@ from rich.console import Console
 
 from seatrial.system.process import children
 
-PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
+# A run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
+PATIENCE_S = 45.0
 _REPORT_S = 30  # to say to the server how a run was cut off, whole seconds
 _LOOK_S = 0.2
 _STARTER = "SEATRIAL_STARTED_BY"  # process id of the runner or worker
@@ -37,7 +40,10 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def _handled(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
-    """Have other handlers within the context. Only the main thread gets signals: elsewhere there is nothing to do."""
+    """Have other handlers within the context.
+
+    Only the main thread gets signals: elsewhere there is nothing to do.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -50,18 +56,22 @@ def _handled(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C, SIGTERM and a lost terminal within the context: a second one must not cut a teardown in half."""
+    """Ignore Ctrl-C, SIGTERM and a lost terminal within the context: a second one must not cut a
+    teardown in half.
+    """
     return _handled(dict.fromkeys(_SIGNALS, signal.SIG_IGN))
 
 
 def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
     """Pass one signal on to its handler within the context, and ignore repeated ones.
 
-    People press Ctrl-C twice, and `kill` reaches a process group. A served run keeps Prefect's handler of SIGTERM,
-    without which Prefect takes a cancelled run for a crashed one.
+    People press Ctrl-C twice, and `kill` reaches a process group. A served run keeps Prefect's
+    handler of SIGTERM, without which Prefect takes a cancelled run for a crashed one.
     """
     numbers = (number for number in _SIGNALS if not (is_served and number is signal.SIGTERM))
-    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    before = {
+        number: handler for number in numbers if callable(handler := signal.getsignal(number))
+    }
     received = threading.Event()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -80,9 +90,10 @@ def starts_runs() -> None:
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send a signal to this process when its parent dies; outside Linux do nothing.
 
-    A runner or worker that is killed would leave its flow runs at work, and no one could cancel them. A parent that has
-    died while this process was still importing sends none, so it is sent here. The parent also read what Prefect prints
-    here by rich; the broken pipe must not be the end.
+    A runner or worker that is killed would leave its flow runs at work, and no one could cancel
+    them. A parent that has died while this process was still importing sends none, so it is sent
+    here. The parent also read what Prefect prints here by rich; the broken pipe must not be the
+    end.
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
@@ -93,7 +104,8 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def end_soon() -> None:
-    """Have the kernel end this process soon: Prefect's client retries for minutes if the server is gone.
+    """Have the kernel end this process soon: Prefect's client retries for minutes if the server is
+    gone.
 
     The server itself marks a run as crashed whose heartbeat stops.
     """
@@ -101,9 +113,11 @@ def end_soon() -> None:
 
 
 def _be_quiet(console: Console) -> None:
-    """Print nothing more after a broken pipe, on which rich would end the process while nodes are being taken down.
+    """Print nothing more after a broken pipe, on which rich would end the process while nodes are
+    being taken down.
 
-    Point the file descriptor to /dev/null: otherwise the flush at exit would fail and the exit status be 120.
+    Point the file descriptor to /dev/null: otherwise the flush at exit would fail and the exit
+    status be 120.
     """
     console.quiet = True
     with suppress(OSError, ValueError):  # a stream without a file
@@ -113,7 +127,9 @@ def _be_quiet(console: Console) -> None:
 
 
 def end_runs(starter: int) -> None:
-    """Send SIGTERM to the runs that a runner or worker has started, and wait until they have taken their nodes down."""
+    """Send SIGTERM to the runs that a runner or worker has started, and wait until they have taken
+    their nodes down.
+    """
     signalled: set[int] = set()
     deadline = time.monotonic() + PATIENCE_S
     while (left := children(starter)) and time.monotonic() < deadline:

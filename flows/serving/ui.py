@@ -78,7 +78,9 @@ def show_waiting() -> Iterator[Callable[[str], None]]:
         nonlocal waits
         waits = True
         with _decorated() as client:
-            client.set_flow_run_state(flow_run_id, Running(name="Waiting", message=reason), force=True)
+            client.set_flow_run_state(
+                flow_run_id, Running(name="Waiting", message=reason), force=True
+            )
 
     try:
         yield show
@@ -93,7 +95,8 @@ def _decorated() -> Iterator[SyncPrefectClient]:
     try:
         with get_client(sync_client=True) as client:
             yield client
-    except Exception as error:  # HTTP, Prefect's own errors, answers that are none: the verdict must come out after any
+    except Exception as error:
+        # HTTP, Prefect's own errors, answers that are none: the verdict must come out after any
         log.debug("Prefect does not show it: %s", classed(error))
 
 
@@ -101,16 +104,20 @@ def show_campaign(cluster: str, lines: Sequence[str]) -> None:
     """Show how far a campaign is, among the artifacts."""
     try:
         text = "\n".join(f"- {escape(printable(line))}" for line in lines)
-        create_markdown_artifact(text, key=f"campaign-{cluster}", description="hour, phase, nodes left out")
+        create_markdown_artifact(
+            text, key=f"campaign-{cluster}", description="hour, phase, nodes left out"
+        )
     except Exception as error:
         log.debug("Prefect does not show the campaign: %s", error)
 
 
-def state_of(result: RunResult, require_baseline: bool = False, message: str | None = None) -> "State[RunResult]":
+def state_of(
+    result: RunResult, require_baseline: bool = False, message: str | None = None
+) -> "State[RunResult]":
     """Return the final state for a result.
 
-    Only a pass is Completed, since Prefect takes the data of other states for errors. The message is the result's line,
-    unless another one is given, which begins with the verdict too.
+    Only a pass is Completed, since Prefect takes the data of other states for errors. The message
+    is the result's line, unless another one is given, which begins with the verdict too.
     """
     results.append(result)
     status = exit_status(result.verdict, result.coverage, require_baseline)
@@ -129,14 +136,18 @@ def crashed_state(error: Exception) -> "State[Exception]":
 
 
 def _ended(state: "State[Any]") -> "State[Any]":
-    """Return the state; in a process that a runner or worker started, suppress the traceback of its end."""
+    """Return the state; in a process that a runner or worker started, suppress the traceback of its
+    end.
+    """
     for name in ("prefect.engine", "prefect.flow_runs"):
         logging.getLogger(name).addFilter(_is_no_end)
     return state
 
 
 def _is_no_end(record: logging.LogRecord) -> bool:
-    """Drop the exception that Prefect logs for a state that is not Completed; its message has been logged before."""
+    """Drop the exception that Prefect logs for a state that is not Completed; its message has been
+    logged before.
+    """
     return "exited with unexpected exception" not in record.getMessage()
 
 
@@ -147,7 +158,8 @@ def has_verdict(state: "State[Any]") -> bool:
 
 @contextmanager
 def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
-    """Send the log to Prefect whatever its settings are, without `secrets` (default: those of the environment).
+    """Send the log to Prefect whatever its settings are, without `secrets` (default: those of the
+    environment).
 
     Also remove them from the log of Prefect's engine and from its tracebacks.
     """
@@ -157,14 +169,16 @@ def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
-    logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # steps say themselves that they have ended
+    # Steps say themselves that they have ended
+    logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)
 
     def redact(record: logging.LogRecord) -> bool:
         record.msg, record.args = formatter.format(record), ()
         record.exc_info = record.exc_text = None
         return True
 
-    engine = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
+    # The loggers that Prefect's settings give handlers
+    engine = ("prefect", "prefect.flow_runs", "prefect.task_runs")
     engine_handlers = {each for name in engine for each in logging.getLogger(name).handlers}
     for each in engine_handlers:
         each.addFilter(redact)
@@ -184,11 +198,17 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
     try:
         if "report.html" in written:
             report = f"{where}/report.html"
-            log.info("report: %s", report)  # Prefect's UI makes a link of it, on the first tab of the run's page
-            key, description = f"report-{run.cluster.name}", f"[Report of run {run.run_id}]({report})"
+            # Prefect's UI makes a link of it, on the first tab of the run's page
+            log.info("report: %s", report)
+            key, description = (
+                f"report-{run.cluster.name}",
+                f"[Report of run {run.run_id}]({report})",
+            )
             create_link_artifact(report, link_text="report", key=key, description=description)
         if picture := curve_png(result):
             write_atomic(run.out / PICTURE, picture)
-            create_image_artifact(f"{where}/{PICTURE}", key=f"busbw-{run.cluster.name}", description=run.run_id)
+            create_image_artifact(
+                f"{where}/{PICTURE}", key=f"busbw-{run.cluster.name}", description=run.run_id
+            )
     except Exception as error:
         log.warning("Prefect shows no link to the report: %s", error)

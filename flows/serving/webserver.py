@@ -1,18 +1,21 @@
 """A lasting Prefect server for its own host names and pages alone: API, UI, scheduler.
 
-python -m seatrial.flows.serving.webserver      in a container (deployments/server), on port 4200 of every address
-python -m seatrial.flows.serving.webserver FD LIFE RUNS HOSTS      as `seatrial serve` starts it
+python -m seatrial.flows.serving.webserver      in a container (deployments/server), on port 4200 of
+every address python -m seatrial.flows.serving.webserver FD LIFE RUNS HOSTS      as `seatrial serve`
+starts it
 
-In a container SEATRIAL_SERVER_HOSTS lists further host names, with commas, besides localhost and the host of
-PREFECT_SERVER_UI_API_URL. The pages of PREFECT_SERVER_CORS_ALLOWED_ORIGINS may talk to it. The login is
-PREFECT_SERVER_API_AUTH_STRING; without one it does not start.
+In a container SEATRIAL_SERVER_HOSTS lists further host names, with commas, besides localhost and
+the host of PREFECT_SERVER_UI_API_URL. The pages of PREFECT_SERVER_CORS_ALLOWED_ORIGINS may talk to
+it. The login is PREFECT_SERVER_API_AUTH_STRING; without one it does not start.
 
-FD is a socket that listens already, RUNS the folder that browsers may read, HOSTS the server's names with commas. LIFE
-is the end of a pipe: once it is closed on the other side, `seatrial serve` and its runner have both ended, and this
-server ends too. Not sooner: runs that end with them report here.
+FD is a socket that listens already, RUNS the folder that browsers may read, HOSTS the server's
+names with commas. LIFE is the end of a pipe: once it is closed on the other side, `seatrial serve`
+and its runner have both ended, and this server ends too. Not sooner: runs that end with them report
+here.
 
-Prefect asks for the login on its API and on websockets. It leaves to others which names it is reached by (a page whose
-name begins to point here would be of the server's own origin), which pages may send what needs no answer, and files.
+Prefect asks for the login on its API and on websockets. It leaves to others which names it is
+reached by (a page whose name begins to point here would be of the server's own origin), which pages
+may send what needs no answer, and files.
 """
 
 import hmac
@@ -42,7 +45,8 @@ from seatrial.flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
 
 _COOKIE = "seatrial-runs"
 _LOOPBACK = ("127.0.0.1", "localhost")
-# What is in a report came from nodes: its scripts run where they see neither the UI nor the login that it keeps.
+# What is in a report came from nodes: its scripts run where they see neither the UI nor the login
+# that it keeps.
 _OF_FILES = {
     "Content-Security-Policy": "sandbox allow-scripts allow-popups allow-downloads",
     "X-Content-Type-Options": "nosniff",
@@ -59,7 +63,12 @@ def own_hosts(host: str, public_host: str) -> list[str]:
 def own_origins(host: str, port: int, public_url: str) -> list[str]:
     """Return the origins of the server's own pages."""
     parts = urlsplit(public_url)
-    return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
+    return sorted(
+        {
+            f"{parts.scheme}://{parts.netloc}",
+            *(f"http://{name}:{port}" for name in (*_LOOPBACK, host)),
+        }
+    )
 
 
 class Credentials:
@@ -77,7 +86,8 @@ class Credentials:
 
 
 class _OwnPages:
-    """Refuses requests from pages of other origins, among them forms and websockets, which browsers let through.
+    """Refuses requests from pages of other origins, among them forms and websockets, which browsers
+    let through.
 
     FastAPI's pages about the API, for which Prefect asks for no login, are not there.
     """
@@ -86,8 +96,12 @@ class _OwnPages:
         self._app, self._origins = app, origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        origin = Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
-        if scope["type"] == "http" and scope["path"].startswith(("/docs", "/redoc", "/openapi.json")):
+        origin = (
+            Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
+        )
+        if scope["type"] == "http" and scope["path"].startswith(
+            ("/docs", "/redoc", "/openapi.json")
+        ):
             await PlainTextResponse("not found", 404)(scope, receive, send)
         elif origin is None or origin in self._origins:
             await self._app(scope, receive, send)
@@ -106,7 +120,9 @@ class _Remembered:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                cookie = f"{_COOKIE}={self._login.cookie}; Path={self._path}; HttpOnly; SameSite=Strict"
+                cookie = (
+                    f"{_COOKIE}={self._login.cookie}; Path={self._path}; HttpOnly; SameSite=Strict"
+                )
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
             await send(message)
 
@@ -131,8 +147,11 @@ class _AskForLogin:
         if not (self._login.is_given(request.headers) or self._login.is_kept(request)):
             ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):  # or Prefect calls it a failure, 500
-            await PlainTextResponse("method not allowed", 405, {"Allow": "GET, HEAD"})(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            # Or Prefect calls it a failure, 500
+            await PlainTextResponse("method not allowed", 405, {"Allow": "GET, HEAD"})(
+                scope, receive, send
+            )
         else:
             await self._app(scope, receive, send_shut_in)
 
@@ -149,10 +168,12 @@ def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:
 def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
     """Return `app` for requests to those hosts, from pages of those origins or from no page.
 
-    It wraps the app from outside: Prefect's automations call the app within this process, by a host name that is not
-    ours.
+    It wraps the app from outside: Prefect's automations call the app within this process, by a host
+    name that is not ours.
     """
-    return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)
+    return TrustedHostMiddleware(
+        _OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False
+    )
 
 
 def own_names(environment: Mapping[str, str]) -> list[str]:
@@ -163,7 +184,9 @@ def own_names(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_no_late_heartbeat(record: logging.LogRecord) -> bool:
-    """Return false for the line that the server logs when a heartbeat belongs to a run that has ended."""
+    """Return false for the line that the server logs when a heartbeat belongs to a run that has
+    ended.
+    """
     return "already in terminal state" not in record.getMessage()
 
 
@@ -184,9 +207,18 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     if runs:
         app = guarded(app, os.environ[SERVER_AUTH], FILES, runs)
     where: dict[str, Any] = {"fd": int(fd)} if fd else {"host": "0.0.0.0", "port": 4200}
-    served = own_pages_alone(limited(app), hosts.split(",") if hosts else own_names(os.environ), origins)
+    served = own_pages_alone(
+        limited(app), hosts.split(",") if hosts else own_names(os.environ), origins
+    )
     collect_apart()
-    uvicorn.run(served, **where, log_level="warning", lifespan="on", timeout_graceful_shutdown=3, http=HeadersInTime)
+    uvicorn.run(
+        served,
+        **where,
+        log_level="warning",
+        lifespan="on",
+        timeout_graceful_shutdown=3,
+        http=HeadersInTime,
+    )
 
 
 def _end_with(life: int) -> None:

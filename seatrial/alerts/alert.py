@@ -21,9 +21,21 @@ from seatrial.text.headline import lines
 Mentions = Mapping[str, Sequence[str]]  # members and groups of Slack, by verdict
 ROWS = 3  # as many as convince
 
-_OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
-_FAULTS = {Verdict.DEGRADED: "is degraded", Verdict.FAIL: "fails", Verdict.CORRUPT: "computes wrong numbers"}
-_OVER = {"fault": "{} recovered: {}", "unmeasured": "{} is measured again", "silent": "{}: the check runs again"}
+_OPEN = {
+    "fault": "{} {}",
+    "unmeasured": "{} could not be checked",
+    "silent": "{}: the check did not run",
+}
+_FAULTS = {
+    Verdict.DEGRADED: "is degraded",
+    Verdict.FAIL: "fails",
+    Verdict.CORRUPT: "computes wrong numbers",
+}
+_OVER = {
+    "fault": "{} recovered: {}",
+    "unmeasured": "{} is measured again",
+    "silent": "{}: the check runs again",
+}
 Part = tuple[str, list[str], int]  # title, lines, and how many more there are
 SCHEMA = 1
 MAX_SUSPECTS = 10
@@ -32,7 +44,8 @@ LINE_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An incident with `result`, the run that shows or ended it, and `since`, the changes since the last good run.
+    """An incident with `result`, the run that shows or ended it, and `since`, the changes since the
+    last good run.
 
     `result` is None if the check did not run.
     """
@@ -49,7 +62,9 @@ class Alert:
 
     @property
     def run_id(self) -> str:
-        """The run that shows or ended it, even if it can no longer be read; "" if the check did not run."""
+        """The run that shows or ended it, even if it can no longer be read; "" if the check did not
+        run.
+        """
         if self.result:
             return self.result.run_id
         return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
@@ -72,9 +87,15 @@ def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
 
 
 def span(incident: Incident) -> str:
-    """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs, worst fail"."""
+    """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs,
+    worst fail".
+    """
     opened = words.moment(incident.opened)
-    lasted = f"from {opened} to {words.moment(incident.closed)}" if incident.closed else f"since {opened}"
+    lasted = (
+        f"from {opened} to {words.moment(incident.closed)}"
+        if incident.closed
+        else f"since {opened}"
+    )
     worst = f", worst {incident.worst.value}" if incident.worst is not incident.verdict else ""
     counted = "" if incident.kind == "silent" else f", {words.count(incident.run_count, 'run')}"
     return f"{lasted}{counted}{worst}"
@@ -94,7 +115,8 @@ def worst_judgements(result: RunResult) -> list[Judgement]:
 
 def software(since: Difference) -> list[str]:
     """Return changed software: "driver 570.1 → 575.3"."""
-    left_out = ("suite", "nodes", "cluster")  # they say nothing when a run is there without its nodes
+    # They say nothing when a run is there without its nodes
+    left_out = ("suite", "nodes", "cluster")
     return [
         f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
         for change in since.software
@@ -103,10 +125,13 @@ def software(since: Difference) -> list[str]:
 
 
 def numbers(since: Difference) -> list[str]:
-    """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
+    """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s
+    (-47 %)".
+    """
     moved = since.measurements
     news = moved[(moved["direction"] == "worse") & (moved["sigmas"] >= 3.0)]  # less is none
-    worse: list[Any] = sorted(news.itertuples(), key=lambda row: "message_bytes" in row.conditions)  # sweeps first
+    # Sweeps first
+    worse: list[Any] = sorted(news.itertuples(), key=lambda row: "message_bytes" in row.conditions)
     lines = []
     for row in worse[:ROWS]:
         was, now = words.number(row.before), words.quantity(row.after, row.unit)
@@ -128,13 +153,15 @@ PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
 def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
     """Return the first `most` suspects, the worst numbers, and the changes since the last good run.
 
-    Nothing of what is over. A suspect: "node-5 (10.20.0.16), 97 % sure: every pair with node-5 reaches ...".
+    Nothing of what is over. A suspect: "node-5 (10.20.0.16), 97 % sure: every pair with node-5
+    reaches ...".
     """
     run, put, bold = alert.result, markup.put, markup.bold
     if run is None or alert.over:
         return []
     suspects = [
-        f"{bold}{put(words.suspect_name(s, run.nodes), 120)}{bold}, {words.fraction(s.confidence)} sure: "
+        f"{bold}{put(words.suspect_name(s, run.nodes), 120)}{bold}, "
+        f"{words.fraction(s.confidence)} sure: "
         f"{put(s.evidence, 400)}"
         for s in run.suspects[:most]
     ]
@@ -149,7 +176,8 @@ def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
 def _number(judgement: Judgement, markup: Markup) -> str:
     m, put = judgement.measurement, markup.put
     measured = (
-        f"{put(words.measurement_name(m), 160)}: {markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
+        f"{put(words.measurement_name(m), 160)}: "
+        f"{markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
     )
     expected = words.interval(judgement.expected, m.unit)
     if expected == "–":
@@ -163,26 +191,38 @@ def _changed(since: Difference | None, markup: Markup) -> Part:
         return "Since the last good run", ["there is none: nothing passed here before"], 0
     changes = [*numbers(since), f"software: {'; '.join(software(since)) or 'as it was'}"]
     before = f"{since.before.run_id}, {words.moment(since.before.started)}"
-    return f"Since the last good run, {markup.put(before, 200)}", [markup.put(line, 800) for line in changes], 0
+    return (
+        f"Since the last good run, {markup.put(before, 200)}",
+        [markup.put(line, 800) for line in changes],
+        0,
+    )
 
 
 def verdict_lines(alert: Alert) -> tuple[str, ...]:
-    """Return the lines of the verdict: those of the run, or what is known of a check that did not run."""
+    """Return the lines of the verdict: those of the run, or what is known of a check that did not
+    run.
+    """
     incident = alert.incident
     if alert.over:
         return (f"It was: {incident.reason}",)
     if alert.result:
         return lines(alert.result)
     step = f"next: {CATALOG['run-overdue'].next_step}; seatrial history {incident.cluster}"
-    return tuple(map(words.plain, (f"{incident.verdict.value}: {incident.reason}", span(incident), step)))
+    return tuple(
+        map(words.plain, (f"{incident.verdict.value}: {incident.reason}", span(incident), step))
+    )
 
 
-def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
+def report_address(
+    notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None
+) -> str | None:
     """Return the address of the report: the cluster file's, the bucket's, else the local path."""
     if notify.report_url:
         return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
     if upload and upload.startswith("gs://"):
-        return f"https://storage.cloud.google.com/{upload.removeprefix('gs://')}/{run_id}/report.html"
+        return (
+            f"https://storage.cloud.google.com/{upload.removeprefix('gs://')}/{run_id}/report.html"
+        )
     return f"{upload}/{run_id}/report.html" if upload else path
 
 
@@ -191,10 +231,14 @@ def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
     return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))
 
 
-def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
+def overdue(
+    last: RunRow | None, suite: str, max_age: timedelta, now: datetime
+) -> RunOutcome | None:
     """Return a silent outcome if the last run is older than `max_age`, or missing; else None."""
     if last is None:
-        return _silent("", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded").sentence)
+        return _silent(
+            "", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded").sentence
+        )
     age = now - last.finished
     if age <= max_age:
         return None
@@ -202,7 +246,9 @@ def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) 
         last.run_id,
         now,
         Reason.of(
-            "run-overdue", late=f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
+            "run-overdue",
+            late=f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are "
+            "allowed",
         ).sentence,
     )
 
@@ -234,13 +280,16 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     unsaid = other_news(incident, news)
     parts = [
         [headline(incident)],
-        _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
+        _bullets(
+            "What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()
+        ),
         verdict_lines(alert),
         *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
     paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
     links = ("run", alert.run_link), ("report", alert.report_link)
-    ours = [*about(alert), *(f"{label}: {link}" for label, link in links if link)]  # to be followed and copied as it is
+    # To be followed and copied as it is
+    ours = [*about(alert), *(f"{label}: {link}" for label, link in links if link)]
     paragraphs.append([words.plain(line)[:LINE_CHARS] for line in ours])
     return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
 
@@ -251,11 +300,17 @@ def digest(result: RunResult) -> str:
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
-    """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the rest for programs."""
+    """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the
+    rest for programs.
+    """
     incident, run = alert.incident, alert.result
     return {
         "schema": SCHEMA,
-        "event": "closed" if alert.over else "opened" if len(news) == len(incident.changes) else "changed",
+        "event": "closed"
+        if alert.over
+        else "opened"
+        if len(news) == len(incident.changes)
+        else "changed",
         "text": "\n".join(map(words.harmless, (headline(incident), *other_news(incident, news)))),
         "incident": {
             "id": incident.id,
@@ -272,9 +327,15 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
         },
         "news": list(news),
         "run_id": alert.run_id or None,
-        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run and not alert.over else [],
-        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]] if run and not alert.over else [],
-        "judgements": [j.to_dict() for j in worst_judgements(run)] if run and not alert.over else [],
+        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]]
+        if run and not alert.over
+        else [],
+        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]]
+        if run and not alert.over
+        else [],
+        "judgements": [j.to_dict() for j in worst_judgements(run)]
+        if run and not alert.over
+        else [],
         "software": software(alert.since) if alert.since else [],
         "links": {"run": alert.run_link, "report": alert.report_link},
     }

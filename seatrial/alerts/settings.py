@@ -1,4 +1,7 @@
-"""Settings of the receivers of alerts, from the environment and the cluster file. Secrets are never shown."""
+"""Settings of the receivers of alerts, from the environment and the cluster file.
+
+Secrets are never shown.
+"""
 
 import logging
 import os
@@ -18,12 +21,17 @@ from seatrial.text.addresses import is_loopback, split
 from seatrial.text.redact import redacted
 from seatrial.text.words import plain
 
-URLLIB3 = ("urllib3.connectionpool", "urllib3.util.retry")  # both name the path of what they try again
+# Both name the path of what they try again
+URLLIB3 = ("urllib3.connectionpool", "urllib3.util.retry")
 APPRISE = ("apprise",)
-SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
+SAFE = (
+    "must start with https:// (http:// only to this machine), then a host, and a port of 1 to "
+    "65535 if any"
+)
 SLACK_HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
-_ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
+# How requests and urllib3 quote an address in their errors
+_ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
 _WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
@@ -53,7 +61,9 @@ class SlackSettings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self | None:
-        """Read SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None without token and webhook."""
+        """Read SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None without token and
+        webhook.
+        """
         settings = cls(
             token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
             channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
@@ -96,7 +106,9 @@ def safe(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """Receivers: Slack, a webhook that takes JSON, and apprise URLs (e-mail, Teams, PagerDuty, ...)."""
+    """Receivers: Slack, a webhook that takes JSON, and apprise URLs (e-mail, Teams, PagerDuty,
+    ...).
+    """
 
     slack: SlackSettings | None = None
     webhook: SecretStr | None = None
@@ -104,7 +116,9 @@ class AlertSettings:
 
     @classmethod
     def from_env(cls, notify: Notify, environ: Mapping[str, str] | None = None) -> Self:
-        """Read SEATRIAL_SLACK_*, SEATRIAL_ALERT_WEBHOOK, SEATRIAL_ALERT_URLS; the channel may be the cluster file's."""
+        """Read SEATRIAL_SLACK_*, SEATRIAL_ALERT_WEBHOOK, SEATRIAL_ALERT_URLS; the channel may be
+        the cluster file's.
+        """
         env = os.environ if environ is None else environ
         slack = SlackSettings.from_env(env)
         if slack and slack.channel is None:
@@ -127,7 +141,9 @@ class AlertSettings:
         slack = self.slack.webhook if self.slack else None
         addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
         # Services repeat a token of an address in addresses of their own.
-        parts = sorted({part for address in addresses for part in _parts_of(address)}, key=len, reverse=True)
+        parts = sorted(
+            {part for address in addresses for part in _parts_of(address)}, key=len, reverse=True
+        )
         text = _ADDRESSED.sub(r"\1 ***", text)
         for held in (*self.secrets(), *parts):
             text = text.replace(held, "***")
@@ -144,7 +160,9 @@ class AlertSettings:
             webhook=None if webhook else self.webhook,
             urls=tuple(url for number, url in enumerate(self.urls, 1) if number not in unknown),
         )
-        return kept, "; ".join(problem for problem in (slack, webhook, *unknown.values()) if problem) or None
+        return kept, "; ".join(
+            problem for problem in (slack, webhook, *unknown.values()) if problem
+        ) or None
 
     def _bad_slack(self) -> str | None:
         problem = self.slack.malformed() if self.slack else None
@@ -158,7 +176,9 @@ class AlertSettings:
 
 
 def _parts_of(address: str) -> set[str]:
-    """Return login, path segments and values of an address, as written and decoded; short ones may be common words."""
+    """Return login, path segments and values of an address, as written and decoded; short ones may
+    be common words.
+    """
     rest, _, query = address.partition("://")[2].partition("#")[0].partition("?")
     authority, *segments = rest.split("/")
     login, _, host = authority.rpartition("@")
@@ -176,7 +196,9 @@ def check_alerts(notify: Notify) -> None:
 
 
 def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
-    """Return the problems of addresses that apprise does not understand, by number: the address itself is secret."""
+    """Return the problems of addresses that apprise does not understand, by number: the address
+    itself is secret.
+    """
     if not urls:
         return {}
     if not has_module("apprise"):
@@ -192,6 +214,7 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
             shown = f" ({scheme[0]}...)" if scheme else ""
             problems[number] = (
                 f"{_URLS}: address {number}{shown} is none that apprise knows; legal: such"
-                " as mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
+                " as mailtos://user:password@host?to=ops@example.com; see "
+                "https://appriseit.com/services"
             )
     return problems

@@ -55,7 +55,10 @@ def link(address: str, words: str) -> str:
 
 
 def header(text: str) -> Block:
-    return {"type": "header", "text": {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False}}
+    return {
+        "type": "header",
+        "text": {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False},
+    }
 
 
 def section(text: str) -> Block:
@@ -63,9 +66,16 @@ def section(text: str) -> Block:
 
 
 def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
-    """Return sections with a title and bullets; none without lines. `more` counts lines that are not shown."""
+    """Return sections with a title and bullets; none without lines.
+
+    `more` counts lines that are not shown.
+    """
     rest = [f"and {more:,} more in the report"] if more > 0 else []
-    return [section(page) for page in _pages([f"*{title}*", *(f"• {line}" for line in lines), *rest]) if lines]
+    return [
+        section(page)
+        for page in _pages([f"*{title}*", *(f"• {line}" for line in lines), *rest])
+        if lines
+    ]
 
 
 def context(lines: Iterable[str]) -> Block:
@@ -81,9 +91,14 @@ _MARKUP = Markup(lambda text, limit: clip(escape(text), limit), bold="*")
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
-    """Return the current message of the incident as plain text (for notifications) and as blocks."""
+    """Return the current message of the incident as plain text (for notifications) and as
+    blocks.
+    """
     title, incident = headline(alert.incident), alert.incident
-    text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
+    text = clip(
+        f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title),
+        TEXT_CHARS,
+    )
     emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
     first, *others = (clip(escape(line), 1200) for line in verdict_lines(alert))
     bold = first if alert.over else f"*{first}*"
@@ -91,7 +106,10 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     message = [header(title), section(verdict)]
     message += [block for part in evidence(alert, _MARKUP, MAX_SUSPECTS) for block in listed(*part)]
     is_link = (alert.report_link or "").startswith("http")
-    facts = [*about(alert), *([f"report: {alert.report_link}"] if alert.report_link and not is_link else [])]
+    facts = [
+        *about(alert),
+        *([f"report: {alert.report_link}"] if alert.report_link and not is_link else []),
+    ]
     message.append(context(clip(shown, 600) for line in facts if (shown := escape(line))))
     links = [("The run", alert.run_link), ("The report", alert.report_link if is_link else None)]
     if linked := "  ·  ".join(link(address, label) for label, address in links if address):
@@ -108,7 +126,10 @@ def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> s
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    line = f"{_EMOJI[result.verdict]} {escape(result.cluster)}, {escape(result.suite)}: {escape(lines(result)[0])}"
+    line = (
+        f"{_EMOJI[result.verdict]} {escape(result.cluster)}, {escape(result.suite)}: "
+        f"{escape(lines(result)[0])}"
+    )
     return clip(line, DIGEST_CHARS)
 
 
@@ -124,11 +145,18 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
     checks = []
     for c in result.checks:
         reason = clip(escape(own_reason(c, result.suspects)), 500)
-        checks.append(f"{words.GLYPHS[c.verdict]} *{escape(cut(c.name, 60))}* {c.verdict.value}: {reason}")
+        checks.append(
+            f"{words.GLYPHS[c.verdict]} *{escape(cut(c.name, 60))}* {c.verdict.value}: {reason}"
+        )
     message = listed("Checks", checks)
-    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
+    facts = " · ".join(
+        f"{name} {version}" for name, version in result.fingerprint.items() if version
+    )
     software = context([clip(escape(facts), 1500) or "software: not known"])
-    return f"Details of run {clip(escape(result.run_id), 200)}", [*_within(TOTAL_CHARS, message), software]
+    return f"Details of run {clip(escape(result.run_id), 200)}", [
+        *_within(TOTAL_CHARS, message),
+        software,
+    ]
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:

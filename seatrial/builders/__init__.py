@@ -1,4 +1,7 @@
-"""Images: find or build what a cluster file names. A builder has only what differs between builders."""
+"""Images: find or build what a cluster file names.
+
+A builder has only what differs between builders.
+"""
 
 import json
 import logging
@@ -36,7 +39,10 @@ class Builder(Protocol):
         """Return the reference of an image with that tag. Pure."""
 
     def exists(self, reference: str) -> StoredImage | None:
-        """Look the image up; None if it does not exist. Raises UnreachableError if that is unknown."""
+        """Look the image up; None if it does not exist.
+
+        Raises UnreachableError if that is unknown.
+        """
 
     def build(self, plan: "BuildPlan", log_file: Path) -> BuiltImage:
         """Build the image, append the output to `log_file`, and end the build when interrupted.
@@ -49,16 +55,20 @@ class Builder(Protocol):
 
 
 def builder_for(config: "Image") -> Builder:
-    """Return the builder that the cluster file names; its module is imported on first use, since SDKs are heavy."""
+    """Return the builder that the cluster file names; its module is imported on first use, since
+    SDKs are heavy.
+    """
     builder: Builder = import_module(_MODULES[config.builder]).builder(config)
     return builder
 
 
-def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, rebuild: bool = False) -> BuiltImage:
+def ensure_image(
+    config: "Image", architecture: str | None, log_file: Path, *, rebuild: bool = False
+) -> BuiltImage:
     """Return the image that `config` names: an existing one of the same inputs, else a new build.
 
-    `architecture` is that of the nodes (amd64, arm64), None if unknown. Raises MissingError when a prebuilt image or a
-    tool is missing, LaunchError when a build fails.
+    `architecture` is that of the nodes (amd64, arm64), None if unknown. Raises MissingError when a
+    prebuilt image or a tool is missing, LaunchError when a build fails.
     """
     from seatrial.builders.plan import make_plan
     from seatrial.config.image import ImageFile, Prebuilt
@@ -72,9 +82,12 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     builder = builder_for(config)
     platforms, digests = platforms_of(config, architecture), _digests(builder, config)
     plan = make_plan(config, platforms, digests, builder.reference)
-    # An image of the digests last seen is reused but never built: a base may have moved, and the tag would be wrong.
+    # An image of the digests last seen is reused but never built: a base may have moved, and the
+    # tag would be wrong.
     last_seen = with_last_seen(digests)
-    earlier = plan if last_seen == digests else make_plan(config, platforms, last_seen, builder.reference)
+    earlier = (
+        plan if last_seen == digests else make_plan(config, platforms, last_seen, builder.reference)
+    )
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
         if image := _existing_image(builder.exists, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
@@ -93,7 +106,10 @@ def check_recipe(config: "Image | None") -> None:
 
 
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
-    """Render the build by file name. Pure: the hash, which needs the bases' digests, is left open."""
+    """Render the build by file name.
+
+    Pure: the hash, which needs the bases' digests, is left open.
+    """
     from seatrial.builders.plan import BuildPlan, bases_of, tag_for
     from seatrial.config.image import ImageFile, Prebuilt
 
@@ -103,7 +119,10 @@ def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     tag = tag_for(bases_of(config), "HASH")
     platforms = platforms_of(config, architecture)
     plan = BuildPlan(config, tag, builder.reference(tag), platforms, ())
-    return {"image": f"{plan.reference} for {', '.join(platforms)}\n", "image-build": builder.render(plan)}
+    return {
+        "image": f"{plan.reference} for {', '.join(platforms)}\n",
+        "image-build": builder.render(plan),
+    }
 
 
 def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
@@ -134,7 +153,9 @@ def _digests(builder: Builder, config: "Recipe") -> Digests:
     return digests
 
 
-def _existing_image(exists: Callable[[str], StoredImage | None], reference: str) -> BuiltImage | None:
+def _existing_image(
+    exists: Callable[[str], StoredImage | None], reference: str
+) -> BuiltImage | None:
     try:
         stored = exists(reference)
     except UnreachableError as error:
@@ -149,7 +170,8 @@ def with_last_seen(digests: Digests) -> Digests:
     stored = _read(file) | {base: digest for base, digest in digests.items() if digest}
     with suppress(OSError):  # a home that cannot be written to: nothing is stored
         closed_folder(file.parent)
-        write_atomic(file, json.dumps(stored, indent=2))  # as a whole: another run may read meanwhile
+        # As a whole: another run may read meanwhile
+        write_atomic(file, json.dumps(stored, indent=2))
     return {base: stored.get(base) for base in digests}
 
 

@@ -1,7 +1,8 @@
-"""Builder `cloud-build`: Google Cloud Build through Google's client: submit, copy the log, wait, cancel.
+"""Builder `cloud-build`: Google Cloud Build through Google's client: submit, copy the log, wait,
+cancel.
 
-The log is read from the object that the build writes to its log bucket, as gcloud does. Where that may not be read
-(VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
+The log is read from the object that the build writes to its log bucket, as gcloud does. Where that
+may not be read (VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
 """
 
 import codecs
@@ -54,18 +55,28 @@ class GoogleClients:
 
     def __init__(self, project: str) -> None:
         """Import Google's packages. Raises MissingError if they are not installed."""
-        if not (has_module("google.cloud.storage") and has_module("google.cloud.devtools.cloudbuild_v1")):
-            raise MissingError(Reason.of("extra-missing", what="builder: cloud-build", remedy=how_to_install("google")))
+        if not (
+            has_module("google.cloud.storage") and has_module("google.cloud.devtools.cloudbuild_v1")
+        ):
+            raise MissingError(
+                Reason.of(
+                    "extra-missing", what="builder: cloud-build", remedy=how_to_install("google")
+                )
+            )
         self._project = project
 
     @cached_property
     def builds(self) -> "CloudBuildClient":
         from google.cloud.devtools.cloudbuild_v1 import CloudBuildClient
-        from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import CloudBuildRestTransport
+        from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import (
+            CloudBuildRestTransport,
+        )
 
         scheme, _, host = (os.environ.get(_ENDPOINT) or _HOST).rstrip("/").partition("://")
         return CloudBuildClient(
-            transport=CloudBuildRestTransport(host=host, url_scheme=scheme, credentials=self._credentials)
+            transport=CloudBuildRestTransport(
+                host=host, url_scheme=scheme, credentials=self._credentials
+            )
         )
 
     @cached_property
@@ -76,13 +87,17 @@ class GoogleClients:
 
     @cached_property
     def _credentials(self) -> "GoogleCredentials":
-        """Application default credentials; none for a stand-in without TLS, where a token could be read."""
+        """Application default credentials; none for a stand-in without TLS, where a token could be
+        read.
+        """
         import google.auth
         from google.auth.credentials import AnonymousCredentials
 
         if os.environ.get(_ENDPOINT, "").startswith("http://"):
             return AnonymousCredentials()
-        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        credentials, _ = google.auth.default(
+            scopes=["https://www.googleapis.com/auth/cloud-platform"]
+        )
         return credentials
 
     def registry_login(self, registry: str) -> "Credentials | None":
@@ -121,7 +136,11 @@ class LogCopy:
             return
         blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
         try:
-            self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
+            self._add(
+                blob.download_as_bytes(
+                    start=self._read, raw_download=True, checksum=None, timeout=30
+                )
+            )
         except (Forbidden, Unauthorized):
             self._readable = False
             self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
@@ -150,7 +169,10 @@ class CloudBuildImage:
 
     @cached_property
     def _google(self) -> GoogleClients:
-        """Google's clients; rendering does not need them. Raises MissingError without Google's packages."""
+        """Google's clients; rendering does not need them.
+
+        Raises MissingError without Google's packages.
+        """
         return GoogleClients(self._config.own_project)
 
     def reference(self, tag: str) -> str:
@@ -175,7 +197,9 @@ class CloudBuildImage:
         except (GoogleAPIError, RequestException, TransportError) as error:
             status = getattr(error, "grpc_status_code", None) or getattr(error, "code", "")
             output = f"{getattr(status, 'name', status)} {error}"
-            raise LaunchError(build_failure(plan.reference, "Cloud Build", output, self._parent)) from error
+            raise LaunchError(
+                build_failure(plan.reference, "Cloud Build", output, self._parent)
+            ) from error
         except GoogleAuthError as error:
             raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
 
@@ -185,12 +209,16 @@ class CloudBuildImage:
         limit_s = timeout_s(self._config)
         deadline = time.monotonic() + limit_s
         message = _message(request(self._config, plan.tag), self._config)
-        message.source = Source(storage_source=StorageSource(**upload(self._google.storage, plan, self._config)))
+        message.source = Source(
+            storage_source=StorageSource(**upload(self._google.storage, plan, self._config))
+        )
         submitted = self._google.builds.create_build(
             request={"parent": self._parent, "build": message}, retry=None, timeout=60
         ).metadata.build
         name = f"{self._parent}/builds/{submitted.id}"
-        log.info("Cloud Build %s, at most %d s: %s", submitted.id, limit_s, submitted.log_url or name)
+        log.info(
+            "Cloud Build %s, at most %d s: %s", submitted.id, limit_s, submitted.log_url or name
+        )
         try:
             done = self._wait(plan, name, log_file, deadline)
         except BaseException:
@@ -202,7 +230,12 @@ class CloudBuildImage:
         """Wait for the end of the build, and copy its log meanwhile."""
         from google.cloud.devtools.cloudbuild_v1 import Build
 
-        running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
+        running = {
+            Build.Status.STATUS_UNKNOWN,
+            Build.Status.PENDING,
+            Build.Status.QUEUED,
+            Build.Status.WORKING,
+        }
         with closing(LogCopy(self._google.storage, log_file)) as reader:
             while True:
                 build = self._state(name)
@@ -215,7 +248,9 @@ class CloudBuildImage:
                 time.sleep(POLL_S)
 
     def _state(self, name: str) -> "Build":
-        """Ask for the build until there is an answer: a lost connection or an expired token does not lose it."""
+        """Ask for the build until there is an answer: a lost connection or an expired token does
+        not lose it.
+        """
         from google.api_core.exceptions import ServerError, TooManyRequests
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
@@ -244,11 +279,20 @@ class CloudBuildImage:
             copied = log_file.read_text(errors="replace") if log_file.exists() else ""
             output = "\n".join([copied, *details, f"status: {done.status.name}"])
             status = f"Cloud Build ended as {done.status.name}"
-            raise LaunchError(build_failure(plan.reference, status, output, done.log_url or log_file))
-        digest = next((image.digest for image in done.results.images if image.name == plan.reference), None)
+            raise LaunchError(
+                build_failure(plan.reference, status, output, done.log_url or log_file)
+            )
+        digest = next(
+            (image.digest for image in done.results.images if image.name == plan.reference), None
+        )
         if not digest:
             raise LaunchError(
-                Reason.of("image-no-digest", image=plan.reference, builder="Cloud Build", log=str(log_file))
+                Reason.of(
+                    "image-no-digest",
+                    image=plan.reference,
+                    builder="Cloud Build",
+                    log=str(log_file),
+                )
             )
         return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
 
@@ -266,7 +310,9 @@ def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
         build: Build = Build.from_json(json.dumps(request_fields))
         return build
     except ParseError as error:
-        raise InputError(f"{config.folder / 'cloudbuild.yaml'}: {' '.join(str(error).split())}") from error
+        raise InputError(
+            f"{config.folder / 'cloudbuild.yaml'}: {' '.join(str(error).split())}"
+        ) from error
 
 
 builder = CloudBuildImage
@@ -275,7 +321,8 @@ builder = CloudBuildImage
 def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
     """Upload the context to the bucket, which is made if missing; return the build's storageSource.
 
-    A bucket of the cluster file is not looked up first: an account may write objects there without that right.
+    A bucket of the cluster file is not looked up first: an account may write objects there without
+    that right.
     """
     from google.api_core.exceptions import NotFound
 
@@ -291,13 +338,17 @@ def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, s
 def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
     blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
     size = file.seek(0, os.SEEK_END)  # where it is given, a small archive goes up in one request
-    blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
+    blob.upload_from_file(
+        file, rewind=True, size=size, content_type="application/gzip", timeout=120
+    )
     return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
 
 
 @contextmanager
 def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
-    """Pack the context without owners and with only the executable bit of modes, as `context_hash` counts them."""
+    """Pack the context without owners and with only the executable bit of modes, as `context_hash`
+    counts them.
+    """
     context = plan.config.context
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w:gz") as tar:
@@ -315,7 +366,9 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _default(client: "Client", project: str) -> "Bucket":
-    """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
+    """Return the default bucket, which must belong to the project: its name can be guessed and
+    taken by others.
+    """
     # The name that gcloud uses; "google" is not allowed in it.
     name = re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
     bucket = client.lookup_bucket(name, timeout=30)
@@ -327,7 +380,10 @@ def _default(client: "Client", project: str) -> "Bucket":
 
 
 def recipe(config: CloudBuild) -> Request:
-    """Read the folder's cloudbuild.yaml; without one, return one docker build. Raises InputError."""
+    """Read the folder's cloudbuild.yaml; without one, return one docker build.
+
+    Raises InputError.
+    """
     file = config.folder / "cloudbuild.yaml"
     if not file.is_file():
         return _plain(config)
@@ -335,18 +391,27 @@ def recipe(config: CloudBuild) -> Request:
         document = dict(yaml.safe_load(file.read_text()))
         steps, images = [dict(step) for step in document["steps"]], list(document["images"])
     except (OSError, yaml.YAMLError, TypeError, ValueError, KeyError) as error:
-        raise InputError(f"{file}: needs steps and images, as gcloud builds submit reads them ({error!r})") from error
+        raise InputError(
+            f"{file}: needs steps and images, as gcloud builds submit reads them ({error!r})"
+        ) from error
     if not images or "${_TAG}" not in str(images[0]):
-        raise InputError(f"{file}: images: the first must end in :${{_TAG}}, where the build's hash goes")
+        raise InputError(
+            f"{file}: images: the first must end in :${{_TAG}}, where the build's hash goes"
+        )
     if config.args and not any(map(_takes_arguments, steps)):
         raise InputError(
-            f"image.args: {file} has no docker step that begins with `build`, which would take them; legal: such a"
+            f"image.args: {file} has no docker step that begins with `build`, which would take "
+            "them; legal: such a"
             " step, or substitutions in place of args"
         )
     if config.machine and _in_a_pool(document):
-        raise InputError(f"image.machine: {file} builds in a pool, which has machines of its own; leave it out")
+        raise InputError(
+            f"image.machine: {file} builds in a pool, which has machines of its own; leave it out"
+        )
     if not re.fullmatch(r"\d+(\.\d+)?s", str(document.setdefault("timeout", f"{TIMEOUT_S}s"))):
-        raise InputError(f"{file}: timeout: must be seconds, such as 7200s, is {document['timeout']!r}")
+        raise InputError(
+            f"{file}: timeout: must be seconds, such as 7200s, is {document['timeout']!r}"
+        )
     return document
 
 
@@ -359,14 +424,22 @@ def _plain(config: CloudBuild) -> Request:
 
 
 def reference(config: CloudBuild, tag: str) -> str:
-    """Return the first image of the recipe with its variables filled in. Raises InputError for an unknown one."""
+    """Return the first image of the recipe with its variables filled in.
+
+    Raises InputError for an unknown one.
+    """
     build = recipe(config)
-    values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, build, tag)}
+    values = {
+        "PROJECT_ID": config.own_project,
+        "LOCATION": config.own_region,
+        **_substitutions(config, build, tag),
+    }
     named = str(build["images"][0])
     filled = _VARIABLE.sub(lambda match: str(values.get(match[1] or match[2], match[0])), named)
     if "$" in filled:
         raise InputError(
-            f"{config.folder / 'cloudbuild.yaml'}: images: {named}: {filled} is not known before the build; legal:"
+            f"{config.folder / 'cloudbuild.yaml'}: images: {named}: {filled} is not known before "
+            "the build; legal:"
             f" {', '.join(sorted(values))}"
         )
     return filled
@@ -381,7 +454,11 @@ def request(config: CloudBuild, tag: str) -> Request:
     """Return the build without its source, which has no name before the upload."""
     build = recipe(config)
     options = build.get("options") or {}
-    machine = {} if _in_a_pool(build) else {"machineType": config.machine or options.get("machineType", MACHINE)}
+    machine = (
+        {}
+        if _in_a_pool(build)
+        else {"machineType": config.machine or options.get("machineType", MACHINE)}
+    )
     return {
         **build,
         "steps": [_with_arguments(step, config) for step in build["steps"]],
@@ -392,11 +469,15 @@ def request(config: CloudBuild, tag: str) -> Request:
 
 
 def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, str]:
-    """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused ones."""
+    """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused
+    ones.
+    """
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
     used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
     own = {name: value for name, value in ours.items() if name in used}
-    return dict(sorted({**(build.get("substitutions") or {}), **own, **config.substitutions}.items()))
+    return dict(
+        sorted({**(build.get("substitutions") or {}), **own, **config.substitutions}.items())
+    )
 
 
 def _in_a_pool(build: Request) -> bool:
@@ -407,12 +488,19 @@ def _in_a_pool(build: Request) -> bool:
 def _takes_arguments(step: Request) -> bool:
     """Return whether the step is a docker build."""
     program = str(step.get("name")).rpartition("/")[2].partition(":")[0]
-    return program == "docker" and "entrypoint" not in step and (step.get("args") or [])[:1] == ["build"]
+    return (
+        program == "docker"
+        and "entrypoint" not in step
+        and (step.get("args") or [])[:1] == ["build"]
+    )
 
 
 def _with_arguments(step: Request, config: CloudBuild) -> Request:
     """Add the cluster file's build arguments to a docker build."""
     if not config.args or not _takes_arguments(step):
         return step
-    options = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]
+    options = [
+        f"--build-arg={name}={value.replace('$', '$$')}"
+        for name, value in sorted(config.args.items())
+    ]
     return {**step, "args": ["build", *options, *step["args"][1:]]}

@@ -22,11 +22,15 @@ def _cause(name: str, next_step: str, *patterns: str) -> BuildFailure:
     return BuildFailure(name, next_step, "|".join(patterns))
 
 
-# In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).
+# In this order within one line: what comes first also explains what comes later ("denied" of a base
+# is about the base).
 CAUSES = (
     _cause(
         "wrong platform",
-        "build for what the machine or the base is (platforms), use a base that has the platform, or register qemu",
+        (
+            "build for what the machine or the base is (platforms), use a base that has the "
+            "platform, or register qemu"
+        ),
         r"exec format error",
         r"no match(ing)? (manifest )?for (platform|linux/)",
         r"no image found in (manifest list|image index) for architecture",
@@ -36,7 +40,10 @@ CAUSES = (
     ),
     _cause(
         "quota",
-        "free some or ask for more: disk, a registry's rate limit (docker login), Cloud Build's CPUs in that region",
+        (
+            "free some or ask for more: disk, a registry's rate limit (docker login), Cloud "
+            "Build's CPUs in that region"
+        ),
         r"no space left on device",
         r"toomanyrequests",
         r"too many requests",
@@ -47,7 +54,10 @@ CAUSES = (
     ),
     _cause(
         "base image access",
-        "log in to its registry (docker login; NGC for nvcr.io), correct BASE, or mirror it and set BASE to the copy",
+        (
+            "log in to its registry (docker login; NGC for nvcr.io), correct BASE, or mirror "
+            "it and set BASE to the copy"
+        ),
         r"pull access denied",
         r"failed to resolve source metadata",
         r"^(?!.*push).*failed to (do request|authorize|solve).{0,400}(manifest|/v2/|token)",
@@ -58,7 +68,10 @@ CAUSES = (
     ),
     _cause(
         "docker daemon",
-        "start Docker and let this account use it (group docker), or use builder buildah or cloud-build",
+        (
+            "start Docker and let this account use it (group docker), or use builder buildah "
+            "or cloud-build"
+        ),
         r"cannot connect to the docker daemon",
         r"permission denied.{0,400}docker (daemon|api)",
         r"docker\.sock.{0,400}permission denied",
@@ -79,7 +92,10 @@ CAUSES = (
     ),
     _cause(
         "permission",
-        "give the account that builds the right to build, to read the source and to write to the repository",
+        (
+            "give the account that builds the right to build, to read the source and to write "
+            "to the repository"
+        ),
         r"PERMISSION_DENIED",
         r"permission ['\"].{0,400}denied",
         r"denied: .{0,400}(permission|requested access)",
@@ -93,7 +109,10 @@ CAUSES = (
     ),
     _cause(
         "file mode",
-        "let the build's user run or read it: chmod before the build or in the Dockerfile, or another USER",
+        (
+            "let the build's user run or read it: chmod before the build or in the "
+            "Dockerfile, or another USER"
+        ),
         r": permission denied",
     ),
     _cause(
@@ -107,7 +126,9 @@ CAUSES = (
 
 
 def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reason:
-    """Return why a build failed: the last line of its output with a known cause, else the last line."""
+    """Return why a build failed: the last line of its output with a known cause, else the last
+    line.
+    """
     cause, problem = _explain(output)
     code = f"image-build-{cause.name.replace(' ', '-')}" if cause else "image-build-failed"
     return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))

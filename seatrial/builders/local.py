@@ -1,4 +1,6 @@
-"""Builders `docker` and `buildah`: a program of this machine builds, then pushes to the repository if there is one."""
+"""Builders `docker` and `buildah`: a program of this machine builds, then pushes to the repository
+if there is one.
+"""
 
 import codecs
 import json
@@ -43,7 +45,10 @@ def docker_argv(plan: BuildPlan, metadata: Path) -> list[str]:
 
 
 def buildah_argv(plan: BuildPlan) -> list[str]:
-    """Return the command line. Isolation chroot needs only root or a user namespace, so it works in containers."""
+    """Return the command line.
+
+    Isolation chroot needs only root or a user namespace, so it works in containers.
+    """
     config = plan.config
     ignore = ignore_file(config)
     return [
@@ -59,7 +64,13 @@ def buildah_argv(plan: BuildPlan) -> list[str]:
 
 
 def push_argv(plan: BuildPlan, digest_file: Path) -> list[str]:
-    return ["buildah", "push", f"--digestfile={digest_file}", plan.reference, f"docker://{plan.reference}"]
+    return [
+        "buildah",
+        "push",
+        f"--digestfile={digest_file}",
+        plan.reference,
+        f"docker://{plan.reference}",
+    ]
 
 
 class LocalImage:
@@ -92,7 +103,9 @@ class DockerImage(LocalImage):
         return look_up(reference) if is_pushed else self._stored(reference)
 
     def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
-        _need("docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build")
+        _need(
+            "docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build"
+        )
         if _output("docker", "buildx", "version") is None:
             raise MissingError(
                 Reason.of(
@@ -106,10 +119,14 @@ class DockerImage(LocalImage):
             _run_build(docker_argv(plan, metadata), plan, log_file)
             with suppress(OSError, ValueError):
                 stored: dict[str, str] = json.loads(metadata.read_text())
-                if digest := stored.get("containerimage.digest") or stored.get("containerimage.config.digest"):
+                if digest := stored.get("containerimage.digest") or stored.get(
+                    "containerimage.config.digest"
+                ):
                     return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
         raise LaunchError(
-            Reason.of("image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file))
+            Reason.of(
+                "image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file)
+            )
         )
 
     def render(self, plan: BuildPlan) -> str:
@@ -120,32 +137,51 @@ class BuildahImage(LocalImage):
     """Images that buildah makes, without a daemon."""
 
     unpushed = "localhost/seatrial"
-    inspection = ("buildah", "inspect", "--type=image", "--format={{.FromImageDigest}} {{.OCIv1.Architecture}}")
+    inspection = (
+        "buildah",
+        "inspect",
+        "--type=image",
+        "--format={{.FromImageDigest}} {{.OCIv1.Architecture}}",
+    )
 
     def exists(self, reference: str) -> StoredImage | None:
         from seatrial.builders.registry import look_up
 
-        is_pushed = not reference.startswith("localhost/")  # buildah's own name for what is only here
+        # Buildah's own name for what is only here
+        is_pushed = not reference.startswith("localhost/")
         return look_up(reference) if is_pushed else self._stored(reference)
 
     def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
-        remedy = "apt-get install buildah (it needs root or user namespaces), or use builder docker or cloud-build"
+        remedy = (
+            "apt-get install buildah (it needs root or user namespaces), or use builder "
+            "docker or cloud-build"
+        )
         _need("buildah", remedy)
         _run_build(buildah_argv(plan), plan, log_file)
         if not self._config.repository:
             stored = self._stored(plan.reference)
             if stored is None:
                 raise LaunchError(
-                    Reason.of("image-no-digest", image=plan.reference, builder="buildah", log="buildah images")
+                    Reason.of(
+                        "image-no-digest",
+                        image=plan.reference,
+                        builder="buildah",
+                        log="buildah images",
+                    )
                 )
             return BuiltImage(plan.reference, stored.digest, plan.architectures, fresh=True)
         with tempfile.TemporaryDirectory() as folder:
             digest_file = Path(folder) / "digest"
             _run_build(push_argv(plan, digest_file), plan, log_file)
-            return BuiltImage(plan.reference, digest_file.read_text().strip(), plan.architectures, fresh=True)
+            return BuiltImage(
+                plan.reference, digest_file.read_text().strip(), plan.architectures, fresh=True
+            )
 
     def render(self, plan: BuildPlan) -> str:
-        commands = [buildah_argv(plan), *([push_argv(plan, Path("digest"))] if self._config.repository else [])]
+        commands = [
+            buildah_argv(plan),
+            *([push_argv(plan, Path("digest"))] if self._config.repository else []),
+        ]
         return "".join(f"{shlex.join(command)}\n" for command in commands)
 
 
@@ -169,12 +205,19 @@ def _output(*argv: str) -> str | None:
 
 
 def _run_build(argv: Sequence[str], plan: BuildPlan, log_file: Path) -> None:
-    """Run a build to its end. Raises LaunchError with the cause when it fails or exceeds its time limit."""
+    """Run a build to its end.
+
+    Raises LaunchError with the cause when it fails or exceeds its time limit.
+    """
     timeout_s = plan.config.timeout_s or TIMEOUT_S
     with RawLog(log_file, Secrets.of(os.environ), append=True) as out:
         out.write(f"+ {' '.join(argv)}\n")
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         late = threading.Event()
 

@@ -1,4 +1,7 @@
-"""The inputs of a build, and the tag that follows from them: same inputs, same tag. Reads files, changes nothing."""
+"""The inputs of a build, and the tag that follows from them: same inputs, same tag.
+
+Reads files, changes nothing.
+"""
 
 import hashlib
 import json
@@ -12,7 +15,9 @@ from seatrial.config.image import Recipe, bases
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """One build of `reference` from `files` of the context for `platforms` (linux/amd64); `anew`: without a cache."""
+    """One build of `reference` from `files` of the context for `platforms` (linux/amd64); `anew`:
+    without a cache.
+    """
 
     config: Recipe
     tag: str
@@ -38,7 +43,10 @@ def bases_of(config: Recipe) -> list[str]:
 
 
 def make_plan(
-    config: Recipe, platforms: tuple[str, ...], digests: Mapping[str, str | None], name: Callable[[str], str]
+    config: Recipe,
+    platforms: tuple[str, ...],
+    digests: Mapping[str, str | None],
+    name: Callable[[str], str],
 ) -> BuildPlan:
     """Plan a build on bases of those digests; `name` makes a tag a reference."""
     files = context_files(config)
@@ -50,24 +58,32 @@ def make_plan(
 
 def tag_for(used: list[str], digest: str) -> str:
     """Return the tag of the last base for people, and a hash of all inputs."""
-    _, colon, own = used[-1].rpartition("/")[2].partition("@")[0].partition(":") if used else ("", "", "")
+    _, colon, own = (
+        used[-1].rpartition("/")[2].partition("@")[0].partition(":") if used else ("", "", "")
+    )
     readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-") if colon else ""
     return f"{readable}-{digest}" if readable else digest
 
 
 def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, object]) -> str:
-    """Hash paths, modes and contents of the files, and `inputs`; of a mode only the executable bit counts."""
+    """Hash paths, modes and contents of the files, and `inputs`; of a mode only the executable bit
+    counts.
+    """
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in files:
         path = context / name
-        kind = "link" if path.is_symlink() else f"{0o755 if path.stat().st_mode & 0o111 else 0o644:o}"
+        kind = (
+            "link" if path.is_symlink() else f"{0o755 if path.stat().st_mode & 0o111 else 0o644:o}"
+        )
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
     return digest.hexdigest()[:12]
 
 
 def ignore_file(config: Recipe) -> Path | None:
-    """Return the ignore file as BuildKit finds it: Dockerfile.dockerignore, else the context's .dockerignore."""
+    """Return the ignore file as BuildKit finds it: Dockerfile.dockerignore, else the context's
+    .dockerignore.
+    """
     for path in (config.folder / "Dockerfile.dockerignore", config.context / ".dockerignore"):
         if path.is_file():
             return path

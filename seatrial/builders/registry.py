@@ -19,8 +19,14 @@ from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
 
 TIMEOUT_S = 10
-_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-_MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+_INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
 
 
 Credentials = tuple[str, str]  # user name, password; "<token>" for a refresh token
@@ -82,7 +88,9 @@ def docker_credentials(registry: str) -> Credentials | None:
     return (user, password) if user and password else None
 
 
-def look_up(reference: str, credentials: FindCredentials = docker_credentials) -> StoredImage | None:
+def look_up(
+    reference: str, credentials: FindCredentials = docker_credentials
+) -> StoredImage | None:
     """Ask the registry for digest and architectures of the image; None when it has no such image.
 
     Raises UnreachableError when the registry does not answer or refuses access.
@@ -100,15 +108,21 @@ def look_up(reference: str, credentials: FindCredentials = docker_credentials) -
             digest = digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
             return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise UnreachableError(Reason.of("registry-unreachable", registry=name.host, problem=_short(error))) from error
+        raise UnreachableError(
+            Reason.of("registry-unreachable", registry=name.host, problem=_short(error))
+        ) from error
 
 
-def _get(session: requests.Session, url: str, name: Name, credentials: FindCredentials) -> requests.Response:
+def _get(
+    session: requests.Session, url: str, name: Name, credentials: FindCredentials
+) -> requests.Response:
     headers = {"Accept": ", ".join(_INDEXES + _MANIFESTS)}
     answer = session.get(url, headers=headers, timeout=TIMEOUT_S)
     if answer.status_code != 401:
         return answer
-    session.headers["Authorization"] = _authorization(answer.headers.get("WWW-Authenticate", ""), name, credentials)
+    session.headers["Authorization"] = _authorization(
+        answer.headers.get("WWW-Authenticate", ""), name, credentials
+    )
     return session.get(url, headers=headers, timeout=TIMEOUT_S)
 
 
@@ -125,16 +139,28 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
 
 
 def _login_needed(name: Name, refusal: str) -> UnreachableError:
-    return UnreachableError(Reason.of("registry-login", registry=name.host, refusal=refusal, login=name.registry))
+    return UnreachableError(
+        Reason.of("registry-login", registry=name.host, refusal=refusal, login=name.registry)
+    )
 
 
 def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials | None) -> str:
     realm = challenge.get("realm") or ""
     if not realm.startswith("https://") and not _is_here(name.host):
-        raise UnreachableError(Reason.of("registry-token-insecure", registry=name.host, address=repr(realm)))
-    query = {"service": challenge.get("service") or name.host, "scope": f"repository:{name.path}:pull"}
+        raise UnreachableError(
+            Reason.of("registry-token-insecure", registry=name.host, address=repr(realm))
+        )
+    query = {
+        "service": challenge.get("service") or name.host,
+        "scope": f"repository:{name.path}:pull",
+    }
     if login and login[0] == "<token>":
-        form = {"grant_type": "refresh_token", "refresh_token": login[1], "client_id": "seatrial", **query}
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": login[1],
+            "client_id": "seatrial",
+            **query,
+        }
         answer = requests.post(realm, data=form, timeout=TIMEOUT_S)
     else:
         answer = requests.get(realm, params=query, auth=login, timeout=TIMEOUT_S)
@@ -150,23 +176,32 @@ def _architectures(
 ) -> tuple[str, ...]:
     """Return the architectures of the members of an index, else that of the configuration."""
     if "manifests" in manifest:
-        architectures = {entry.get("platform", {}).get("architecture", "unknown") for entry in manifest["manifests"]}
+        architectures = {
+            entry.get("platform", {}).get("architecture", "unknown")
+            for entry in manifest["manifests"]
+        }
     else:
-        answer = _get(session, f"{name.url}/blobs/{manifest['config']['digest']}", name, credentials)
+        answer = _get(
+            session, f"{name.url}/blobs/{manifest['config']['digest']}", name, credentials
+        )
         architectures = {answer.json().get("architecture", "unknown")} if answer.ok else set()
     return tuple(sorted(architectures - {"unknown"}))  # attestations are entries of no architecture
 
 
 def _short(error: Exception) -> str:
     reason: Any = error.args[0] if error.args else error
-    while getattr(reason, "reason", None) is not None:  # requests wraps urllib3, which wraps the cause
+    # Requests wraps urllib3, which wraps the cause
+    while getattr(reason, "reason", None) is not None:
         reason = reason.reason
     text = one_line(reason or error)
     return text.rpartition(">: ")[2] or text
 
 
 def existing(reference: str) -> StoredImage:
-    """Look an image up that someone else has made. Raises MissingError when its registry does not have it."""
+    """Look an image up that someone else has made.
+
+    Raises MissingError when its registry does not have it.
+    """
     stored = look_up(reference)
     if stored is None:
         raise MissingError(Reason.of("image-missing", image=reference))

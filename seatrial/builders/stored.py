@@ -11,7 +11,9 @@ class UnreachableError(SeatrialError):
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """An image that exists: the digest of its manifest, and its architectures (amd64, arm64) if known."""
+    """An image that exists: the digest of its manifest, and its architectures (amd64, arm64) if
+    known.
+    """
 
     digest: str
     architectures: tuple[str, ...] = ()
@@ -19,7 +21,10 @@ class StoredImage:
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """The image that nodes run. `digest` is None if it is unknown; `fresh`: it was built just now."""
+    """The image that nodes run.
+
+    `digest` is None if it is unknown; `fresh`: it was built just now.
+    """
 
     reference: str
     digest: str | None = None

@@ -43,7 +43,8 @@ The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signe
 def read_manifest(text: str) -> dict[str, str]:
     """Parse a manifest into digests by name. Raises ValueError naming the bad line."""
     digests: dict[str, str] = {}
-    lines = (line.removesuffix("\n") for line in io.StringIO(text))  # ends at "\n" alone, and makes no list of all
+    # Ends at "\n" alone, and makes no list of all
+    lines = (line.removesuffix("\n") for line in io.StringIO(text))
     for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)
         if match and match[2] not in digests:
@@ -80,25 +81,39 @@ NOBODY = TrustedSigners()
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """`by` is the signer, "" without a signature; `problem` says why it is invalid, "" if it is valid."""
+    """`by` is the signer, "" without a signature; `problem` says why it is invalid, "" if it is
+    valid.
+    """
 
     by: str = ""
     problem: str = ""
 
 
 def sign(manifest: Path, key: Path, namespace: str = NAMESPACE) -> Path:
-    """Sign `manifest` into a file beside it, in place of an earlier one. Raises InputError if the key cannot sign."""
+    """Sign `manifest` into a file beside it, in place of an earlier one.
+
+    Raises InputError if the key cannot sign.
+    """
     if not key.is_file():
-        raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
-    manifest.with_name(SIGNATURE).unlink(missing_ok=True)  # ssh-keygen would ask whether to overwrite it
+        raise InputError(
+            f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}"
+        )
+    # Ssh-keygen would ask whether to overwrite it
+    manifest.with_name(SIGNATURE).unlink(missing_ok=True)
     process = _ssh_keygen("sign", "-f", str(key), "-n", namespace, str(manifest))
     if process.returncode:
-        raise InputError(f"--sign {key}: cannot sign: {_output_text(process.stderr)}; it must be a private SSH key")
+        raise InputError(
+            f"--sign {key}: cannot sign: {_output_text(process.stderr)}; it must be a "
+            "private SSH key"
+        )
     return manifest.with_name(SIGNATURE)
 
 
 def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> SignatureCheck:
-    """Check the signature of `manifest` against the trusted signers. Raises InputError for invalid keys."""
+    """Check the signature of `manifest` against the trusted signers.
+
+    Raises InputError for invalid keys.
+    """
     allowed = _allowed_signers(trusted) if trusted else b""
     if signature is None:
         return SignatureCheck(problem="is not signed" if trusted else "")
@@ -113,14 +128,22 @@ def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
     """Check the signature itself, then its signer."""
     process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, stdin=manifest)
     if process.returncode:
-        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_output_text(process.stderr)})")
+        return SignatureCheck(
+            problem=f"{MANIFEST}: is not what was signed ({_output_text(process.stderr)})"
+        )
     match = _KEY.search(process.stdout.decode(errors="replace"))
     by = f"{match[1]} key {match[2]}" if match else "an unknown key"
     if signers is None:
         return SignatureCheck(by)
-    who = _ssh_keygen("find-principals", "-s", sig, "-f", signers).stdout.decode(errors="replace").splitlines()
+    who = (
+        _ssh_keygen("find-principals", "-s", sig, "-f", signers)
+        .stdout.decode(errors="replace")
+        .splitlines()
+    )
     for name in who:
-        if not _ssh_keygen("verify", "-f", signers, "-I", name, "-n", NAMESPACE, "-s", sig, stdin=manifest).returncode:
+        if not _ssh_keygen(
+            "verify", "-f", signers, "-I", name, "-n", NAMESPACE, "-s", sig, stdin=manifest
+        ).returncode:
             return SignatureCheck(by if name == _SIGNER else f"{name} with {by}")
     return SignatureCheck(problem=f"{SIGNATURE}: is by another key: {by}")
 
@@ -136,18 +159,26 @@ def _allowed_signers(trusted: TrustedSigners) -> bytes:
     if not trusted.key:
         return text
     if b"PRIVATE KEY" in text or _ssh_keygen(None, "-l", "-f", str(file)).returncode:
-        raise InputError(f"--key {file}: is no public SSH key; legal: a file as ssh-keygen writes it to KEY.pub")
+        raise InputError(
+            f"--key {file}: is no public SSH key; legal: a file as ssh-keygen writes it to KEY.pub"
+        )
     return _SIGNER.encode() + b" " + text.strip().splitlines()[0] + b"\n"
 
 
-def _ssh_keygen(action: str | None, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def _ssh_keygen(
+    action: str | None, *arguments: str, stdin: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
     command = ["ssh-keygen", *(["-Y", action] if action else []), *arguments]
     try:
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False)
+        return subprocess.run(
+            command, input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
     except FileNotFoundError as error:
         raise InputError("signatures need ssh-keygen: apt-get install openssh-client") from error
     except subprocess.TimeoutExpired as error:
-        raise InputError(f"ssh-keygen did not answer within {_TIMEOUT_S} s; is a passphrase or a touch due?") from error
+        raise InputError(
+            f"ssh-keygen did not answer within {_TIMEOUT_S} s; is a passphrase or a touch due?"
+        ) from error
 
 
 def _output_text(text: bytes) -> str:
@@ -155,7 +186,8 @@ def _output_text(text: bytes) -> str:
 
 
 def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None) -> list[str]:
-    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; return the names of its files.
+    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; return the
+    names of its files.
 
     Secrets are removed, as in uploads. Raises InputError.
     """
@@ -163,19 +195,30 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     secrets = Secrets.of(os.environ)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
-            staged = {name: stage(path, Path(staging) / name, secrets) for name, path in sources.items()}
+            staged = {
+                name: stage(path, Path(staging) / name, secrets) for name, path in sources.items()
+            }
             explained = Path(staging) / HOW_TO
-            explained.write_text(_EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8")
+            explained.write_text(
+                _EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8"
+            )
             staged[HOW_TO] = explained
             names = [*seal(Path(staging), staged, key), *sorted(staged)]
-            _write(target, f"seatrial-{result.run_id}", Path(staging), names, int(result.finished.timestamp()))
+            _write(
+                target,
+                f"seatrial-{result.run_id}",
+                Path(staging),
+                names,
+                int(result.finished.timestamp()),
+            )
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
     return sorted(staged)
 
 
 def seal(folder: Path, names: Iterable[str], key: Path | None) -> list[str]:
-    """Write the manifest of the files in `folder`, signed with `key` if given; return the names of what was written.
+    """Write the manifest of the files in `folder`, signed with `key` if given; return the names of
+    what was written.
 
     Raises InputError if the key cannot sign.
     """
@@ -187,11 +230,15 @@ def seal(folder: Path, names: Iterable[str], key: Path | None) -> list[str]:
 
 def _sources(folder: Path) -> dict[str, Path]:
     """List the files to pack by their name in the bundle, without links."""
-    result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
+    result = (
+        path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink()
+    )
     files = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
     for name in files:
         if not name.isprintable() or "\\" in name:  # sha256sum would escape it
-            raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")
+            raise InputError(
+                f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file"
+            )
     return files
 
 
@@ -199,7 +246,9 @@ def stage(source: Path, target: Path, secrets: Secrets) -> Path:
     """Copy a file without secrets; return the copy. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
-        open(source, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener) as lines,
+        open(
+            source, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener
+        ) as lines,
         target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         file.writelines(secrets.out_of(lines))

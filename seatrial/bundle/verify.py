@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from seatrial.bundle import MANIFEST, SIGNATURE
-from seatrial.bundle.pack import NOBODY, SignatureCheck, TrustedSigners, check, first_difference, read_manifest
+from seatrial.bundle.pack import (
+    NOBODY,
+    SignatureCheck,
+    TrustedSigners,
+    check,
+    first_difference,
+    read_manifest,
+)
 from seatrial.model.errors import InputError
 from seatrial.system.private import read_opener
 
@@ -26,8 +33,8 @@ MAX_SECONDS = 1800.0
 CHUNK = 64 << 10  # bytes: the longest piece that is read at once, a header's included
 _HERE = "."  # the top of a folder, which has no name of its own
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
+_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID, executable, writable for all
 # RecursionError: headers of headers of headers; ValueError: numbers that are none
-_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID and the like, executable, writable for all
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
@@ -36,14 +43,19 @@ class OutOfBoundsError(tarfile.TarError):
 
 
 class BoundedStream(io.RawIOBase):
-    """A decompressed stream whose bytes, time and longest piece are bounded. Raises OutOfBoundsError.
+    """A decompressed stream whose bytes, time and longest piece are bounded.
 
-    tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, of any size. What is skipped is
-    read, so that it counts as well.
+    Raises OutOfBoundsError.
+
+    tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, of any
+    size. What is skipped is read, so that it counts as well.
     """
 
     def __init__(
-        self, stream: io.BufferedIOBase, max_bytes: int = MAX_UNPACKED, max_seconds: float = MAX_SECONDS
+        self,
+        stream: io.BufferedIOBase,
+        max_bytes: int = MAX_UNPACKED,
+        max_seconds: float = MAX_SECONDS,
     ) -> None:
         self._stream, self._max_bytes, self._max_seconds = stream, max_bytes, max_seconds
         self._deadline = time.monotonic() + max_seconds
@@ -80,7 +92,9 @@ class BoundedStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`problem` names the first difference, "" without one; `by` is the signer, "" without a signature."""
+    """`problem` names the first difference, "" without one; `by` is the signer, "" without a
+    signature.
+    """
 
     files: int
     by: str = ""
@@ -89,7 +103,9 @@ class Verified:
 
 @dataclass(slots=True)
 class _Content:
-    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one found."""
+    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one
+    found.
+    """
 
     top: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -107,14 +123,17 @@ class _Content:
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
-    """Check every file of an archive or folder against the manifest, and the manifest against the signature.
+    """Check every file of an archive or folder against the manifest, and the manifest against the
+    signature.
 
     Raises InputError for files that are no bundle and for invalid keys.
     """
     content = _read_folder(bundle) if bundle.is_dir() else _read(bundle)
     if MANIFEST not in content.small:
         detail = f" ({content.problem})" if content.problem else ""
-        raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}")
+        raise InputError(
+            f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}"
+        )
     signed = check(content.small[MANIFEST], content.small.get(SIGNATURE), trusted)
     return Verified(len(content.digests), signed.by, _problem(content, signed))
 
@@ -131,7 +150,9 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
     beside = [path for path in (*content.digests, *sorted(folders)) if not path.startswith(top)]
     if beside:
         return f"{beside[0]}: was added"
-    return first_difference(listed, {path.removeprefix(top): digest for path, digest in content.digests.items()})
+    return first_difference(
+        listed, {path.removeprefix(top): digest for path, digest in content.digests.items()}
+    )
 
 
 def _read_folder(folder: Path) -> _Content:
@@ -145,18 +166,25 @@ def _read_folder(folder: Path) -> _Content:
             relative = path.relative_to(folder).as_posix()
             try:
                 if len(content.digests) >= MAX_FILES or time.monotonic() > deadline:
-                    raise OutOfBoundsError(f"has more than {MAX_FILES:,} files, or takes longer than {MAX_SECONDS:g} s")
+                    raise OutOfBoundsError(
+                        f"has more than {MAX_FILES:,} files, or takes longer than {MAX_SECONDS:g} s"
+                    )
                 _take_file(path, relative, content)
             except OutOfBoundsError as error:
                 content.problem = content.problem or str(error)
                 return content
             except OSError:
-                content.problem = content.problem or f"{relative}: is no plain file, or cannot be read"
+                content.problem = (
+                    content.problem or f"{relative}: is no plain file, or cannot be read"
+                )
     return content
 
 
 def _take_file(path: Path, name: str, content: _Content) -> None:
-    """Add a file of a folder. Raises OutOfBoundsError, and OSError for a link or anything else that is no file."""
+    """Add a file of a folder.
+
+    Raises OutOfBoundsError, and OSError for a link or anything else that is no file.
+    """
     with open(path, "rb", opener=read_opener) as file:
         if name not in _IN_MEMORY:
             content.digests[f"{_HERE}/{name}"] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -172,15 +200,19 @@ def _read(bundle: Path) -> _Content:
     with _opened(bundle) as (archive, stream):
         try:
             while member := archive.next():
-                vars(archive)["members"].clear()  # tarfile keeps them all, and has no public way to forget them
-                odd = _take(archive, member, content)  # of every member: the manifest may come after what is odd
+                # Tarfile keeps them all, and has no public way to forget them
+                vars(archive)["members"].clear()
+                # Of every member: the manifest may come after what is odd
+                odd = _take(archive, member, content)
                 content.problem = content.problem or odd
             if not content.problem and _holds_more(stream):
                 content.problem = "something was added behind its end"
         except OutOfBoundsError as error:
             content.problem = str(error)
         except _DAMAGE as error:
-            content.problem = content.problem or f"cannot be read to its end: it is cut or damaged ({error})"
+            content.problem = (
+                content.problem or f"cannot be read to its end: it is cut or damaged ({error})"
+            )
     return content
 
 
@@ -191,7 +223,14 @@ def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
         try:
             stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
             archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r:"))
-        except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
+        except (
+            tarfile.TarError,
+            gzip.BadGzipFile,
+            EOFError,
+            zlib.error,
+            ValueError,
+            RecursionError,
+        ) as error:
             raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
         except OSError as error:
             raise InputError(f"{bundle}: cannot be read: {error.strerror or error}") from error
@@ -209,7 +248,9 @@ def _holds_more(stream: BoundedStream) -> bool:
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) -> str:
     """Add the member to `content`; return its problem or "". Raises OutOfBoundsError."""
     if len(member.name) > MAX_NAME:
-        raise OutOfBoundsError(f"has a name of {len(member.name):,} characters; legal are {MAX_NAME}")
+        raise OutOfBoundsError(
+            f"has a name of {len(member.name):,} characters; legal are {MAX_NAME}"
+        )
     if len(content.digests) >= MAX_FILES:
         raise OutOfBoundsError(f"has more than {MAX_FILES:,} files")
     path = PurePosixPath(member.name)
@@ -239,7 +280,8 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
 
 def _odd_kind(member: tarfile.TarInfo) -> str:
     """Return what the member is if it is neither a plain file nor a plain folder; else ""."""
-    if not (member.isreg() or member.isdir()) or member.issparse():  # of a sparse file most was never stored
+    # Of a sparse file most was never stored
+    if not (member.isreg() or member.isdir()) or member.issparse():
         return "is no plain file"
     if member.mode & (_ODD_FOLDER_MODE if member.isdir() else _ODD_MODE):
         return f"has mode {member.mode:o}, which no file of a bundle has"

@@ -22,7 +22,9 @@ _UNITS = {"mhz": "MHz", "w": "W", "c": "°C"}  # of what devices report, by the 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in the title's unit."""
+    """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in
+    the title's unit.
+    """
 
     title: str
     hours: tuple[float, ...]
@@ -32,7 +34,10 @@ class Band:
 
 
 def bands_of(result: RunResult, store: "Store") -> list[Band]:
-    """Return the bands of the campaign that `result` is of; none for any other run. Raises SeatrialError."""
+    """Return the bands of the campaign that `result` is of; none for any other run.
+
+    Raises SeatrialError.
+    """
     state = store.campaign(result.cluster, result.suite)
     if state is None or state.started != result.started:
         return []
@@ -44,7 +49,9 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
             first = phases.series[columns[0]]
             if "message_bytes" not in first.conditions:
                 title = f"{metric_of(first)}, {unit_name(first.unit)}, in {phases.suite}"
-                bands.append(_band(title, zip(phases.began_s, phases.readings[:, columns], strict=True)))
+                bands.append(
+                    _band(title, zip(phases.began_s, phases.readings[:, columns], strict=True))
+                )
     return [band for band in bands if len(band.hours) > 1]
 
 

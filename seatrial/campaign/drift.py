@@ -1,6 +1,7 @@
 """Numbers that are worse at the end of a campaign than at its beginning. Pure.
 
-A node is compared with the others of each phase, so that a slowdown of all nodes at once blames none.
+A node is compared with the others of each phase, so that a slowdown of all nodes at once blames
+none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,8 @@ DRIFT = "drift"
 LEAST_PHASES = 7  # of a suite: with fewer, chance alone makes a trend
 _LEAST_PEERS = 3  # parts of one kind, whose median tells what is usual
 _LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones stray
-_OUTLYING = 5.0  # modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
+# Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
+_OUTLYING = 5.0
 _HOUR_S = 3600.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
 _LIMIT, _FLOOR = 0.05, 0.5  # of what it was: losses that are degraded, and that fail
@@ -43,25 +45,33 @@ class PhaseNumbers:
     readings: "NDArray[np.float64]"
 
 
-def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()) -> Check:
+def drift_check(
+    phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()
+) -> Check:
     """Judge whether numbers of the `phases` got worse during the campaign.
 
-    `minutes` are readings that devices reported; without enough phases they are not judged. `is_shared`: one machine
-    plays all nodes, so that a slowdown of all of them is not judged.
+    `minutes` are readings that devices reported; without enough phases they are not judged.
+    `is_shared`: one machine plays all nodes, so that a slowdown of all of them is not judged.
     """
     long = [each for each in phases if len(each.began_s) >= LEAST_PHASES]
     if not long:
         most = max((len(each.began_s) for each in phases), default=0)
-        return Check(DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES))
+        return Check(
+            DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
+        )
     long += [each for each in minutes if len(each.began_s) >= LEAST_PHASES]
-    judgements = [judgement for each in long for judgement in _judgements(each, is_shared=is_shared)]
+    judgements = [
+        judgement for each in long for judgement in _judgements(each, is_shared=is_shared)
+    ]
     bad = [judgement for judgement in judgements if not judgement.passed]
     passed = Reason.of("drift-none", count=len(judgements))
     reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
     verdict = worst(judgement.verdict for judgement in judgements)
     measurements = tuple(judgement.measurement for judgement in judgements)
     suspects = tuple(filter(None, map(_suspect, bad)))
-    return Check(DRIFT, verdict, join(reasons) or passed, 0.0, measurements, tuple(judgements), suspects)
+    return Check(
+        DRIFT, verdict, join(reasons) or passed, 0.0, measurements, tuple(judgements), suspects
+    )
 
 
 def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
@@ -76,7 +86,9 @@ def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
     return numbers
 
 
-def _table(store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]) -> "NDArray[np.float64]":
+def _table(
+    store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]
+) -> "NDArray[np.float64]":
     """Return the median of each series in each run; NaN where it was not measured."""
     import pandas as pd
 
@@ -118,12 +130,23 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
     lost = np.flatnonzero(judged & (kept < 1 - _LIMIT))
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
     for column in np.flatnonzero(judged):
-        drifts = chance[column] * judged.sum() <= _CHANCE or (column in lost and outlying[column] >= _OUTLYING)
-        yield _judgement(phases, int(column), relative[:, column], float(kept[column]), float(chance[column]), drifts)
+        drifts = chance[column] * judged.sum() <= _CHANCE or (
+            column in lost and outlying[column] >= _OUTLYING
+        )
+        yield _judgement(
+            phases,
+            int(column),
+            relative[:, column],
+            float(kept[column]),
+            float(chance[column]),
+            drifts,
+        )
 
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return how far each part fell below like parts, in units of their robust spread; 0 for few parts."""
+    """Return how far each part fell below like parts, in units of their robust spread; 0 for few
+    parts.
+    """
     known = kept[np.isfinite(kept)]
     if len(known) < _LEAST_SPREAD:
         return np.zeros(len(kept))
@@ -133,7 +156,9 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
-    """Yield the columns of each metric, kind of part and conditions; those without a better direction are left out."""
+    """Yield the columns of each metric, kind of part and conditions; those without a better
+    direction are left out.
+    """
     columns: dict[tuple[object, ...], list[int]] = {}
     for column, m in enumerate(series):
         if m.better:
@@ -143,14 +168,21 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
 
 
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
-    """Return the phases of the first and of the last hour; of a campaign that is shorter than three hours, thirds."""
+    """Return the phases of the first and of the last hour; of a campaign that is shorter than three
+    hours, thirds.
+    """
     length = began_s[-1] - began_s[0]
     end = min(_HOUR_S, length / 3)
     return began_s <= began_s[0] + end, began_s >= began_s[-1] - end
 
 
 def _judgement(
-    phases: PhaseNumbers, column: int, readings: "NDArray[np.float64]", kept: float, chance: float, drifts: bool
+    phases: PhaseNumbers,
+    column: int,
+    readings: "NDArray[np.float64]",
+    kept: float,
+    chance: float,
+    drifts: bool,
 ) -> Judgement:
     m = phases.series[column]
     conditions = {**m.conditions, "of": m.metric, "suite": phases.suite}

@@ -16,13 +16,19 @@ from seatrial.text.words import some_of
 log = logging.getLogger("seatrial.campaign")
 
 PAUSES_S = (10.0, 60.0, 300.0)  # after phases in a row that count for nothing
-_SLOW = frozenset({"tcp-node-slow", "tcp-link-slow", "gpu-slowed-down"})  # codes of nodes that are there, and slow
+# Codes of nodes that are there, and slow
+_SLOW = frozenset({"tcp-node-slow", "tcp-link-slow", "gpu-slowed-down"})
 # Codes of runs whose scheduler took the nodes away.
-_TAKEN = frozenset({"pod-preempted", "slurm-job-cancelled", "slurm-job-gone", "slurm-job-timed-out"})
+_TAKEN = frozenset(
+    {"pod-preempted", "slurm-job-cancelled", "slurm-job-gone", "slurm-job-timed-out"}
+)
 # Steps of a run in which no node is up.
-_WITHOUT_NODES = frozenset({"startup", "image", "launch", "teardown", "record", "upload", "metrics", "notify"})
+_WITHOUT_NODES = frozenset(
+    {"startup", "image", "launch", "teardown", "record", "upload", "metrics", "notify"}
+)
 
-RunPhase = Callable[[Cluster, Suite, str], RunResult]  # the cluster with the nodes that are left, the suite, the run id
+# The cluster with the nodes that are left, the suite, the run id
+RunPhase = Callable[[Cluster, Suite, str], RunResult]
 
 
 @dataclass(slots=True)
@@ -45,18 +51,25 @@ class Loop:
             cluster = self._cluster()
             if cluster is None:
                 return Reason.of(
-                    "campaign-too-few-nodes", left=self.cluster.nodes - len(self.state.left_out), of=self.cluster.nodes
+                    "campaign-too-few-nodes",
+                    left=self.cluster.nodes - len(self.state.left_out),
+                    of=self.cluster.nodes,
                 )
             before = len(self.state.left_out)
             result = self._phase(
-                cluster.at(self.state.spent_s), self.suites[len(self.state.counted) % len(self.suites)]
+                cluster.at(self.state.spent_s),
+                self.suites[len(self.state.counted) % len(self.suites)],
             )
             if self.state.phases[-1].seconds or len(self.state.left_out) > before:
                 tries = 0
                 continue
             if tries == len(PAUSES_S):
                 return Reason.of("campaign-stuck", tries=tries + 1, reason=result.reason)
-            log.warning("the phase counts for nothing: %s; the next try is in %.0f s", result.reason, PAUSES_S[tries])
+            log.warning(
+                "the phase counts for nothing: %s; the next try is in %.0f s",
+                result.reason,
+                PAUSES_S[tries],
+            )
             self.wait(PAUSES_S[tries])
             tries += 1
         return None
@@ -68,14 +81,17 @@ class Loop:
             return self.cluster
         if len(names) > max(1, self.cluster.nodes // 2):
             return None
-        return self.cluster.without(names) or self.cluster  # a platform that cannot choose goes on with all
+        # A platform that cannot choose goes on with all
+        return self.cluster.without(names) or self.cluster
 
     def _phase(self, cluster: Cluster, suite: Suite) -> RunResult:
         run_id = self.new_run_id()
         self._keep(self.state.begin(suite.name, run_id))
         result = self.run_phase(cluster, suite, run_id)
         began_s = self.state.phases[-1].began_s
-        phase = PhaseRun(suite.name, run_id, began_s, counted_s(result), result.verdict, result.reason.code)
+        phase = PhaseRun(
+            suite.name, run_id, began_s, counted_s(result), result.verdict, result.reason.code
+        )
         self._keep(self.state.end(phase, self._lost(result, phase)))
         for line in self.state.lines():
             log.info("%s", line)
@@ -86,12 +102,16 @@ class Loop:
         self.keep(state)
 
     def _lost(self, result: RunResult, phase: PhaseRun) -> list[LeftOut]:
-        """Return the nodes to leave out from now on; none if so many broke at once that they share a cause."""
+        """Return the nodes to leave out from now on; none if so many broke at once that they share
+        a cause.
+        """
         known = {out.node for out in self.state.left_out}
         lost = {node: code for node, code in broken_nodes(result).items() if node not in known}
         nodes = self.cluster.nodes - len(known)
         if len(lost) > max(1, nodes // 3):
-            note = Reason.of("campaign-common-cause", lost=len(lost), of=nodes, nodes=some_of(sorted(lost)))
+            note = Reason.of(
+                "campaign-common-cause", lost=len(lost), of=nodes, nodes=some_of(sorted(lost))
+            )
             self.notes.append(note)
             log.warning("%s", note)
             return []
@@ -109,28 +129,41 @@ def counted_s(result: RunResult) -> float:
 
 
 def held_s(result: RunResult) -> float:
-    """Return seconds that the run had its nodes up, by a clock that does not jump; 0 if none came up."""
+    """Return seconds that the run had its nodes up, by a clock that does not jump; 0 if none came
+    up.
+    """
     if not result.nodes:
         return 0.0
     return sum(seconds for step, seconds in result.timings.items() if step not in _WITHOUT_NODES)
 
 
 def broken_nodes(result: RunResult) -> dict[str, str | None]:
-    """Return the nodes that a check could not use or that computed wrongly, with the code; a slow one is not broken."""
+    """Return the nodes that a check could not use or that computed wrongly, with the code; a slow
+    one is not broken.
+    """
     broken: dict[str, str | None] = {}
     for check in result.checks:
         for suspect in check.raw.suspects:
             code = suspect.evidence.code
             is_bad = (suspect.verdict or check.raw.verdict) in (Verdict.FAIL, Verdict.CORRUPT)
-            if suspect.kind in ("node", "gpu") and suspect.confidence >= SURE and is_bad and code not in _SLOW:
+            if (
+                suspect.kind in ("node", "gpu")
+                and suspect.confidence >= SURE
+                and is_bad
+                and code not in _SLOW
+            ):
                 broken.setdefault(suspect.name.partition("/")[0], code)
     return broken
 
 
 def resumed(state: CampaignState) -> CampaignState:
-    """Return the state in which the phase that was killed with the campaign is inconclusive, with 0 seconds."""
+    """Return the state in which the phase that was killed with the campaign is inconclusive, with 0
+    seconds.
+    """
     phases = tuple(
-        phase if phase.verdict else replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
+        phase
+        if phase.verdict
+        else replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
         for phase in state.phases
     )
     return replace(state, phases=phases)

@@ -14,9 +14,14 @@ CAMPAIGN = "campaign"
 
 
 def campaign_check(
-    state: CampaignState, runs: Mapping[str, RunRow], stopped: Reason | None, notes: Sequence[Reason]
+    state: CampaignState,
+    runs: Mapping[str, RunRow],
+    stopped: Reason | None,
+    notes: Sequence[Reason],
 ) -> Check:
-    """Return the check `campaign`; `runs` are the phases by run id, `stopped` is why it ended before its time."""
+    """Return the check `campaign`; `runs` are the phases by run id, `stopped` is why it ended
+    before its time.
+    """
     bad = list(_failed(state, runs))
     suspects = tuple(_left_out(state))
     reasons = [stopped, *(placed(each.name, each.evidence) for each in suspects), *notes, *bad]
@@ -24,7 +29,9 @@ def campaign_check(
     verdicts += [Verdict.FAIL] if suspects else []
     verdicts += [Verdict.INCONCLUSIVE] if stopped or not state.counted else []
     passed = Reason.of(
-        "campaign-passed", phases=count(len(state.counted), "phase"), hours=f"{state.spent_s / 3600:.2f}"
+        "campaign-passed",
+        phases=count(len(state.counted), "phase"),
+        hours=f"{state.spent_s / 3600:.2f}",
     )
     judgements = tuple(_judgements(state, runs))
     return Check(
@@ -49,18 +56,30 @@ def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason
         of = sum(phase.suite == suite for phase in state.counted)
         first = rows[0]
         yield Reason.of(
-            "campaign-phases-failed", count=len(rows), of=of, suite=suite, reason=first.reason, run=first.run_id
+            "campaign-phases-failed",
+            count=len(rows),
+            of=of,
+            suite=suite,
+            reason=first.reason,
+            run=first.run_id,
         )
 
 
 def _left_out(state: CampaignState) -> Iterator[Suspect]:
     for out in state.left_out:
         hour, code = f"{out.since_s / 3600:.2f}", out.code or "broken"
-        yield Suspect("node", out.node, 1.0, Reason.of("campaign-left-out", hour=hour, what=code, run=out.run_id))
+        yield Suspect(
+            "node",
+            out.node,
+            1.0,
+            Reason.of("campaign-left-out", hour=hour, what=code, run=out.run_id),
+        )
 
 
 def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:
-    """Yield judgements of the campaign's hours, and of the number of passed phases without a baseline."""
+    """Yield judgements of the campaign's hours, and of the number of passed phases without a
+    baseline.
+    """
     whole = Subject("cluster", state.cluster)
     hours, goal = state.spent_s / 3600, state.goal_s / 3600
     verdict = Verdict.PASS if state.is_over else Verdict.INCONCLUSIVE

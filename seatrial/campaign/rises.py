@@ -1,4 +1,6 @@
-"""What devices reported minute by minute during a campaign: what rose, the worst minute, and numbers for the drift."""
+"""What devices reported minute by minute during a campaign: what rose, the worst minute, and
+numbers for the drift.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -30,7 +32,10 @@ _BINS = 12  # of a campaign that is shorter than as many hours
 
 
 def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinutes:
-    """Put the metric's readings in all phases together, at the time of the campaign. Raises SeatrialError."""
+    """Put the metric's readings in all phases together, at the time of the campaign.
+
+    Raises SeatrialError.
+    """
     phases = [(phase.began_s, store.minutes(phase.run_id, metric)) for phase in state.counted]
     known = [(began_s, table) for began_s, table in phases if table is not None]
     parts = sorted({part for _, table in known for part in table.parts})
@@ -46,16 +51,23 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
 
 
 def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]]:
-    """Return the check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
+    """Return the check `minutes`, and notes of what rose without being a fault, and of the worst
+    minutes.
+    """
     minutes = [series for series in minutes if series.readings.size]
     if not minutes:
         return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
-    judgements = [judgement for series in minutes if series.metric in _RISES for judgement in _judged(series)]
+    judgements = [
+        judgement for series in minutes if series.metric in _RISES for judgement in _judged(series)
+    ]
     bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
     parts = len({part for series in minutes for part in series.parts})
     steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
-    suspects = tuple(Suspect(*_kind_of(str(j.measurement.conditions["part"])), 0.9, j.reason, j.verdict) for j in bad)
+    suspects = tuple(
+        Suspect(*_kind_of(str(j.measurement.conditions["part"])), 0.9, j.reason, j.verdict)
+        for j in bad
+    )
     check = Check(
         MINUTES,
         worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
@@ -65,7 +77,10 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
         tuple(judgements),
         suspects,
     )
-    notes = [*(note for series in minutes for note in _notes(series)), *filter(None, map(_worst_minute, minutes))]
+    notes = [
+        *(note for series in minutes for note in _notes(series)),
+        *filter(None, map(_worst_minute, minutes)),
+    ]
     return check, notes
 
 
@@ -75,14 +90,27 @@ def _judged(series: MetricMinutes) -> Iterator[Judgement]:
     for part, rose in zip(series.parts, risen(series), strict=True):
         kind, name = _kind_of(part)
         measured = Measurement(
-            "rise", float(rose), "", Subject(kind, name), {"of": series.metric, "part": part}, better="lower"
+            "rise",
+            float(rose),
+            "",
+            Subject(kind, name),
+            {"of": series.metric, "part": part},
+            better="lower",
         )
-        reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}") if rose else Reason()
-        yield Judgement(measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0))
+        reason = (
+            Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}")
+            if rose
+            else Reason()
+        )
+        yield Judgement(
+            measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0)
+        )
 
 
 def risen(series: MetricMinutes) -> "NDArray[np.float64]":
-    """Return how much each part rose: a counter in spite of resets, a state by the minutes it held."""
+    """Return how much each part rose: a counter in spite of resets, a state by the minutes it
+    held.
+    """
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
         return np.asarray(np.nansum(readings, axis=0))
@@ -105,7 +133,9 @@ def _notes(series: MetricMinutes) -> Iterator[Reason]:
 
 
 def _worst_minute(series: MetricMinutes) -> Reason | None:
-    """Return the minute in which a part was hottest, or all parts took most power; None for other metrics."""
+    """Return the minute in which a part was hottest, or all parts took most power; None for other
+    metrics.
+    """
     if series.metric == "temperature_c":
         row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
         return Reason.of(
@@ -117,7 +147,9 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
     if series.metric == "power_w":
         watts = np.nansum(series.readings, axis=1)
         at = int(np.argmax(watts))
-        return Reason.of("minutes-most-power", kilowatts=number(watts[at] / 1000), hour=_hour(series, at))
+        return Reason.of(
+            "minutes-most-power", kilowatts=number(watts[at] / 1000), hour=_hour(series, at)
+        )
     return None
 
 
@@ -126,13 +158,17 @@ def _hour(series: MetricMinutes, row: int) -> str:
 
 
 def hourly(series: MetricMinutes) -> PhaseNumbers | None:
-    """Return the hourly medians of a metric that falls when a device slows down; None for another metric."""
+    """Return the hourly medians of a metric that falls when a device slows down; None for another
+    metric.
+    """
     if series.metric not in _DRIFTING or not len(series.times_s):
         return None
     hours = list(by_hour(series))
     medians = [median_of(readings.astype(float)) for _, readings in hours]
     unit = _DRIFTING[series.metric]
-    measured = [Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts]
+    measured = [
+        Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts
+    ]
     return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians))
 
 
@@ -146,6 +182,8 @@ def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]
 
 
 def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:
-    """Return the kind and name of the subject that a part belongs to: a GPU, or the node of a port or of processors."""
+    """Return the kind and name of the subject that a part belongs to: a GPU, or the node of a port
+    or of processors.
+    """
     node, _, rest = part.partition("/")
     return ("gpu", part) if rest.startswith("gpu-") else ("node", node)

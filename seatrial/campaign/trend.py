@@ -1,7 +1,7 @@
 """Trends of series: the slope by Theil and Sen, and whether there is one by Mann and Kendall. Pure.
 
-Sen, Journal of the American Statistical Association 63 (1968), 1379; Mann, Econometrica 13 (1945), 245; Kendall, Rank
-Correlation Methods (1975).
+Sen, Journal of the American Statistical Association 63 (1968), 1379; Mann, Econometrica 13 (1945),
+245; Kendall, Rank Correlation Methods (1975).
 """
 
 import math
@@ -19,7 +19,9 @@ _AT_ONCE = 4_000_000  # pairs of readings in memory
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The median of the slopes between all pairs of readings, with its interval of 95 %, in units of the time's."""
+    """The median of the slopes between all pairs of readings, with its interval of 95 %, in units
+    of the time's.
+    """
 
     median: float
     low: float
@@ -27,7 +29,10 @@ class Slope:
 
 
 def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> Slope:
-    """Return the slope of one series; NaN is no reading. Raises ValueError for fewer than two readings."""
+    """Return the slope of one series; NaN is no reading.
+
+    Raises ValueError for fewer than two readings.
+    """
     known = np.isfinite(readings)
     times, readings = times[known], readings[known]
     first, second = np.triu_indices(len(times), 1)
@@ -42,7 +47,9 @@ def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> 
 
 
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the order of time."""
+    """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the
+    order of time.
+    """
     first, second = np.triu_indices(len(readings), 1)
     at_once = max(1, _AT_ONCE // max(1, len(first)))
     score = np.zeros(readings.shape[1])

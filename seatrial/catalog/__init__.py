@@ -17,16 +17,26 @@ from seatrial.text.words import nearest_of, number
 _FOLDER = Path(__file__).parent
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
 _SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
-_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
+_order = attrgetter(
+    "hardware",
+    "nodes",
+    "gpus_per_node",
+    "fabric",
+    "collective",
+    "algorithm",
+    "message_bytes",
+    "kind",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """One published busbw figure, in GB/s (1e9 bytes), for one message size in bytes.
 
-    `kind` is `measured`, `floor` (below it the publisher calls the machine broken) or `expected` (a claim without a
-    measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` is unknown. `arm` is how
-    the sweep was run, empty for NCCL's defaults (seatrial/model/setup.py).
+    `kind` is `measured`, `floor` (below it the publisher calls the machine broken) or `expected` (a
+    claim without a measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty
+    `algorithm` is unknown. `arm` is how the sweep was run, empty for NCCL's defaults
+    (seatrial/model/setup.py).
     """
 
     hardware: str
@@ -51,7 +61,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFigure:
-    """One figure for one kind of hardware; `kind` is `measured`, `floor`, `datasheet` or `expected`."""
+    """One figure for one kind of hardware; `kind` is `measured`, `floor`, `datasheet` or
+    `expected`.
+    """
 
     hardware: str
     metric: str
@@ -63,7 +75,8 @@ class DeviceFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFigure:
-    """Samples/s that a source expects or measured over `gpus` GPUs, and from which number on that is as expected.
+    """Samples/s that a source expects or measured over `gpus` GPUs, and from which number on that
+    is as expected.
 
     `model` is a name of a suite's section `training`; of a transformer its size follows.
     """
@@ -82,12 +95,17 @@ class TrainingFigure:
     def place(self) -> str:
         """The configuration in words: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
         train = "trains" if self.gpus == 1 else "train"
-        return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
+        return (
+            f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, "
+            f"batch {self.batch_per_rank}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaFigure:
-    """Tokens/s of each of `gpus` GPUs that a source measured; `parallel` are degrees besides fsdp."""
+    """Tokens/s of each of `gpus` GPUs that a source measured; `parallel` are degrees besides
+    fsdp.
+    """
 
     hardware: str
     gpus: int
@@ -104,7 +122,10 @@ class LlamaFigure:
     def words(self) -> str:
         """The figure and its configuration in words."""
         how = ", compiled" if self.compile else ""
-        of = f"{self.gpus} {self.hardware} with {self.model} in {self.precision}{how}, sequence {self.sequence}"
+        of = (
+            f"{self.gpus} {self.hardware} with {self.model} in {self.precision}{how}, "
+            f"sequence {self.sequence}"
+        )
         return f"{number(self.tokens_s_gpu)} tokens/s of each GPU measured on {of} ({self.source})"
 
 
@@ -117,7 +138,9 @@ def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
     records = []
     with (_FOLDER / name).open(encoding="utf-8") as rows:
         for row in csv.DictReader(rows):
-            records.append(record(**{field: _value(row[field], kind) for field, kind in kinds.items()}))
+            records.append(
+                record(**{field: _value(row[field], kind) for field, kind in kinds.items()})
+            )
     return tuple(records)
 
 
@@ -164,9 +187,13 @@ def peak_tflops(hardware: str, precision: str) -> float | None:
 
 @cache
 def hardware_of(gpu_model: str) -> str | None:
-    """Return the hardware of a GPU model as nvidia-smi prints it; None if it is not in the catalog."""
+    """Return the hardware of a GPU model as nvidia-smi prints it; None if it is not in the
+    catalog.
+    """
     with (_FOLDER / "gpu_models.csv").open(encoding="utf-8") as rows:
-        return next((row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None)
+        return next(
+            (row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None
+        )
 
 
 @cache
@@ -188,7 +215,8 @@ def with_links(setup: Setup) -> Setup:
 def _part_of_node(setup: Setup) -> float | None:
     """Return the share of a node's NICs that its GPUs have for sure; None for unknown hardware.
 
-    A fabric with no more NICs than GPUs is described for these GPUs: one GPU with `IB-1x400G` has that NIC.
+    A fabric with no more NICs than GPUs is described for these GPUs: one GPU with `IB-1x400G` has
+    that NIC.
     """
     usual = usual_gpus(setup.hardware)
     if not usual:
@@ -208,7 +236,9 @@ def usual_gpus(hardware: str) -> int | None:
 
 
 def node_link_gb_s(fabric: str | None) -> float | None:
-    """Return GB/s (1e9 bytes), one direction, of a node's NICs: by the end of the fabric's name, else the table."""
+    """Return GB/s (1e9 bytes), one direction, of a node's NICs: by the end of the fabric's name,
+    else the table.
+    """
     if fabric is None:
         return None
     rate = _RATE.search(fabric)
@@ -222,7 +252,9 @@ def nics_of(fabric: str | None) -> int | None:
 
 
 def nic_of(fabric: str | None) -> Nic:
-    """Return link and rate of each NIC by the fabric's name: InfiniBand of 400 Gb/s for IB-8x400G."""
+    """Return link and rate of each NIC by the fabric's name: InfiniBand of 400 Gb/s for
+    IB-8x400G.
+    """
     rate = _RATE.search(fabric or "")
     return Nic(link_of(fabric or ""), int(rate[2]) if rate and rate[1] else 0)
 
@@ -230,16 +262,22 @@ def nic_of(fabric: str | None) -> Nic:
 def link_of(fabric: str) -> str:
     """Return IB or RoCE as NCCL calls the link of a fabric with that name; empty for others."""
     name = fabric.lower()
-    return "IB" if name.startswith(("ib", "infiniband")) else "RoCE" if name.startswith("roce") else ""
+    return (
+        "IB" if name.startswith(("ib", "infiniband")) else "RoCE" if name.startswith("roce") else ""
+    )
 
 
 def is_sockets(fabric: str | None) -> bool:
-    """Return whether the fabric is TCP over Ethernet by its name: "Ethernet", "Ethernet-1x100G", "100GbE"."""
+    """Return whether the fabric is TCP over Ethernet by its name: "Ethernet", "Ethernet-1x100G",
+    "100GbE".
+    """
     return bool(_SOCKETS.fullmatch(re.split(r"[-\s]", fabric or "", maxsplit=1)[0]))
 
 
 def one_nic(setup: Setup) -> float:
-    """Return the share of one NIC in those of a node; one per GPU if the fabric's name has no number."""
+    """Return the share of one NIC in those of a node; one per GPU if the fabric's name has no
+    number.
+    """
     nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)
     return 1 / (nics or setup.gpus_per_node or 1)
 
@@ -252,13 +290,16 @@ def _fabrics() -> dict[str, float]:
 
 @cache
 def known_fabrics() -> dict[str, float | None]:
-    """Return the fabrics of the catalog, with GB/s (1e9 bytes), one direction, of a node's NICs where known."""
+    """Return the fabrics of the catalog, with GB/s (1e9 bytes), one direction, of a node's NICs
+    where known.
+    """
     names = sorted({row.fabric for row in references()} | set(_fabrics()))
     return {name: node_link_gb_s(name) for name in names}
 
 
 def unknown_fabric(fabric: str) -> str | None:
-    """Return why nothing is known of a fabric by its name, with the nearest and the known ones; None if something is.
+    """Return why nothing is known of a fabric by its name, with the nearest and the known ones;
+    None if something is.
 
     A name that ends with a rate, such as IB-8x200G, and TCP over Ethernet need no row.
     """
@@ -267,7 +308,8 @@ def unknown_fabric(fabric: str) -> str | None:
         return None
     nearest = f"{near}; " if (near := nearest_of(fabric, known_fabrics())) else ""
     return (
-        f"unknown fabric {printable(fabric[:63])!r}; {nearest}known: {', '.join(known_fabrics())}, Ethernet,"
+        f"unknown fabric {printable(fabric[:63])!r}; {nearest}known: "
+        f"{', '.join(known_fabrics())}, Ethernet,"
         " or a name with its rate such as IB-8x200G; `seatrial baseline list --fabrics` lists them"
     )
 
@@ -287,6 +329,11 @@ def listed(hardware: str | None = None) -> Listing:
         raise InputError(f"--hardware {hardware}: unknown; known: {', '.join(known_hardware())}")
     return Listing(
         tuple(sorted((r for r in references() if hardware in (None, r.hardware)), key=_order)),
-        tuple(sorted((d for d in devices() if hardware in (None, d.hardware)), key=attrgetter("hardware", "metric"))),
+        tuple(
+            sorted(
+                (d for d in devices() if hardware in (None, d.hardware)),
+                key=attrgetter("hardware", "metric"),
+            )
+        ),
         tuple(t for t in trainings() if hardware in (None, t.hardware)),
     )

@@ -6,20 +6,26 @@ from seatrial.catalog import hardware_of, known_hardware
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import nearest_of
 
-# The longer names first: a GB200 is no B200. A letter or digit before or behind makes it another word.
+# The longer names first: a GB200 is no B200. A letter or digit before or behind makes it another
+# word.
 _FAMILY = lazy(
     r"(?:^|[^A-Z0-9]|\dx)(GB300|GB200|GH200|GB10|B300|B200|B100|H200|H800|H100|H20|A800|A100|A40|A30|A10G?|L40S?|L4|L20"
-    r"|V100S?|P100|T4|RTX(?: PRO)? [A-Z]?\d{4}|MI\d{2,3}[AX]?|GAUDI ?[23]?)(?=$|[^A-Z0-9]|SXM|PCI|NVL)",
+    r"|V100S?|P100|T4|RTX(?: PRO)? [A-Z]?\d{4}|MI\d{2,3}[AX]?|GAUDI "
+    "?[23]?)(?=$|[^A-Z0-9]|SXM|PCI|NVL)",
     re.IGNORECASE,
 )
 _PCIE, _NVL = lazy(r"PCI-?E", re.IGNORECASE), lazy(r"NVL(?!INK|\d)", re.IGNORECASE)
-_SEVERAL_FORMS = frozenset({"V100", "P100", "A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300"})
+_SEVERAL_FORMS = frozenset(
+    {"V100", "P100", "A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300"}
+)
 
 
 def gpu_model(name: str) -> str | None:
-    """Return the model in a name that a program prints, such as "NVIDIA H100 80GB HBM3", as the catalog spells it.
+    """Return the model in a name that a program prints, such as "NVIDIA H100 80GB HBM3", as the
+    catalog spells it.
 
-    A model that the catalog lacks is named by its family and form factor: MI210, H100-PCIE. None if none is known.
+    A model that the catalog lacks is named by its family and form factor: MI210, H100-PCIE. None if
+    none is known.
     """
     if exact := hardware_of(name.strip()):
         return exact
@@ -38,7 +44,8 @@ def gpu_model(name: str) -> str | None:
 
 
 def find_hardware(name: str) -> tuple[str | None, str]:
-    """Return the hardware that a person names, and a line on how it was read; None for a name of no GPU.
+    """Return the hardware that a person names, and a line on how it was read; None for a name of no
+    GPU.
 
     A model that the catalog lacks keeps its own name. The line is empty for a name of the catalog.
     """

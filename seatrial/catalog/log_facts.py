@@ -16,19 +16,29 @@ from seatrial.nccl import Device, Transport
 from seatrial.nccl.transport import Nic
 from seatrial.text.words import some_of
 
-_RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = "InfiniBand or RoCE", "EFA", "GPUDirect-TCPXO", "GPUDirect-TCPX", "Slingshot"
-# What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones first.
+_RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = (
+    "InfiniBand or RoCE",
+    "EFA",
+    "GPUDirect-TCPXO",
+    "GPUDirect-TCPX",
+    "Slingshot",
+)
+# What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones
+# first.
 _KINDS = {
     "gpudirect-tcpxo": _TCPXO, "fastrak": _TCPXO, "gpudirect-tcpx": _TCPX, "gpudirecttcpx": _TCPX,
     "efa": _EFA, "slingshot": _SLINGSHOT, "cxi": _SLINGSHOT,
     "ib": _RDMA, "infiniband": _RDMA, "roce": _RDMA, "gib": _RDMA, "ucx": _RDMA, "sharp": _RDMA, "verbs": _RDMA,
 }  # fmt: skip
 _NCCL_VERSIONS = Path(__file__).with_name("nccl_versions.csv")
-_OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has these NICs and no others
+# A cloud's type of machine has these NICs and no others
+_OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})
 
 
 def other_model(hardware: str, devices: Iterable[Device]) -> Reason | None:
-    """Return which other GPUs the log names; None where some fit, or where either name says nothing."""
+    """Return which other GPUs the log names; None where some fit, or where either name says
+    nothing.
+    """
     required = gpu_model(hardware)
     names = {device.name: model for device in devices if (model := gpu_model(device.name))}
     if required is None or not names or required in names.values():
@@ -43,12 +53,18 @@ def mixed_models(devices: Iterable[Device]) -> Reason | None:
     if len(counts) < 2:
         return None
     usual = counts[0][0]
-    odd = [f"{model} at rank {device.rank} on {device.host}" for device, model in models.items() if model != usual]
+    odd = [
+        f"{model} at rank {device.rank} on {device.host}"
+        for device, model in models.items()
+        if model != usual
+    ]
     return Reason.of("log-of-mixed-gpus", count=counts[0][1], usual=usual, odd=some_of(odd))
 
 
 def other_network(fabric: str | None, transport: Transport | None) -> Reason | None:
-    """Return which other kind of network NCCL took; None where it fits, or where either name says nothing."""
+    """Return which other kind of network NCCL took; None where it fits, or where either name says
+    nothing.
+    """
     claimed, used = _kind(fabric or ""), _kind_used(transport)
     if transport is None or claimed is None:
         return None
@@ -57,22 +73,29 @@ def other_network(fabric: str | None, transport: Transport | None) -> Reason | N
         used = links.pop()
     if used in (None, claimed):
         return None
-    return Reason.of("log-of-other-network", network=used, fabric=fabric, evidence=transport.evidence)
+    return Reason.of(
+        "log-of-other-network", network=used, fabric=fabric, evidence=transport.evidence
+    )
 
 
 def fabric_named(hardware: str, transport: Transport | None) -> str | None:
-    """Return the fabric of the NICs that NCCL lists with their rates, or the one published fabric of its network.
+    """Return the fabric of the NICs that NCCL lists with their rates, or the one published fabric
+    of its network.
 
     None if several are published. Where hosts differ, the most common NICs count.
     """
     if transport and (
-        rated := Counter(_name_of(nics) for _, nics in transport.nics if all(nic.gbit_s for nic in nics))
+        rated := Counter(
+            _name_of(nics) for _, nics in transport.nics if all(nic.gbit_s for nic in nics)
+        )
     ):
         return rated.most_common(1)[0][0]
     used = _kind_used(transport)
     if used not in _OF_MACHINES:
         return None
-    fabrics = {row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used}
+    fabrics = {
+        row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used
+    }
     return fabrics.pop() if len(fabrics) == 1 else None
 
 
@@ -86,7 +109,10 @@ def _kind_used(transport: Transport | None) -> str | None:
     """Return the kind of the only network between nodes; None if there are none or several."""
     if transport is None or transport.nodes == 1:
         return None
-    kinds = {_kind(name) for name in ((transport.provider,) if transport.provider else transport.networks)}
+    kinds = {
+        _kind(name)
+        for name in ((transport.provider,) if transport.provider else transport.networks)
+    }
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -101,7 +127,9 @@ def _first_nccl() -> dict[str, str]:
 
 
 def older_nccl(hardware: str, version: str | None) -> Reason | None:
-    """Return the reason if this version of NCCL does not know the GPU; None if it does, or if either is unknown."""
+    """Return the reason if this version of NCCL does not know the GPU; None if it does, or if
+    either is unknown.
+    """
     first = _first_nccl().get(hardware.partition("-")[0])
     if version is None or first is None or _version(version) >= _version(first):
         return None

@@ -13,7 +13,10 @@ from seatrial.model.sizes import size_span
 def missing_reference(check: Check, setup: Setup) -> Reason | None:
     """Return why the first plateau without a reference has none; None if all have one."""
     for judgement in check.judgements:
-        if judgement.measurement.metric == "busbw_plateau" and judgement.source in ("sanity", "physics"):
+        if judgement.measurement.metric == "busbw_plateau" and judgement.source in (
+            "sanity",
+            "physics",
+        ):
             return _none_for(judgement.measurement, setup)
     if any(j.source not in ("sanity", "physics") for j in check.judgements):
         return None
@@ -28,7 +31,11 @@ def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
 
 def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     arm = arm_of(busbw)
-    return uncoded(no_reference(part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm))
+    return uncoded(
+        no_reference(
+            part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm
+        )
+    )
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
@@ -39,14 +46,18 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     key = (setup.hardware, operation, arm)
     rows = [row for row in references() if (row.hardware, row.collective, row.arm) == key]
     if not rows:
-        return f"nothing is published for {operation} on {setup.hardware}" + (f" in the arm {arm}" if arm else "")
+        return f"nothing is published for {operation} on {setup.hardware}" + (
+            f" in the arm {arm}" if arm else ""
+        )
     if same := [row for row in rows if _differs(row, setup) == []]:
         sizes = sorted({row.message_bytes for row in same})
         return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     fabrics = sorted({row.fabric for row in rows if _differs(row, setup) == ["fabric"]})
     hint = f" (name the fabric: {', '.join(fabrics)})" if fabrics and setup.fabric is None else ""
-    return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{hint}"
+    return (
+        f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{hint}"
+    )
 
 
 def _differs(row: Reference, setup: Setup) -> list[str]:

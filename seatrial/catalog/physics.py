@@ -1,7 +1,7 @@
 """Limits of busbw by the links, and the share of them that was reached.
 
-The limit follows from the least data that must cross the links, which depends on the algorithm: see the table of
-collectives.
+The limit follows from the least data that must cross the links, which depends on the algorithm: see
+the table of collectives.
 """
 
 from dataclasses import dataclass, replace
@@ -18,31 +18,36 @@ from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import fraction, number
 
-# Rates are exact, protocols take their part of them, and no published row reaches its limit; times are rounded.
+# Rates are exact, protocols take their part of them, and no published row reaches its limit; times
+# are rounded.
 _ALLOWANCE = 1.05
-# What TCP is given where nodes have no fabric: 100 Gb/s Ethernet. Two nodes of A3 reach 23.7 GB/s of busbw that way.
+# What TCP is given where nodes have no fabric: 100 Gb/s Ethernet. Two nodes of A3 reach 23.7 GB/s
+# of busbw that way.
 _ETHERNET_GB_S = 12.5
 MANY_GPUS = 8  # of a node; such nodes are not joined by sockets on purpose unless somebody says so
 _SOCKETS_SHARE = 0.02  # of the GPUs' own links, for nodes of fewer GPUs, of which some have one NIC
-# What networks that add up themselves (SHARP) reach of a ring's busbw at most, over three and more nodes.
+# What networks that add up themselves (SHARP) reach of a ring's busbw at most, over three and more
+# nodes.
 _IN_NETWORK_GAIN = 1.5
 # sendrecv: a rank sends over the NICs of its own GPU, and PXN may add those of a neighbour.
 _NICS_OF_A_RANK = 2.0
 # Of each GPU, where the rate of a node is unknown: 800 Gb/s.
 _FASTEST_NIC_GB_S = 100.0
-# Of a port's rate: below the first RDMA is degraded, and fails below the second; what is above the third is another
-# port's. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
+# Of a port's rate: below the first RDMA is degraded, and fails below the second; what is above the
+# third is another port's. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
 PORT_SLOW, PORT_BROKEN, PORT_MOST = 0.8, 0.5, 1.05
 FILLS_A_PORT = 1 << 16  # bytes: smaller messages do not
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
 _LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
-# Below it no bandwidth is told. The largest healthy latency of a message, up to so many ranks, with a margin.
+# Below it no bandwidth is told. The largest healthy latency of a message, up to so many ranks, with
+# a margin.
 _SMALLEST_BYTES, _SLOW_MESSAGE_S, _MANY_RANKS = 4 << 20, 2e-3, 128
 _SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
-_PARTLY_NVLINK = "MNNVL+"  # and a network: NVLink joins some of them; for a GPU's NIC there is the allowance
+# And a network: NVLink joins some of them; for a GPU's NIC there is the allowance
+_PARTLY_NVLINK = "MNNVL+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,9 @@ class Limit:
 
     @property
     def words(self) -> str:
-        """The limit in words: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
+        """The limit in words: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400
+        GB/s allow".
+        """
         if self.gb_s == self.rate:
             return f"the {number(self.rate)} GB/s of {self.kind} links"
         return f"the {number(self.gb_s)} GB/s that {self.links} allow"
@@ -68,14 +75,18 @@ class Limit:
 def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     """Return the highest busbw that the links allow; None if no rate is known or it is no busbw.
 
-    Without a known algorithm the bound is loose: it holds for in-network reduction (NVLS, SHARP) and trees as well.
+    Without a known algorithm the bound is loose: it holds for in-network reduction (NVLS, SHARP)
+    and trees as well.
     """
     limit = _ceiling(measurement, setup)
     if limit is None:
         return None
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
-    detail = f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
+    detail = (
+        f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on "
+        f"{limit.links}"
+    )
     may_be_nvlink = not _one_domain(setup.ranks, setup) and not _is_partly_nvlink(setup)
     if setup.hardware.endswith("-NVL72") and setup.nodes > 1 and may_be_nvlink:
         by_nvlink = _ceiling(measurement, replace(setup, fabric="MNNVL"))
@@ -84,13 +95,20 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
 
 
-def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
+def from_links(
+    measurement: Measurement, setup: Setup, largest_bytes: int | None
+) -> Baseline | None:
     """Return the least busbw of a plateau without a comparable reference: a fraction of its links.
 
-    None unless hardware and rates are known. A sweep that latency bounds owes what is left of the rate. Of a node that
-    is used in part the same share of its NICs counts. Nodes without a known fabric are held to 10 Gb/s Ethernet.
+    None unless hardware and rates are known. A sweep that latency bounds owes what is left of the
+    rate. Of a node that is used in part the same share of its NICs counts. Nodes without a known
+    fabric are held to 10 Gb/s Ethernet.
     """
-    if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
+    if (
+        measurement.metric != "busbw_plateau"
+        or setup.part_of_node is None
+        or setup.gpu_link_gb_s is None
+    ):
         return None
     if largest_bytes is None or largest_bytes < _SMALLEST_BYTES:
         return None
@@ -101,7 +119,8 @@ def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None
     if limit is None:
         return None
     part = 1.0
-    if not _is_large(largest_bytes, setup):  # however slow messages are, so much is left of the rate
+    # However slow messages are, so much is left of the rate
+    if not _is_large(largest_bytes, setup):
         slow_s = _SLOW_MESSAGE_S * max(1.0, setup.ranks / _MANY_RANKS)
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
     low, floor = part * limit.gb_s * _SLOW_SHARE, part * limit.gb_s * _BROKEN_SHARE
@@ -109,63 +128,91 @@ def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None
 
 
 def from_port(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """Return what RDMA over one rail reaches of a NIC's rate; None unless the fabric's name has it."""
+    """Return what RDMA over one rail reaches of a NIC's rate; None unless the fabric's name has
+    it.
+    """
     rate = nic_of(setup.fabric).gbit_s / 8
     size = measurement.conditions.get("message_bytes")
-    if measurement.metric != "rdma_bandwidth" or not rate or not isinstance(size, int) or size < FILLS_A_PORT:
+    if (
+        measurement.metric != "rdma_bandwidth"
+        or not rate
+        or not isinstance(size, int)
+        or size < FILLS_A_PORT
+    ):
         return None
     rate *= 2 if measurement.conditions.get("way") == "both" else 1
     words = f"the {number(rate)} GB/s of a port of {setup.fabric}"
-    return Baseline("physics", rate, PORT_SLOW * rate, PORT_MOST * rate, PORT_BROKEN * rate, 0, words)
+    return Baseline(
+        "physics", rate, PORT_SLOW * rate, PORT_MOST * rate, PORT_BROKEN * rate, 0, words
+    )
 
 
 def _is_large(largest_bytes: int | None, setup: Setup) -> bool:
-    return largest_bytes is not None and largest_bytes >= max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks)
+    return largest_bytes is not None and largest_bytes >= max(
+        _LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks
+    )
 
 
 def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Setup) -> None:
-    """Raise InputError if no run can reach `threshold`, a lower bound for the series of `measurement`."""
+    """Raise InputError if no run can reach `threshold`, a lower bound for the series of
+    `measurement`.
+    """
     limit = from_physics(measurement, setup)
     if limit is not None and limit.high is not None and threshold > limit.high:
         operation = measurement.conditions["operation"]
         raise InputError(
-            f"{measurement.metric} of {operation}: a threshold of {number(threshold)} GB/s is beyond {limit.detail};"
+            f"{measurement.metric} of {operation}: a threshold of {number(threshold)} GB/s is "
+            f"beyond {limit.detail};"
             f" no run reaches more than {number(limit.centre)}"
         )
 
 
 def wire(measurement: Measurement, setup: Setup) -> Limit | None:
-    """Return the busbw of a ring, or of the known algorithm, that saturates the links; None if unknown.
+    """Return the busbw of a ring, or of the known algorithm, that saturates the links; None if
+    unknown.
 
-    Other algorithms may exceed a ring: NVLS on one node, a tree on two. Collectives without a ring reach a share of
-    their own. With NVLink off every GPU sends over its own part of the node's NICs.
+    Other algorithms may exceed a ring: NVLS on one node, a tree on two. Collectives without a ring
+    reach a share of their own. With NVLink off every GPU sends over its own part of the node's
+    NICs.
     """
     operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
     collective = COLLECTIVES.get(operation)
-    if not is_busbw(measurement) or ranks < 2 or collective is None or not (collective.ring or collective.reaches):
+    if (
+        not is_busbw(measurement)
+        or ranks < 2
+        or collective is None
+        or not (collective.ring or collective.reaches)
+    ):
         return None
     if arm_of(measurement) == NETWORK:
         return _of_own_nics(replace(setup, gpu_link_gb_s=None))
     if _one_domain(ranks, setup):
         in_network = operation == "all_reduce" and measurement.conditions.get("algorithm") == "NVLS"
-        return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)  # (1 + 1/n) of the data
+        # (1 + 1/n) of the data
+        return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)
     share = collective.reaches(ranks, setup.slots_per_node) if collective.reaches else 1.0
     across, inside = _limit(share, setup.node_link_gb_s, "node"), _of_gpu_links(1.0, setup)
     return min(across, inside or across, key=lambda limit: limit.gb_s) if across else None
 
 
 def as_slow_as_ethernet(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
-    """Return whether TCP over 100 Gb/s Ethernet would reach this plateau though the GPUs' links carry far more."""
+    """Return whether TCP over 100 Gb/s Ethernet would reach this plateau though the GPUs' links
+    carry far more.
+    """
     if setup.gpu_link_gb_s is None or not _is_large(largest_bytes, setup):
         return False
     ethernet = replace(setup, node_link_gb_s=_ETHERNET_GB_S)
     limit = _ceiling(plateau, ethernet) if setup.nodes == 2 else wire(plateau, ethernet)
     share = _BROKEN_SHARE if setup.slots_per_node >= MANY_GPUS else _SOCKETS_SHARE
-    return limit is not None and plateau.value <= min(_ALLOWANCE * limit.gb_s, share * setup.gpu_link_gb_s)
+    return limit is not None and plateau.value <= min(
+        _ALLOWANCE * limit.gb_s, share * setup.gpu_link_gb_s
+    )
 
 
 def is_far_below_links(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
-    """Return whether nodes whose NICs have no known rate reach less than 2 % of the links of their GPUs."""
+    """Return whether nodes whose NICs have no known rate reach less than 2 % of the links of their
+    GPUs.
+    """
     if setup.nodes < 2 or setup.gpu_link_gb_s is None or not _is_large(largest_bytes, setup):
         return False
     return wire(plateau, setup) is None and plateau.value < _SOCKETS_SHARE * setup.gpu_link_gb_s
@@ -180,8 +227,14 @@ def _limit(factor: float, rate: float | None, kind: str) -> Limit | None:
 
 
 def _of_own_nics(setup: Setup) -> Limit | None:
-    """Return the limit with NVLink and shared memory off: every GPU sends over its own part of the node's NICs."""
-    fastest = Limit(_FASTEST_NIC_GB_S, "the fastest NIC", _FASTEST_NIC_GB_S) if setup.gpu_link_gb_s else None
+    """Return the limit with NVLink and shared memory off: every GPU sends over its own part of the
+    node's NICs.
+    """
+    fastest = (
+        Limit(_FASTEST_NIC_GB_S, "the fastest NIC", _FASTEST_NIC_GB_S)
+        if setup.gpu_link_gb_s
+        else None
+    )
     return _limit(1 / setup.slots_per_node, setup.node_link_gb_s, "node") or fastest
 
 
@@ -194,13 +247,18 @@ def _is_partly_nvlink(setup: Setup) -> bool:
 
 
 def _is_ring(measurement: Measurement) -> bool:
-    """Return whether a ring's limit holds; with NVLink off the number of NICs per GPU is unknown."""
+    """Return whether a ring's limit holds; with NVLink off the number of NICs per GPU is
+    unknown.
+    """
     return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
 
 
 def is_without_nvls(measurement: Measurement) -> bool:
     """Return whether NVLS was off: nothing is faster than a ring inside a node then."""
-    return measurement.conditions.get("algorithm") in ("Ring", NO_NVLS) and arm_of(measurement) != NETWORK
+    return (
+        measurement.conditions.get("algorithm") in ("Ring", NO_NVLS)
+        and arm_of(measurement) != NETWORK
+    )
 
 
 def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
@@ -211,7 +269,11 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
         return _of_own_nics(setup)
     collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
     one_domain = _one_domain(ranks, setup)
-    if (_is_ring(measurement) or (one_domain and is_without_nvls(measurement))) and collective and collective.ring:
+    if (
+        (_is_ring(measurement) or (one_domain and is_without_nvls(measurement)))
+        and collective
+        and collective.ring
+    ):
         return _of_gpu_links(1.0, setup) if _is_partly_nvlink(setup) else wire(measurement, setup)
     if one_domain or _is_partly_nvlink(setup):
         return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)

@@ -1,4 +1,6 @@
-"""Baselines of a measurement that need no earlier run: links, catalog, model and published trainings. Pure."""
+"""Baselines of a measurement that need no earlier run: links, catalog, model and published
+trainings. Pure.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,23 +19,28 @@ from seatrial.model.sizes import format_size
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
 
-# How far below a measured reference is still as expected. Two tools on one machine agree within 1 %; two clouds with
-# the same parts differ by 10 %. Between nodes it is less where the loss of one NIC would be: see `_tolerance`.
+# How far below a measured reference is still as expected. Two tools on one machine agree within 1
+# %; two clouds with the same parts differ by 10 %. Between nodes it is less where the loss of one
+# NIC would be: see `_tolerance`.
 TOLERANCE = 0.15
-# Latency still shows below this size, and with it the host's processor and NCCL's choice of protocol.
+# Latency still shows below this size, and with it the host's processor and NCCL's choice of
+# protocol.
 LARGE_BYTES = 128 << 20
 SMALL_TOLERANCE = 0.4
-# Trees reach far more than rings on two nodes (487 against about 350 GB/s on 8 H100 or H200 and EFA, 28 %), and a log
-# does not say which it was: https://github.com/NVIDIA/nccl-tests/issues/196
+# Trees reach far more than rings on two nodes (487 against about 350 GB/s on 8 H100 or H200 and
+# EFA, 28 %), and a log does not say which it was: https://github.com/NVIDIA/nccl-tests/issues/196
 TREE_TOLERANCE = 0.3
 _FAIL_BELOW = 0.5
-_OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that differ between the rows of a sweep
+# Conditions that differ between the rows of a sweep
+_OF_ONE_SIZE = frozenset({"message_bytes", "placement"})
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure that a source expects without a measurement, and its lower bound for the size, in GB/s."""
+    """A figure that a source expects without a measurement, and its lower bound for the size, in
+    GB/s.
+    """
 
     row: Reference
     low_gb_s: float
@@ -61,13 +68,15 @@ def from_catalog(
     arm: str = "",
     ring_gb_s: float | None = None,
 ) -> Baseline | None:
-    """Return the catalog's baseline for busbw of `operation` at `message_bytes`; None without a comparable reference.
+    """Return the catalog's baseline for busbw of `operation` at `message_bytes`; None without a
+    comparable reference.
 
-    Hardware, GPUs per node, nodes, fabric and arm must match exactly; the fabric may be unnamed on one node, where the
-    hardware implies it. A `plateau`, whose sweep went up to `message_bytes`, may lie beyond the largest published
-    size, because busbw no longer grows there. With a known `algorithm` its rows count, else those without one, unless
-    it is a ring and they exceed `ring_gb_s`, the links' limit for rings: they are of NVLS or of a tree. Where sources
-    disagree, a value that one of them calls healthy does not fail.
+    Hardware, GPUs per node, nodes, fabric and arm must match exactly; the fabric may be unnamed on
+    one node, where the hardware implies it. A `plateau`, whose sweep went up to `message_bytes`,
+    may lie beyond the largest published size, because busbw no longer grows there. With a known
+    `algorithm` its rows count, else those without one, unless it is a ring and they exceed
+    `ring_gb_s`, the links' limit for rings: they are of NVLS or of a tree. Where sources disagree,
+    a value that one of them calls healthy does not fail.
     """
     fitting = _of_algorithm(_fitting(setup, operation, arm), algorithm, ring_gb_s)
     exceeds_ring = ring_gb_s is None or any(row.busbw_gb_s > ring_gb_s for row in fitting)
@@ -75,46 +84,72 @@ def from_catalog(
     measured = [row for row in fitting if row.kind == "measured"]
     floors = [row for row in fitting if row.kind == "floor"]
     claims = [row for row in fitting if row.kind == "expected" and row.low_gb_s]
-    tied = [row for row in floors if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)]
+    tied = [
+        row
+        for row in floors
+        if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)
+    ]
     untied = [row for row in floors if row not in tied]
     # For a plateau the floors of smaller sizes count as well.
-    holding = [r for r in untied if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
+    holding = [
+        r
+        for r in untied
+        if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)
+    ]
     floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
     figure = _figure([*measured, *tied], message_bytes, plateau)
     typical = message_bytes // 2 if plateau else message_bytes
-    lenient = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
+    lenient = [
+        Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))
+    ]
     claim = min(lenient, key=lambda claim: claim.low_gb_s, default=None)  # the most lenient one
     if figure is not None:
         return _baseline(figure, floor, claim, tolerance)
     if floor:
-        words = f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
-        return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
+        words = (
+            f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at "
+            f"{_size(floor)} ({floor.source})"
+        )
+        return Baseline(
+            "catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words
+        )
     if claim:
         row = claim.row
         words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-        return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
+        return Baseline(
+            "catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words
+        )
     return None
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
-    """Return rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
+    """Return rows of the same configuration; on one node without a named fabric, only if all rows
+    agree on it.
+    """
     candidates = [
         row
         for row in references()
-        if (row.hardware, row.gpus_per_node, row.nodes) == (setup.hardware, setup.gpus_per_node, setup.nodes)
+        if (row.hardware, row.gpus_per_node, row.nodes)
+        == (setup.hardware, setup.gpus_per_node, setup.nodes)
         and (row.collective, row.arm) == (operation, arm)
         and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1 and not arm))
     ]
     return candidates if len({row.fabric for row in candidates}) == 1 else []
 
 
-def _of_algorithm(rows: list[Reference], algorithm: object, ring_gb_s: float | None) -> list[Reference]:
-    """Return the rows of the algorithm; all rows if it is unknown: NCCL chooses the best of a size."""
+def _of_algorithm(
+    rows: list[Reference], algorithm: object, ring_gb_s: float | None
+) -> list[Reference]:
+    """Return the rows of the algorithm; all rows if it is unknown: NCCL chooses the best of a
+    size.
+    """
     if algorithm is None:
         return rows
     is_ring = algorithm in ("Ring", NO_NVLS)
     unnamed = [row for row in rows if not row.algorithm]
-    of_others = is_ring and ring_gb_s is not None and any(row.busbw_gb_s > ring_gb_s for row in unnamed)
+    of_others = (
+        is_ring and ring_gb_s is not None and any(row.busbw_gb_s > ring_gb_s for row in unnamed)
+    )
     named = [row for row in rows if row.algorithm == ("Ring" if is_ring else algorithm)]
     return named or ([] if of_others else unnamed)
 
@@ -142,18 +177,29 @@ def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
     value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
     ends = f"{number(a.busbw_gb_s)} at {_size(a)} and {number(b.busbw_gb_s)} at {_size(b)}"
     return Figure(
-        value, 2, f"{number(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
+        value,
+        2,
+        (
+            f"{number(value)} GB/s interpolated on log scales between {ends}, measured on "
+            f"{a.place} ({a.source})"
+        ),
     )
 
 
-def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tolerance: float) -> Baseline:
-    """Combine sources: degraded by the strictest unless a claim allows it, fail only if all agree."""
+def _baseline(
+    figure: Figure, floor: Reference | None, claim: Claim | None, tolerance: float
+) -> Baseline:
+    """Combine sources: degraded by the strictest unless a claim allows it, fail only if all
+    agree.
+    """
     low, fail = figure.busbw_gb_s * (1 - tolerance), figure.busbw_gb_s * _FAIL_BELOW
     words = f"the {figure.words}"
     if floor:
         fail = min(low, floor.busbw_gb_s)
         low = max(low, floor.busbw_gb_s)
-        words += f", whose floor is {number(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
+        words += (
+            f", whose floor is {number(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
+        )
     if claim and claim.low_gb_s < low:
         low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
         words += f"; {claim.words}"
@@ -162,32 +208,56 @@ def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tole
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     """Return whether another source measured less than the floor, which then counts as measured."""
-    best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
+    best: dict[int, Reference] = {
+        row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)
+    }
     others = (row for row in best.values() if row.source != floor.source)
-    return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
+    return any(
+        row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes
+        for row in others
+    )
 
 
-def _least(claim: Reference, measured: Sequence[Reference], largest: int, typical: int) -> float | None:
-    """Return the lower bound of a claim; below its size, scaled by measured rows. None below LARGE_BYTES."""
-    there, here = (_figure(measured, size, plateau=False) for size in (claim.message_bytes, typical))
+def _least(
+    claim: Reference, measured: Sequence[Reference], largest: int, typical: int
+) -> float | None:
+    """Return the lower bound of a claim; below its size, scaled by measured rows.
+
+    None below LARGE_BYTES.
+    """
+    there, here = (
+        _figure(measured, size, plateau=False) for size in (claim.message_bytes, typical)
+    )
     if claim.low_gb_s and there and here and LARGE_BYTES <= typical < claim.message_bytes:
         return claim.low_gb_s * here.busbw_gb_s / there.busbw_gb_s
     return claim.low_gb_s if largest >= claim.message_bytes else None
 
 
 def _disputes(claim: Reference, floor: Reference) -> bool:
-    """Return whether another source expects less than the floor at a size where bandwidth decides."""
+    """Return whether another source expects less than the floor at a size where bandwidth
+    decides.
+    """
     low = claim.low_gb_s or floor.busbw_gb_s
-    return claim.source != floor.source and low < floor.busbw_gb_s and claim.message_bytes * 4 >= floor.message_bytes
+    return (
+        claim.source != floor.source
+        and low < floor.busbw_gb_s
+        and claim.message_bytes * 4 >= floor.message_bytes
+    )
 
 
 def _tolerance(setup: Setup, operation: str, message_bytes: int, exceeds_ring: bool) -> float:
-    """Return the tolerance: wide for two nodes against a tree, less than one missing NIC of a node otherwise."""
+    """Return the tolerance: wide for two nodes against a tree, less than one missing NIC of a node
+    otherwise.
+    """
     if message_bytes < LARGE_BYTES:
         return SMALL_TOLERANCE
     if setup.nodes == 2 and operation == "all_reduce" and exceeds_ring:
         return TREE_TOLERANCE
-    return min(TOLERANCE, one_nic(setup)) if operation == "all_reduce" and setup.nodes > 1 else TOLERANCE
+    return (
+        min(TOLERANCE, one_nic(setup))
+        if operation == "all_reduce" and setup.nodes > 1
+        else TOLERANCE
+    )
 
 
 def _size(row: Reference) -> str:
@@ -195,9 +265,11 @@ def _size(row: Reference) -> str:
 
 
 def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> list[Baseline]:
-    """Return the baselines that need no earlier run: physics, and a figure of the catalog or of its model.
+    """Return the baselines that need no earlier run: physics, and a figure of the catalog or of its
+    model.
 
-    `sizes` are the message sizes in bytes of the sweep that the measurement belongs to (`swept_sizes`).
+    `sizes` are the message sizes in bytes of the sweep that the measurement belongs to
+    (`swept_sizes`).
     """
     setup = part_of(measurement, setup)
     candidates = (
@@ -213,7 +285,8 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
 
 
 def swept_sizes(measurements: Iterable[Measurement]) -> Callable[[Measurement], list[int]]:
-    """Index the message sizes in bytes of each sweep; the result returns those that a measurement belongs to.
+    """Index the message sizes in bytes of each sweep; the result returns those that a measurement
+    belongs to.
 
     In the arm `intra` the rates of single sizes are not kept, so the largest size stands for all.
     """
@@ -232,19 +305,29 @@ def swept_sizes(measurements: Iterable[Measurement]) -> Callable[[Measurement], 
 
 
 def _sweep(m: Measurement) -> object:
-    return frozenset((key, value) for key, value in m.conditions.items() if key not in (*_OF_ONE_SIZE, "max_bytes"))
+    return frozenset(
+        (key, value)
+        for key, value in m.conditions.items()
+        if key not in (*_OF_ONE_SIZE, "max_bytes")
+    )
 
 
 def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
-    """Return the catalog's baseline for a run over every GPU; with 7 of 8 it is another configuration."""
-    if not is_busbw(measurement) or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node:
+    """Return the catalog's baseline for a run over every GPU; with 7 of 8 it is another
+    configuration.
+    """
+    if (
+        not is_busbw(measurement)
+        or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node
+    ):
         return None
     plateau = measurement.metric == "busbw_plateau"
     size = max(sizes, default=None) if plateau else measurement.conditions.get("message_bytes")
     if not isinstance(size, int):
         return None
     algorithm, arm = measurement.conditions.get("algorithm"), arm_of(measurement)
-    published_arm = "" if arm in (INTRA, NO_MNNVL) else arm  # `part_of` has taken their fabric already
+    # `part_of` has taken their fabric already
+    published_arm = "" if arm in (INTRA, NO_MNNVL) else arm
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     return from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
@@ -263,9 +346,18 @@ def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
 
 
 def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
-    """Yield figures of single GPUs as words; they are the best of many shapes or tools, so they do not judge."""
-    metric = f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}" if "dtype" in m.conditions else m.metric
+    """Yield figures of single GPUs as words; they are the best of many shapes or tools, so they do
+    not judge.
+    """
+    metric = (
+        f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}"
+        if "dtype" in m.conditions
+        else m.metric
+    )
     for row in devices():
         if (row.hardware, row.metric) == (setup.hardware, metric):
-            figure = f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
+            figure = (
+                f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on "
+                f"{row.hardware}"
+            )
             yield f"not judged by the {figure} ({row.kind}, {row.source})"

@@ -1,12 +1,14 @@
-"""A model of healthy busbw for setups without a row in the catalog: a share of what the links allow.
+"""A model of healthy busbw for setups without a row in the catalog: a share of what the links
+allow.
 
     busbw(S) = share * wire / (1 + wire * delay / S)
 
-S is the message size in bytes and `wire` the limit of the links (physics.py). `share`, where bandwidth decides, and
-`delay`, at smaller sizes, are fitted to the measured rows of the catalog on two and more nodes with links of a known
-rate; docs/judging-logs.md has the quality of the fit. Rings without a row take the least share of those with one. A
-tree over two nodes exceeds a ring, so all_reduce over two nodes is held to a ring. Inside a node the model covers
-all_reduce without NVLS, by the rows of rings there, and rings on GPUs of which such a row has the links.
+S is the message size in bytes and `wire` the limit of the links (physics.py). `share`, where
+bandwidth decides, and `delay`, at smaller sizes, are fitted to the measured rows of the catalog on
+two and more nodes with links of a known rate; docs/judging-logs.md has the quality of the fit.
+Rings without a row take the least share of those with one. A tree over two nodes exceeds a ring, so
+all_reduce over two nodes is held to a ring. Inside a node the model covers all_reduce without NVLS,
+by the rows of rings there, and rings on GPUs of which such a row has the links.
 """
 
 import sys
@@ -28,10 +30,13 @@ from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
 
 LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
-_LOOSE_FLOOR = 0.25  # of what nothing like it is published for: sendrecv, and other hardware with the same links
-SMALLEST_BYTES = 256 << 20  # below it latency decides, which differs more between fabrics than the model knows
+# Of what nothing like it is published for: sendrecv, and other hardware with the same links
+_LOOSE_FLOOR = 0.25
+# Below it latency decides, which differs more between fabrics than the model knows
+SMALLEST_BYTES = 256 << 20
 _LARGE_BYTES = 1 << 30
-_DELAY_S = 0.3e-3  # the largest that was fitted over a fabric with RDMA, rounded up; TCPXO needs 0.8 ms
+# The largest that was fitted over a fabric with RDMA, rounded up; TCPXO needs 0.8 ms
+_DELAY_S = 0.3e-3
 _RANKS = 128  # the delay was fitted up to so many ranks, and grows with their number at most
 
 
@@ -40,7 +45,12 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
 
     None in an arm, over TCP, with unknown links, and for small sizes.
     """
-    if not is_busbw(busbw) or arm_of(busbw) or setup.part_of_node is None or is_sockets(setup.fabric):
+    if (
+        not is_busbw(busbw)
+        or arm_of(busbw)
+        or setup.part_of_node is None
+        or is_sockets(setup.fabric)
+    ):
         return None
     size = busbw.conditions.get("message_bytes")
     behind = [size] if isinstance(size, int) else plateau_sizes(sizes)
@@ -57,27 +67,45 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
 
 
 def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> Reason | None:
-    """Return why an all_reduce over three or more nodes is no faster than with one NIC less in each; None otherwise.
+    """Return why an all_reduce over three or more nodes is no faster than with one NIC less in
+    each; None otherwise.
 
-    A faster smaller size proves that all NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G and 320 at 16G.
+    A faster smaller size proves that all NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G
+    and 320 at 16G.
     """
     rings = [m for m in measurements if _is_ring_between_nodes(m, setup)]
     rates = {int(m.conditions["message_bytes"]): m for m in sorted(rings, key=lambda m: m.value)}
     if not rates or max(rates) < _LARGE_BYTES:
         return None
-    largest, best, part = rates[max(rates)], max(rates.values(), key=lambda m: m.value), 1 - one_nic(setup)
+    largest, best, part = (
+        rates[max(rates)],
+        max(rates.values(), key=lambda m: m.value),
+        1 - one_nic(setup),
+    )
     at_largest, at_any = model(largest, setup, max(rates)), model(largest, setup, sys.maxsize)
-    if at_largest is None or at_any is None or largest.value >= part * at_largest or best.value >= part * at_any:
+    if (
+        at_largest is None
+        or at_any is None
+        or largest.value >= part * at_largest
+        or best.value >= part * at_any
+    ):
         return None
     nics = round(1 / one_nic(setup))
-    return Reason.of("one-nic-less", best=number(best.value), fewer=nics - 1, nics=nics, limit=number(part * at_any))
+    return Reason.of(
+        "one-nic-less",
+        best=number(best.value),
+        fewer=nics - 1,
+        nics=nics,
+        limit=number(part * at_any),
+    )
 
 
 def _is_ring_between_nodes(busbw: Measurement, setup: Setup) -> bool:
     conditions = busbw.conditions
     if busbw.metric != "busbw" or conditions["operation"] != "all_reduce" or arm_of(busbw):
         return False
-    if setup.nodes < 3 or is_sockets(setup.fabric):  # over two nodes a tree is usual, and a ring slower
+    # Over two nodes a tree is usual, and a ring slower
+    if setup.nodes < 3 or is_sockets(setup.fabric):
         return False
     limit = wire(busbw, setup) if conditions.get("algorithm") in (None, "Ring", NO_NVLS) else None
     return limit is not None and limit.kind == "node"
@@ -98,7 +126,11 @@ def _share(busbw: Measurement, setup: Setup) -> float | None:
     collective, shares = COLLECTIVES[operation], _shares()
     if setup.nodes < 2:
         is_ring = operation == "all_reduce" and is_without_nvls(busbw)
-        return _ring_share() if is_ring or (collective.ring and _has_ring_of_such_links(setup)) else None
+        return (
+            _ring_share()
+            if is_ring or (collective.ring and _has_ring_of_such_links(setup))
+            else None
+        )
     is_between_neighbours = collective.reaches is not None and not collective.rooted
     if operation in shares or not (collective.ring or is_between_neighbours):
         return shares.get(operation)
@@ -106,9 +138,12 @@ def _share(busbw: Measurement, setup: Setup) -> float | None:
 
 
 def _has_ring_of_such_links(setup: Setup) -> bool:
-    """Return whether a ring over no more GPUs of a node is published, of this hardware or another with equal links."""
+    """Return whether a ring over no more GPUs of a node is published, of this hardware or another
+    with equal links.
+    """
     return any(
-        row.gpus_per_node <= setup.gpus_per_node and gpu_link_gb_s(row.hardware) == setup.gpu_link_gb_s
+        row.gpus_per_node <= setup.gpus_per_node
+        and gpu_link_gb_s(row.hardware) == setup.gpu_link_gb_s
         for row in _rings_inside()
     )
 
@@ -131,7 +166,11 @@ def _shares() -> dict[str, float]:
 
 @cache
 def _rings_inside() -> tuple[Reference, ...]:
-    inside = (row for row in references() if row.nodes == 1 and row.algorithm == "Ring" and row.kind == "measured")
+    inside = (
+        row
+        for row in references()
+        if row.nodes == 1 and row.algorithm == "Ring" and row.kind == "measured"
+    )
     return tuple(row for row in inside if row.message_bytes >= _LARGE_BYTES)
 
 
@@ -144,14 +183,25 @@ def _ring_share() -> float:
 
 def reached_share(row: Reference) -> float | None:
     """Return the row's busbw over the wire without its delay; None outside the model."""
-    if row.nodes < 2 or row.kind != "measured" or row.arm or (row.nodes == 2 and row.collective == "all_reduce"):
+    if (
+        row.nodes < 2
+        or row.kind != "measured"
+        or row.arm
+        or (row.nodes == 2 and row.collective == "all_reduce")
+    ):
         return None
     gb_s, ranks = _wire_of(row), row.nodes * row.gpus_per_node
-    return row.busbw_gb_s / (gb_s * _bandwidth_part(gb_s, ranks, row.message_bytes)) if gb_s else None
+    return (
+        row.busbw_gb_s / (gb_s * _bandwidth_part(gb_s, ranks, row.message_bytes)) if gb_s else None
+    )
 
 
 def _wire_of(row: Reference) -> float | None:
-    setup = with_links(Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric))
+    setup = with_links(
+        Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
+    )
     conditions: dict[str, ConditionValue] = {"operation": row.collective, "ranks": setup.ranks}
-    limit = wire(Measurement("busbw", row.busbw_gb_s, "GB/s", Subject("cluster", ""), conditions), setup)
+    limit = wire(
+        Measurement("busbw", row.busbw_gb_s, "GB/s", Subject("cluster", ""), conditions), setup
+    )
     return limit.gb_s if limit else None

@@ -1,4 +1,6 @@
-"""Published rates of trainings, each with its source: samples/s of small models, tokens/s of `model: llama`. Pure."""
+"""Published rates of trainings, each with its source: samples/s of small models, tokens/s of
+`model: llama`. Pure.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -16,46 +18,75 @@ _Row = TypeVar("_Row", TrainingFigure, LlamaFigure)
 
 
 def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
+    """Return the published figure for the same GPUs, model, precision and batch; None if there is
+    none.
+    """
     row, differences = _nearest(_trainings(measurement, setup))
     if row is None or row.low_samples_s is None or differences:
         return None
     words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
-    return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
+    return Baseline(
+        "catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words
+    )
 
 
 def nearest_training(measurement: Measurement, setup: Setup) -> str | None:
-    """Return the nearest published throughput and how it differs, for one that no figure judges; None without one."""
+    """Return the nearest published throughput and how it differs, for one that no figure judges;
+    None without one.
+    """
     row, differences = _nearest(_trainings(measurement, setup))
     if row is None or (row.low_samples_s is not None and not differences):
         return None
-    cause = f"differs in {' and '.join(differences)}" if differences else "it has no range to judge by"
+    cause = (
+        f"differs in {' and '.join(differences)}" if differences else "it has no range to judge by"
+    )
     words = "expected of" if row.kind == "expected" else "measured on"
-    return f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
+    return (
+        f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} "
+        f"({row.source}): {cause}"
+    )
 
 
 def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """Return the baseline of a rate whose model, hardware, count and options a source has measured; None without."""
+    """Return the baseline of a rate whose model, hardware, count and options a source has measured;
+    None without.
+    """
     row, differences = _nearest(_llamas(measurement, setup))
     if row is None or differences:
         return None
     expected = row.tokens_s_gpu
-    return Baseline("catalog", expected, expected * _LOW, None, expected * _FAIL_BELOW, 0, f"the {row.words}")
+    return Baseline(
+        "catalog", expected, expected * _LOW, None, expected * _FAIL_BELOW, 0, f"the {row.words}"
+    )
 
 
 def nearest_llama(measurement: Measurement, setup: Setup) -> str | None:
-    """Return the nearest published rate of tokens and how it differs, for one that no figure judges; None without."""
+    """Return the nearest published rate of tokens and how it differs, for one that no figure
+    judges; None without.
+    """
     row, differences = _nearest(_llamas(measurement, setup))
-    return f"not judged by the {row.words}: differs in {' and '.join(differences)}" if row and differences else None
+    return (
+        f"not judged by the {row.words}: differs in {' and '.join(differences)}"
+        if row and differences
+        else None
+    )
 
 
 def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, list[str]]]:
-    """Yield the figures of such a model on that hardware, with how the training differs; defaults are no conditions."""
+    """Yield the figures of such a model on that hardware, with how the training differs; defaults
+    are no conditions.
+    """
     conditions = m.conditions
-    others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
-    model = ", ".join((str(conditions.get("model", "tiny")), *others))  # with all that is not usual of its size
+    others = [
+        f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions
+    ]
+    # With all that is not usual of its size
+    model = ", ".join((str(conditions.get("model", "tiny")), *others))
     for row in trainings() if (m.metric, m.unit) == ("throughput", "samples/s") else ():
-        if row.hardware == setup.hardware and row.model.partition(" ")[0] == model.partition(" ")[0]:
+        if (
+            row.hardware == setup.hardware
+            and row.model.partition(" ")[0] == model.partition(" ")[0]
+        ):
             yield (
                 row,
                 _differences(
@@ -71,7 +102,9 @@ def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, l
 
 
 def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[str]]]:
-    """Yield the figures on that hardware, with how the training differs; defaults are no conditions."""
+    """Yield the figures on that hardware, with how the training differs; defaults are no
+    conditions.
+    """
     conditions = m.conditions
     for row in llamas() if (m.metric, m.unit) == ("tokens_per_gpu", "tokens/s") else ():
         if row.hardware == setup.hardware:
@@ -85,13 +118,19 @@ def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[st
                     ("sequence", row.sequence, conditions.get("sequence")),
                     ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
                     ("parallel", row.parallel, conditions.get("parallel", "")),
-                    ("activation checkpointing", "selective", conditions.get("recompute", "selective")),
+                    (
+                        "activation checkpointing",
+                        "selective",
+                        conditions.get("recompute", "selective"),
+                    ),
                 ),
             )
 
 
 def _differences(*compared: tuple[str, object, object]) -> list[str]:
-    """Return the names of what a source trained in another way, from (name, published, measured)."""
+    """Return the names of what a source trained in another way, from (name, published,
+    measured).
+    """
     return [name for name, published, measured in compared if published != measured]
 
 

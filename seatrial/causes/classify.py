@@ -1,7 +1,8 @@
 """Why a run failed: the causes of the table `causes.csv` in a log, line by line.
 
-A line counts only as what its program can have written: NCCL's behind its own prefix or behind `Last error:`, the
-kernel's behind the kernel's, and all others at the start of a line, behind prefixes of loggers.
+A line counts only as what its program can have written: NCCL's behind its own prefix or behind
+`Last error:`, the kernel's behind the kernel's, and all others at the start of a line, behind
+prefixes of loggers.
 """
 
 import re
@@ -36,7 +37,8 @@ _MAX_MESSAGE = 1000  # characters of a message of NCCL
 _RULE = lazy(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
-_HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"  # a short number before a colon is of a time
+# A short number before a colon is of a time
+_HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"
 _NCCL = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\A(?!.{0,200}:\d{1,9}:\d{1,9} \[-?\d).{0,120}?"
@@ -54,18 +56,23 @@ _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
 _TESTS = rf"{_START}(?:(?P<writer>[\w.-]{{1,253}}+): (?=Test ))?"
 _CUDA = (
     r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: "
-    r"|cuda runtime error \(\d{1,4}\) ?: |THCudaCheck FAIL file=\S{1,200} line=\d{1,6} error=\d{1,4} : "
+    r"|cuda runtime error \(\d{1,4}\) ?: |THCudaCheck FAIL file=\S{1,200} line=\d{1,6} "
+    r"error=\d{1,4} : "
     r"|call to cu\w{1,40} returned error \d{1,3}(?: \(\w{1,60}\))?: )"  # of OpenACC
 )
 _OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in a message of NCCL
 _CLOCK = (  # of dmesg, dmesg -T, dmesg -H
-    r"\[ *(?:\+?\d[\d.]*|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|\w{3} ?\d{1,2} \d\d:\d\d)\] ?(?:\[ *[CT]\d+\] ?)?"
+    r"\[ *(?:\+?\d[\d.]*|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|\w{3} ?\d{1,2} \d\d:\d\d)\] "
+    r"?(?:\[ *[CT]\d+\] ?)?"
 )
 _KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_CLOCK})?)?"
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
-    "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-(?P<writer>[\w.-]{{1,100}}))?: (?:error|fatal): +",
+    "slurm": (
+        rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-(?P<writer>[\w.-]{{1,100}}))?: "
+        "(?:error|fatal): +"
+    ),
     "pyxis": rf"(?:{_START}|\A.{{0,120}}?\berror: )pyxis: +",
     "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
     "c10d": r"\A.{0,200}?\[?[EWFI]?[ \d:.]{0,40}ProcessGroupNCCL\.cpp:\d{1,6}\] ",
@@ -74,26 +81,34 @@ _PLACES = {  # where a line of a program's can stand
         r"(?:\S{1,80}:\d{1,6} +)?(?:UC[CX] +(?!WARN|DIAG)\w+ +)?"
     ),
     "oneccl": r"\A.{0,120}?\|CCL_ERROR\| ",
-    "slurmd": rf"(?:\A.{{0,120}}?\bslurm(?:ctld|d|stepd)(?:\[\d{{1,9}}\])?: |{_START})(?:error: |fatal: |debug: )?",
+    "slurmd": (
+        rf"(?:\A.{{0,120}}?\bslurm(?:ctld|d|stepd)(?:\[\d{{1,9}}\])?: |{_START})(?:error: "
+        "|fatal: |debug: )?"
+    ),
     "shell": r"\A(?:\S{1,200}: )?(?:line )?(?:\d{1,6}: +)?",
     "kernel": _KERNEL,
     "driver": rf"{_KERNEL}(?:NVRM: )?",
 }
 _BOXED = frozenset({"mpirun", "torch"})  # their boxes are joined before they are matched
 _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
-_WRAPPED = frozenset({"mpirun", "ssh", "cuda"})  # of which two neighbouring lines are joined where the box is lost
+# Of which two neighbouring lines are joined where the box is lost
+_WRAPPED = frozenset({"mpirun", "ssh", "cuda"})
 _NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
 _ERRORISH = lazy(
-    r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
+    r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most "
+    r"recent call last\)"
     r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",
     re.IGNORECASE,
 )
-_ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
+_ERROR_WORD = any_of(
+    ("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed")
+)
 _RAISED = lazy(r"\s{0,40}(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
 _RANK = lazy(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
 _PCI = lazy(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b")
-_STACK = lazy(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
+# Of MPICH's error stack, whose first line names rank and host
+_STACK = lazy(r"\w{1,60}\(\d{1,9}\)\.*: ")
 
 
 _TIME_LIMITS = frozenset({"log-slurm-time-limit", "log-time-limit"})
@@ -108,8 +123,8 @@ _VAGUE = frozenset({"log-machine-check-corrected"})  # notes that say less than 
 class Classifier:
     """Find causes of failure in a log, line by line; memory does not grow with the log.
 
-    Open MPI wraps its help texts at some 76 columns and sets them between lines of dashes: those are joined before
-    they are matched, and so are two neighbouring lines where the dashes are lost.
+    Open MPI wraps its help texts at some 76 columns and sets them between lines of dashes: those
+    are joined before they are matched, and so are two neighbouring lines where the dashes are lost.
     """
 
     def __init__(self) -> None:
@@ -117,7 +132,8 @@ class Classifier:
         self._box: list[str] | None = None
         self._before = ""
         self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
-        self._messages: dict[str | None, str] = {}  # by host, the last of NCCL or of a traceback that names a cause
+        # By host, the last of NCCL or of a traceback that names a cause
+        self._messages: dict[str | None, str] = {}
         self._last_error = self._traceback = False
         self._watchdog = Watchdog()
         self._stages = Stages()
@@ -143,7 +159,9 @@ class Classifier:
             self._line(text, rank)
 
     def findings(self) -> list[Finding]:
-        """Return the findings, causes before consequences, and each of them in the order of the log."""
+        """Return the findings, causes before consequences, and each of them in the order of the
+        log.
+        """
         self._close_box()
         named = without_unnamed_devices(self._by_key.values())
         findings = sorted(map(self._with_detail, hardware_first(named)), key=weight)
@@ -154,7 +172,9 @@ class Classifier:
         return findings
 
     def _with_detail(self, finding: Finding) -> Finding:
-        """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks that reported."""
+        """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks
+        that reported.
+        """
         if finding.code == "log-watchdog" and (seen := self._watchdog.behind()):
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
             return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
@@ -167,7 +187,11 @@ class Classifier:
         if finding.code in _OF_MEMORY:
             dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
             finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
-        message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
+        message = (
+            self._messages.get(finding.host) or self._messages.get(None)
+            if finding.severity == "status"
+            else None
+        )
         return replace(finding, evidence=message) if message else finding
 
     def _close_box(self) -> None:
@@ -177,7 +201,11 @@ class Classifier:
         joined, is_known = " ".join(" ".join(box).split()), False
         lower = joined.lower()
         for cause in _LINES:
-            if cause.program in _BOXED and cause.needle in lower and (match := compiled(cause, "").search(joined)):
+            if (
+                cause.program in _BOXED
+                and cause.needle in lower
+                and (match := compiled(cause, "").search(joined))
+            ):
                 self._keep(_finding(cause, match, joined, None, None))
                 is_known = True
         for line in box:
@@ -198,9 +226,17 @@ class Classifier:
         self._watchdog.take(text)
         self._stages.take(text)
         self._flaps.take(text)
-        if self.nccl_version is None and "NCCL version" in text and (match := _VERSION.search(text)):
+        if (
+            self.nccl_version is None
+            and "NCCL version" in text
+            and (match := _VERSION.search(text))
+        ):
             self.nccl_version = match[1]
-        finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
+        finding = (
+            self._raised(text, rank, finding)
+            or finding
+            or (None if of_box else self._unlisted(line, rank))
+        )
         if finding is not None:
             self._keep(finding)
 
@@ -222,14 +258,18 @@ class Classifier:
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
-        """Return a finding for an unknown line that calls itself an error, or is a warning of NCCL."""
+        """Return a finding for an unknown line that calls itself an error, or is a warning of
+        NCCL.
+        """
         if " NCCL INFO " in text:
             return None
         if prefix := _prefix_of(text):
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
             return finding_of_warning(text, message, prefix[1], rank)
-        if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
+        if not (
+            text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
+        ) or not _ERRORISH.search(text):
             return None
         return None if "Traceback" in text else other(UNKNOWN, text, _writer(text), rank)
 
@@ -246,10 +286,14 @@ class Classifier:
         elif self._ended and _STACK.match(finding.evidence):
             finding = replace(finding, host=finding.host or self._ended.host, rank=self._ended.rank)
         if len(self._by_key) < _MAX_FINDINGS:
-            self._by_key.setdefault((finding.cause, finding.host, finding.rank, finding.severity), finding)
+            self._by_key.setdefault(
+                (finding.cause, finding.host, finding.rank, finding.severity), finding
+            )
 
     def _name_host_of_heap(self, crashed: Finding) -> None:
-        """Give a corrupted heap, which glibc reports without a host, the one of the crash that follows it."""
+        """Give a corrupted heap, which glibc reports without a host, the one of the crash that
+        follows it.
+        """
         if crashed.code != "log-crashed" or crashed.host is None:
             return
         for key, finding in self._by_key.items():
@@ -258,7 +302,9 @@ class Classifier:
 
 
 def classify(lines: Iterable[str]) -> list[Finding]:
-    """Return the causes that `lines` of a log name, earliest primary cause first, then what followed from them."""
+    """Return the causes that `lines` of a log name, earliest primary cause first, then what
+    followed from them.
+    """
     classifier = Classifier()
     for raw in lines:
         for line in unwrapped(raw):
@@ -271,7 +317,9 @@ def cause_in(text: str) -> Finding | None:
 
     None where none ends a run.
     """
-    return next((finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None)
+    return next(
+        (finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None
+    )
 
 
 def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -> Finding | None:
@@ -300,7 +348,9 @@ def _prefix_of(text: str) -> re.Match[str] | None:
 
 
 def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:
-    """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at most a note."""
+    """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at
+    most a note.
+    """
     if cause.program == "nccl-tests" and not prefix[2] and not text.startswith("Last error"):
         return compiled(cause).match(text)
     if cause.program not in ("nccl", "cuda") or (prefix[2] == "INFO" and cause.severity != "note"):
@@ -311,16 +361,27 @@ def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str]
 
 @cache
 def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
-    """Return the pattern with what stands before it, else with what may stand before a line of its program."""
-    place = ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START)) if before is None else before
+    """Return the pattern with what stands before it, else with what may stand before a line of its
+    program.
+    """
+    place = (
+        ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START))
+        if before is None
+        else before
+    )
     return lazy(f"{place}(?:{cause.pattern})", re.IGNORECASE)
 
 
-def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:
+def _finding(
+    cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None
+) -> Finding:
     groups = match.groupdict()
     named, detail = groups.get("host"), (groups.get("detail") or "").strip()
     if cause.code == "log-nccl-builds":
-        versions = [f"rank {of}: {nccl_version(int(number))}" for of, number in _VERSION_OF_RANK.findall(detail)]
+        versions = [
+            f"rank {of}: {nccl_version(int(number))}"
+            for of, number in _VERSION_OF_RANK.findall(detail)
+        ]
         detail = ", ".join(versions) or detail
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
@@ -339,7 +400,9 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
 
 def _with_evidence(finding: Finding, words: str) -> Finding:
     """Return the finding with what else the log shows of it before the line."""
-    return replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}")) if words else finding
+    return (
+        replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}")) if words else finding
+    )
 
 
 def nccl_version(number: int) -> str:
@@ -349,13 +412,17 @@ def nccl_version(number: int) -> str:
 
 
 def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without kernel lines that name no device, if another line of the same cause names one."""
+    """Return the findings without kernel lines that name no device, if another line of the same
+    cause names one.
+    """
     listed = list(findings)
     named = {(each.code, each.host) for each in listed if _PCI.search(each.cause)}
     return [
         each
         for each in listed
-        if each.program != "driver" or _PCI.search(each.cause) or (each.code, each.host) not in named
+        if each.program != "driver"
+        or _PCI.search(each.cause)
+        or (each.code, each.host) not in named
     ]
 
 
@@ -366,7 +433,8 @@ def _writer(text: str) -> str | None:
 
 
 def weight(finding: Finding) -> tuple[bool, int, bool]:
-    """Return the order of findings: causes before statuses, notes and consequences, and unlisted errors last.
+    """Return the order of findings: causes before statuses, notes and consequences, and unlisted
+    errors last.
 
     A warning of NCCL that is known by its class alone stands behind the causes that a line names.
     """

@@ -9,7 +9,8 @@ from seatrial.text.lazy_pattern import lazy
 
 _MAX_PORTS, _MAX_EVENTS, _SHOWN = 1024, 64, 4
 _EVENT = lazy(
-    r"(?P<host>[\w.-]{1,253}):\d{1,9}:\d{1,9} \[-?\d{1,9}\] .{0,120}?NET/IB ?: (?P<port>[\w.:-]{1,40}) "
+    r"(?P<host>[\w.-]{1,253}):\d{1,9}:\d{1,9} \[-?\d{1,9}\] .{0,120}?NET/IB ?: "
+    r"(?P<port>[\w.:-]{1,40}) "
     r"Got (?:non-fatal )?async (?:error )?event ?: (?:\S{1,40} )?port (?P<state>error|active)"
 )
 _TIME = lazy(r"(?<!\d)(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(?!\d)")
@@ -38,7 +39,9 @@ class Flaps:
             events.append((event["state"], datetime.fromisoformat(f"{day}T{time[2]}")))
 
     def words(self, host: str | None, port: str) -> str:
-        """Return the times of a port that went down more than once or came up again; empty without those."""
+        """Return the times of a port that went down more than once or came up again; empty without
+        those.
+        """
         events = self._events.get((host or "", port), [])
         if len(events) < 2:
             return ""
@@ -53,7 +56,9 @@ class Flaps:
 
 
 def _words_of(state: str, time: datetime, before: datetime | None) -> str:
-    """Return the event with the time of day; of one that brings the port up within an hour, how long it took."""
+    """Return the event with the time of day; of one that brings the port up within an hour, how
+    long it took.
+    """
     if state == "error":
         return f"down {time:%H:%M:%S}"
     seconds = -1.0

@@ -1,19 +1,23 @@
-"""The table of causes that logs name, `causes.csv`, one line each; and what was found of it in a log. Pure.
+"""The table of causes that logs name, `causes.csv`, one line each; and what was found of it in a
+log. Pure.
 
 Columns of the table:
-- `program`: who writes the line, which decides where in a line the pattern can stand (seatrial/causes/classify.py).
-- `severity`: `fatal` ends a run and is its cause; `status` ends it and does not say why; `follows` is the consequence
-  of something that stands elsewhere; a run survives a `note`.
-- `who` is to blame: the `node` that the line names or that wrote it, the `peer` that the line names (never its writer),
-  or the `setup` of the run, and no hardware.
+- `program`: who writes the line, which decides where in a line the pattern can stand
+  (seatrial/causes/classify.py).
+- `severity`: `fatal` ends a run and is its cause; `status` ends it and does not say why; `follows`
+  is the consequence of something that stands elsewhere; a run survives a `note`.
+- `who` is to blame: the `node` that the line names or that wrote it, the `peer` that the line names
+  (never its writer), or the `setup` of the run, and no hardware.
 - `code`, `cause` and `next_step`; of lines with one code the first has the last two.
 - `needle`: a lower-case text that every match contains, looked for first because that is cheap.
-- `pattern`: a regular expression, case-blind, with the groups `host`, `rank` and `detail`; the numbers of an Xid or
-  SXid. Its time must be linear: a gap is bounded (`.{0,400}?`), and a run of characters begins only where one can.
+- `pattern`: a regular expression, case-blind, with the groups `host`, `rank` and `detail`; the
+  numbers of an Xid or SXid. Its time must be linear: a gap is bounded (`.{0,400}?`), and a run of
+  characters begins only where one can.
 
-Sources: Open MPI's help-*.txt (4.x ORTE, 5.x PRRTE), OpenSSH, Slurm, pyxis, MPICH's Hydra and PALS as seen in logs;
-nccl-tests src/common.h and src/common.cu; NCCL src/debug.cc, src/transport, src/init.cc; aws-ofi-nccl; torch's
-ProcessGroupNCCL and elastic; NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
+Sources: Open MPI's help-*.txt (4.x ORTE, 5.x PRRTE), OpenSSH, Slurm, pyxis, MPICH's Hydra and PALS
+as seen in logs; nccl-tests src/common.h and src/common.cu; NCCL src/debug.cc, src/transport,
+src/init.cc; aws-ofi-nccl; torch's ProcessGroupNCCL and elastic; NVIDIA's catalog of Xids
+(docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
 """
 
 import csv
@@ -44,7 +48,10 @@ _OTHERS = {
 }
 _MEANING = {
     "fatal": "The log names this cause.",
-    "status": "The log names a failure without its cause; the evidence is the nearest line that says more.",
+    "status": (
+        "The log names a failure without its cause; the evidence is the nearest line that "
+        "says more."
+    ),
     "follows": "The log shows a consequence; its cause stands elsewhere, or was not printed.",
     "note": "The log shows an event that a run survives.",
 }
@@ -66,10 +73,11 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that was found: `evidence` is the line (or the joined box of lines) that shows it, cut at 300 characters.
+    """A cause that was found: `evidence` is the line (or the joined box of lines) that shows it,
+    cut at 300 characters.
 
-    `host` is the one to look at: the one that the line names, else the one that wrote it. `rank` is the one that the
-    line or its label names.
+    `host` is the one to look at: the one that the line names, else the one that wrote it. `rank` is
+    the one that the line or its label names.
     """
 
     cause: str
@@ -84,7 +92,9 @@ class Finding:
 
     @property
     def secondary(self) -> bool:
-        """Whether it follows from another rank's death or from a cause that stands elsewhere in the log."""
+        """Whether it follows from another rank's death or from a cause that stands elsewhere in the
+        log.
+        """
         return self.severity == "follows"
 
     @property
@@ -105,7 +115,9 @@ class Finding:
     @property
     def place(self) -> str:
         """The cause, with the host and the rank where the log names them."""
-        is_named = bool(self.host) and re.search(rf"(?<![\w.-]){re.escape(self.host or '')}(?![\w.-])", self.cause)
+        is_named = bool(self.host) and re.search(
+            rf"(?<![\w.-]){re.escape(self.host or '')}(?![\w.-])", self.cause
+        )
         where = f" on {self.host}" if self.host and not is_named else ""
         return f"{self.cause}{where}{f' (rank {self.rank})' if self.rank is not None else ''}"
 
@@ -125,20 +137,29 @@ def _read() -> tuple[Cause, ...]:
     first: dict[str, dict[str, str]] = {}
     for line in lines:
         known = first.setdefault(line["code"], line)
-        line.update(cause=line["cause"] or known["cause"], next_step=line["next_step"] or known["next_step"])
+        line.update(
+            cause=line["cause"] or known["cause"], next_step=line["next_step"] or known["next_step"]
+        )
     return tuple(Cause(**line) for line in lines)  # type: ignore[arg-type]
 
 
 CAUSES = _read()
-GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {UNKNOWN, TRACEBACK}
+GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {
+    UNKNOWN,
+    TRACEBACK,
+}
 XIDS = tuple(cause for cause in CAUSES if cause.program in ("xid", "sxid"))
 REASONS = {
     cause.code: Explanation("{cause}: {evidence}", _MEANING[cause.severity], cause.next_step)
     for cause in reversed(CAUSES)
 } | {
-    UNKNOWN: Explanation("{cause}: {evidence}", "A line calls itself an error.", _OTHERS[UNKNOWN][1], ("log-cause",)),
+    UNKNOWN: Explanation(
+        "{cause}: {evidence}", "A line calls itself an error.", _OTHERS[UNKNOWN][1], ("log-cause",)
+    ),
     WARNING: Explanation("{cause}: {evidence}", "NCCL printed a warning.", _OTHERS[WARNING][1]),
-    TRACEBACK: Explanation("{cause}: {evidence}", "A Python traceback ends with this line.", _OTHERS[TRACEBACK][1]),
+    TRACEBACK: Explanation(
+        "{cause}: {evidence}", "A Python traceback ends with this line.", _OTHERS[TRACEBACK][1]
+    ),
 }
 register(REASONS)
 
@@ -150,11 +171,15 @@ def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
     return Finding(cause, evidence_of(text), host, rank, code, "", severity, "node", step)
 
 
-def finding_of_class(about: str, severity: str, text: str, host: str | None, rank: int | None) -> Finding:
+def finding_of_class(
+    about: str, severity: str, text: str, host: str | None, rank: int | None
+) -> Finding:
     """Make the finding of a warning of NCCL that is in no line of the table, by its class."""
     row = next(row for row in CAUSES if row.program == "warning" and row.pattern == about)
     level: Severity = "fatal" if severity == "fatal" else "note"
-    return Finding(row.cause, evidence_of(text), host, rank, row.code, "warning", level, row.who, row.next_step)
+    return Finding(
+        row.cause, evidence_of(text), host, rank, row.code, "warning", level, row.who, row.next_step
+    )
 
 
 def evidence_of(text: str) -> str:

@@ -1,8 +1,9 @@
-"""What a warning of NCCL or RCCL is about, by its words: the table `warnings.csv`, which `scripts/nccl_warnings.py`
-writes from the sources of all releases since 2.18. Pure.
+"""What a warning of NCCL or RCCL is about, by its words: the table `warnings.csv`, which
+`scripts/nccl_warnings.py` writes from the sources of all releases since 2.18. Pure.
 
-A format has `*` for what varies. Its class is one of `hardware`, `link`, `software`, `user` (a setting that NCCL does
-not take) and `program` (a wrong call of it); what to do about each is in `causes.csv`, as program `warning`.
+A format has `*` for what varies. Its class is one of `hardware`, `link`, `software`, `user` (a
+setting that NCCL does not take) and `program` (a wrong call of it); what to do about each is in
+`causes.csv`, as program `warning`.
 """
 
 import csv
@@ -13,7 +14,8 @@ from typing import NamedTuple
 from seatrial.causes.table import WARNING, Finding, finding_of_class, other
 from seatrial.text.lazy_pattern import lazy
 
-_STARTS = (14, 8, 4, 0)  # characters that a format is found by: a line is held against few of the nine hundred
+# Characters that a format is found by: a line is held against few of the nine hundred
+_STARTS = (14, 8, 4, 0)
 _HIP = lazy(r"\bhip(?=[A-Z])")  # RCCL's calls, as its sources name them before they are translated
 
 
@@ -26,7 +28,9 @@ class Format(NamedTuple):
 
 
 def finding_of_warning(text: str, message: str, host: str | None, rank: int | None) -> Finding:
-    """Return the finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
+    """Return the finding of a warning: `message` is what stands behind NCCL's prefix in the line
+    `text`.
+    """
     warning = " ".join(message.rpartition("NCCL WARN ")[2].split())
     known = _format_of(warning) or _format_of(_HIP.sub("cuda", warning))
     if known is None:
@@ -53,11 +57,15 @@ def _says(warning: str, words: tuple[str, ...]) -> bool:
 
 @cache
 def _formats() -> dict[str, list[Format]]:
-    """Return the table by the first characters of the formats, an empty text for those that begin with what varies."""
+    """Return the table by the first characters of the formats, an empty text for those that begin
+    with what varies.
+    """
     by_start: dict[str, list[Format]] = {}
     with (Path(__file__).parent / "warnings.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             words = tuple(row["format"].split("*"))
             start = next(start for start in _STARTS if len(words[0]) >= start)
-            by_start.setdefault(words[0][:start], []).append(Format(words, row["class"], row["severity"]))
+            by_start.setdefault(words[0][:start], []).append(
+                Format(words, row["class"], row["severity"])
+            )
     return by_start

@@ -1,7 +1,8 @@
 """Which ranks torch's watchdog shows as waiting for a collective, and which as behind them. Pure.
 
-Source: torch's ProcessGroupNCCL.cpp, 1.13 to 2.8. Collectives are numbered by process group, so ranks are compared in
-one group only. A rank whose last enqueued work is complete is in no collective: it does something else, or hangs there.
+Source: torch's ProcessGroupNCCL.cpp, 1.13 to 2.8. Collectives are numbered by process group, so
+ranks are compared in one group only. A rank whose last enqueued work is complete is in no
+collective: it does something else, or hangs there.
 """
 
 import re
@@ -13,13 +14,19 @@ from seatrial.text.words import some_of
 _MAX_RANKS = 65_536
 _RANK = lazy(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
 _GROUP = lazy(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
-_WORK = lazy(r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})")
-_LAST = lazy(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
+_WORK = lazy(
+    r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})"
+)
+_LAST = lazy(
+    r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I
+)
 _OPERATION = lazy(r"OpType=(\w{1,40})")
 
 
 class Behind(NamedTuple):
-    """What the lines show: `words` for people, the ranks that are behind the others, and the line of the first."""
+    """What the lines show: `words` for people, the ranks that are behind the others, and the line
+    of the first.
+    """
 
     words: str
     ranks: tuple[int, ...]
@@ -30,9 +37,11 @@ class Watchdog:
     """Take the lines of a log; memory is bounded by the number of ranks."""
 
     def __init__(self) -> None:
-        self._at: dict[str, dict[int, int]] = {}  # by group and rank: the collective that it is in, or came out of
+        # By group and rank: the collective that it is in, or came out of
+        self._at: dict[str, dict[int, int]] = {}
         self._lines: dict[tuple[str, int], str] = {}
-        self._idle: set[tuple[str, int]] = set()  # of these, the ranks whose last enqueued work is complete
+        # Of these, the ranks whose last enqueued work is complete
+        self._idle: set[tuple[str, int]] = set()
         self._operations: dict[int, str] = {}
 
     def take(self, text: str) -> None:
@@ -68,7 +77,10 @@ class Watchdog:
             unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
             return self._all_alike(key, sorted(unnamed | set(at)), operation)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
-        words = f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {operation}"
+        words = (
+            f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in "
+            f"{operation}"
+        )
         return Behind(words, ranks, self._lines[key, ranks[0]])
 
     def _all_alike(self, key: str, ranks: list[int], operation: str) -> Behind:
@@ -76,7 +88,9 @@ class Watchdog:
         if all((key, rank) in self._idle for rank in ranks):
             words = f"{ranks_in_words(ranks)} completed {operation} and entered no other collective"
             return Behind(words, tuple(ranks), None)
-        return Behind(f"{operation}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None)
+        return Behind(
+            f"{operation}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None
+        )
 
 
 def _group_of(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Xids and SXids in the kernel's log: what each number means, on which GPU, and which follow from others. Pure.
+"""Xids and SXids in the kernel's log: what each number means, on which GPU, and which follow from
+others. Pure.
 
 Source: NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
 """
@@ -12,9 +13,16 @@ from seatrial.causes.table import XIDS, Cause, Finding, evidence_of
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
-_XID = lazy(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
-_SXID = lazy(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
-_OF_PLUGIN = lazy(r"\A.{0,80}?XidCriticalError: Xid=(?P<number>\d+) on +Device=(?:GPU-)?(?P<pci>[\w-]{1,60})(?P<rest>)")
+_XID = lazy(
+    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)"
+)
+_SXID = lazy(
+    r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)"
+)
+_OF_PLUGIN = lazy(
+    r"\A.{0,80}?XidCriticalError: Xid=(?P<number>\d+) on "
+    r"+Device=(?:GPU-)?(?P<pci>[\w-]{1,60})(?P<rest>)"
+)
 _LOGGED_BY = lazy(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
 _CAUSED_BY = lazy(r"caused by previous Xid (\d{1,5})")
 _SURVIVED = lazy(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
@@ -25,7 +33,8 @@ OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setu
 
 
 def xid_finding(text: str) -> Finding | None:
-    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it.
+    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that
+    caused it.
 
     The device plugins of Kubernetes name the GPU by its UUID.
     """
@@ -68,13 +77,19 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
 
 
 def hardware_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Move an Xid of the hardware before the ones that a program causes on other GPUs; on one GPU the first counts."""
+    """Move an Xid of the hardware before the ones that a program causes on other GPUs; on one GPU
+    the first counts.
+    """
     ordered = list(findings)
     broken = [
-        at for at, each in enumerate(ordered) if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
+        at
+        for at, each in enumerate(ordered)
+        if each.cause.startswith("Xid ") and each.fatal and each.who == "node"
     ]
     gpus = {_gpu(ordered[at]) for at in broken}
-    own = [at for at, each in enumerate(ordered) if each.code in _OWN_CODES and _gpu(each) not in gpus]
+    own = [
+        at for at, each in enumerate(ordered) if each.code in _OWN_CODES and _gpu(each) not in gpus
+    ]
     if broken and own and own[0] < broken[0]:
         ordered.insert(own[0], ordered.pop(broken[0]))
     return ordered
@@ -86,7 +101,9 @@ def _gpu(finding: Finding) -> str:
 
 @cache
 def _listed(kind: str, number: int) -> Cause:
-    """Return the table's line of an Xid or SXid; numbers without one share the last line of their kind."""
+    """Return the table's line of an Xid or SXid; numbers without one share the last line of their
+    kind.
+    """
     rows = [row for row in XIDS if row.program == kind.lower()]
     return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
 
@@ -99,6 +116,8 @@ def _details(rest: str) -> str:
 
 
 def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
-    """Return the meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
+    """Return the meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next
+    step.
+    """
     row, match = _listed(kind, number), _XID.search(text)
     return row.cause + (_details(match["rest"]) if match else ""), row.next_step

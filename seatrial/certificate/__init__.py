@@ -1,4 +1,6 @@
-"""The acceptance certificate of a cluster: requirements checked by runs, with the evidence of each, signed."""
+"""The acceptance certificate of a cluster: requirements checked by runs, with the evidence of each,
+signed.
+"""
 
 __all__ = [
     "CERTIFICATE",

@@ -1,6 +1,8 @@
-"""Check requirements by runs: the worst number that matches decides, and what was not measured is not shown. Pure.
+"""Check requirements by runs: the worst number that matches decides, and what was not measured is
+not shown. Pure.
 
-A number counts only if its check had a result, if it can be compared, and if every node of its run has one.
+A number counts only if its check had a result, if it can be compared, and if every node of its run
+has one.
 """
 
 from collections import Counter
@@ -20,7 +22,8 @@ from seatrial.text import words
 from seatrial.text.words import measurement_name, quantity, some_of
 
 _UNMEASURED = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-_HAS_NUMBERS = (Verdict.PASS, Verdict.DEGRADED)  # a check of another verdict did not end as it should
+# A check of another verdict did not end as it should
+_HAS_NUMBERS = (Verdict.PASS, Verdict.DEGRADED)
 _SHOWN_NODES = 4
 
 
@@ -48,7 +51,9 @@ class EvidenceRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a value stands: `pointer` is a JSON pointer into the run.json `file`; `value` is in the run's own unit."""
+    """Where a value stands: `pointer` is a JSON pointer into the run.json `file`; `value` is in the
+    run's own unit.
+    """
 
     run_id: str
     file: str
@@ -93,14 +98,22 @@ class _Reading:
     evidence: Evidence
 
 
-def decide(requirement: Requirement, runs: Sequence[EvidenceRun], waiver: Waiver | None, issued: date) -> Outcome:
+def decide(
+    requirement: Requirement, runs: Sequence[EvidenceRun], waiver: Waiver | None, issued: date
+) -> Outcome:
     """Check one requirement by the runs, then apply the exception if it is still valid."""
     tried = list(_tried(requirement, runs))
-    outcome = _by_verdict(requirement, tried) if requirement.limit.equals else _by_numbers(requirement, tried)
+    outcome = (
+        _by_verdict(requirement, tried)
+        if requirement.limit.equals
+        else _by_numbers(requirement, tried)
+    )
     if waiver is None:
         return outcome
     is_needed = outcome.verdict is not Status.MET and issued <= waiver.until
-    return replace(outcome, verdict=Status.EXCEPTED if is_needed else outcome.verdict, waiver=waiver)
+    return replace(
+        outcome, verdict=Status.EXCEPTED if is_needed else outcome.verdict, waiver=waiver
+    )
 
 
 def overall(outcomes: Sequence[Outcome]) -> Status:
@@ -129,7 +142,9 @@ def _tried(requirement: Requirement, runs: Sequence[EvidenceRun]) -> Iterator[_T
 
 
 def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
-    """Decide by the verdict of the check in each run; a pass whose numbers lack a baseline shows nothing."""
+    """Decide by the verdict of the check in each run; a pass whose numbers lack a baseline shows
+    nothing.
+    """
     if not tried:
         return _not_shown(requirement, _not_measured(requirement))
     worst = min(tried, key=lambda each: each.check.verdict.severity)
@@ -138,11 +153,16 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     gap = next(filter(None, gaps), None)
     status, reason = Status.MET, Reason()
     if verdict.is_fault:
-        status, reason = Status.NOT_MET, _without_result(worst, worst.check.verdict, worst.check.reason)
+        status, reason = (
+            Status.NOT_MET,
+            _without_result(worst, worst.check.verdict, worst.check.reason),
+        )
     elif gap:
         status, reason = Status.NOT_SHOWN, gap
     run = worst.run
-    evidence = Evidence(run.result.run_id, run.file, f"{worst.place}/verdict", "", verdict.value, "")
+    evidence = Evidence(
+        run.result.run_id, run.file, f"{worst.place}/verdict", "", verdict.value, ""
+    )
     return Outcome(requirement, status, status, reason, verdict.value, len(tried), evidence)
 
 
@@ -152,13 +172,18 @@ def _gap_of_verdict(tried: _Tried) -> Reason | None:
         return _without_result(tried, check.verdict, check.reason)
     if check.coverage.extent in ("none", "some"):
         run_id = tried.run.result.run_id
-        return Reason.of("requirement-not-compared", check=check.name, run=run_id, coverage=check.coverage.words)
+        return Reason.of(
+            "requirement-not-compared", check=check.name, run=run_id, coverage=check.coverage.words
+        )
     measurements = [judgement.measurement for judgement in check.judgements]
     return _parts_missing(tried.run.result, measurements, whole=True)
 
 
 def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
-    """Decide by the worst number. One beyond the limit is proof; else a gap in any run leaves it not shown."""
+    """Decide by the worst number.
+
+    One beyond the limit is proof; else a gap in any run leaves it not shown.
+    """
     readings: list[_Reading] = []
     gaps: list[Reason] = []
     for each in tried:
@@ -167,7 +192,9 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         if raw.verdict not in _HAS_NUMBERS:
             gaps.append(_without_result(each, raw.verdict, raw.reason))
         measurements = [reading.measurement for reading in matching]
-        if reason := _parts_missing(each.run.result, measurements, whole="ranks" not in requirement.conditions):
+        if reason := _parts_missing(
+            each.run.result, measurements, whole="ranks" not in requirement.conditions
+        ):
             gaps.append(reason)
         readings += matching
     if not readings:
@@ -179,7 +206,9 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         status, reason = Status.NOT_MET, _missed(requirement, worst)
     elif gaps:
         status, reason = Status.NOT_SHOWN, gaps[0]
-    return Outcome(requirement, status, status, reason, float(worst.value), len(readings), worst.evidence)
+    return Outcome(
+        requirement, status, status, reason, float(worst.value), len(readings), worst.evidence
+    )
 
 
 def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> Iterator[_Reading]:
@@ -192,7 +221,12 @@ def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> It
         factor = scale(m.unit, requirement.unit or "")
         if factor is None or _is_unusable(judgement):
             gaps.append(
-                Reason.of("requirement-number-unusable", what=measurement_name(m), unit=m.unit, run=run.result.run_id)
+                Reason.of(
+                    "requirement-number-unusable",
+                    what=measurement_name(m),
+                    unit=m.unit,
+                    run=run.result.run_id,
+                )
             )
             continue
         pointer = f"{tried.place}/judgements/{index}"
@@ -201,7 +235,9 @@ def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> It
 
 
 def _matches(requirement: Requirement, measurement: Measurement) -> bool:
-    """Return whether the measurement has metric, kind of subject and conditions; null is a condition that it lacks."""
+    """Return whether the measurement has metric, kind of subject and conditions; null is a
+    condition that it lacks.
+    """
     if measurement.metric != requirement.metric:
         return False
     if requirement.subject not in (None, measurement.subject.kind):
@@ -222,24 +258,33 @@ def _is_unusable(judgement: Judgement) -> bool:
     return judgement.source in ("sanity", "physics") and judgement.verdict.is_fault
 
 
-def _parts_missing(result: RunResult, measurements: Sequence[Measurement], *, whole: bool) -> Reason | None:
-    """Return the reason that parts of the run have no number: nodes, GPUs, and with `whole` ranks; None if all have.
+def _parts_missing(
+    result: RunResult, measurements: Sequence[Measurement], *, whole: bool
+) -> Reason | None:
+    """Return the reason that parts of the run have no number: nodes, GPUs, and with `whole` ranks;
+    None if all have.
 
     A run goes on without the nodes that it cannot use.
     """
     missing = _unmeasured_parts(result, {measurement.subject for measurement in measurements})
     if whole and result.setup is not None:
         ranks = [m.conditions.get("ranks") for m in measurements if m.subject.kind == "cluster"]
-        fewest = min((count for count in ranks if isinstance(count, int)), default=result.setup.ranks)
+        fewest = min(
+            (count for count in ranks if isinstance(count, int)), default=result.setup.ranks
+        )
         if fewest < result.setup.ranks:
             missing.append(f"{result.setup.ranks - fewest} of {result.setup.ranks} ranks")
     if not missing:
         return None
-    return Reason.of("requirement-parts-missing", parts=some_of(missing, _SHOWN_NODES), run=result.run_id)
+    return Reason.of(
+        "requirement-parts-missing", parts=some_of(missing, _SHOWN_NODES), run=result.run_id
+    )
 
 
 def _unmeasured_parts(result: RunResult, subjects: Set[Subject]) -> list[str]:
-    """Return the nodes and GPUs of the run that are not among the subjects, if these are of such parts."""
+    """Return the nodes and GPUs of the run that are not among the subjects, if these are of such
+    parts.
+    """
     measured = {node for subject in subjects for node in subject.nodes}
     if not measured:
         return []
@@ -261,7 +306,11 @@ def _not_shown(requirement: Requirement, reason: Reason) -> Outcome:
 def _not_measured(requirement: Requirement) -> Reason:
     number = f"check {requirement.check}"
     if requirement.metric is not None:
-        present = {name: value for name, value in requirement.number_conditions.items() if value is not None}
+        present = {
+            name: value
+            for name, value in requirement.number_conditions.items()
+            if value is not None
+        }
         measurement = Measurement(requirement.metric, 0.0, "", Subject("cluster", ""), present)
         number = f"{measurement_name(measurement)} by check {requirement.check}"
     of_run = (f"{name} {value}" for name, value in requirement.run_conditions.items())
@@ -271,7 +320,11 @@ def _not_measured(requirement: Requirement) -> Reason:
 def _without_result(tried: _Tried, verdict: Verdict, reason: Reason) -> Reason:
     run_id = tried.run.result.run_id
     return Reason.of(
-        "requirement-check-without-pass", check=tried.check.name, run=run_id, verdict=verdict.value, reason=reason
+        "requirement-check-without-pass",
+        check=tried.check.name,
+        run=run_id,
+        verdict=verdict.value,
+        reason=reason,
     )
 
 

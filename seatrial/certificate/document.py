@@ -1,4 +1,7 @@
-"""A certificate as data and as a page. The same evidence, requirements and time give the same bytes. Pure."""
+"""A certificate as data and as a page.
+
+The same evidence, requirements and time give the same bytes. Pure.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,10 +21,14 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def document(file: RequirementsFile, runs: Sequence[EvidenceRun], issued: datetime) -> dict[str, Any]:
+def document(
+    file: RequirementsFile, runs: Sequence[EvidenceRun], issued: datetime
+) -> dict[str, Any]:
     """Return the content of certificate.json."""
     waivers = {waiver.id: waiver for waiver in file.exceptions}
-    outcomes = [decide(each, runs, waivers.get(each.id), issued.date()) for each in file.requirements]
+    outcomes = [
+        decide(each, runs, waivers.get(each.id), issued.date()) for each in file.requirements
+    ]
     verdicts = [outcome.verdict.value for outcome in outcomes]
     return {
         "schema": SCHEMA,
@@ -29,7 +36,10 @@ def document(file: RequirementsFile, runs: Sequence[EvidenceRun], issued: dateti
         "name": file.name,
         "issued": issued.isoformat(timespec="seconds"),
         "verdict": overall(outcomes).value,
-        "counts": {verdict: verdicts.count(verdict) for verdict in ("met", "not met", "not shown", "excepted")},
+        "counts": {
+            verdict: verdicts.count(verdict)
+            for verdict in ("met", "not met", "not shown", "excepted")
+        },
         "runs": [_run(run) for run in runs],
         "requirements": [_row(outcome) for outcome in outcomes],
     }
@@ -74,7 +84,11 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     if evidence is not None:
         row["evidence"] = {name: getattr(evidence, name) for name in evidence.__slots__}
     if waiver is not None:
-        row["exception"] = {"name": waiver.name, "reason": waiver.reason, "until": waiver.until.isoformat()}
+        row["exception"] = {
+            "name": waiver.name,
+            "reason": waiver.reason,
+            "until": waiver.until.isoformat(),
+        }
     return row
 
 

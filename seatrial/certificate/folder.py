@@ -1,4 +1,6 @@
-"""The folder of a certificate: write it with its evidence, and check that it follows from that evidence."""
+"""The folder of a certificate: write it with its evidence, and check that it follows from that
+evidence.
+"""
 
 import json
 import os
@@ -23,16 +25,26 @@ from seatrial.text.redact import Secrets
 Document = dict[str, Any]
 MAX_RUNS = 100
 MAX_EVIDENCE = 100_000_000  # bytes of all run.json: a run of 1,000 nodes takes 6 MB
-_TOO_MUCH = f"all run.json together are larger than {MAX_EVIDENCE:,} bytes; make a certificate of fewer runs"
+_TOO_MUCH = (
+    f"all run.json together are larger than {MAX_EVIDENCE:,} bytes; make a certificate of "
+    "fewer runs"
+)
 MAX_BYTES = 16 << 20  # of certificate.json and of its page: 500 requirements take 1 MB
 
 
 def write(
-    runs: Sequence[Path], requirements: Path, target: Path, key: Path | None = None, *, paper: bool = False
+    runs: Sequence[Path],
+    requirements: Path,
+    target: Path,
+    key: Path | None = None,
+    *,
+    paper: bool = False,
 ) -> Document:
-    """Write the certificate of the runs' folders into the new folder `target`; return the content of certificate.json.
+    """Write the certificate of the runs' folders into the new folder `target`; return the content
+    of certificate.json.
 
-    It is signed with `key` if given, and has a PDF with `paper`. Secrets are removed, as in bundles. Raises InputError.
+    It is signed with `key` if given, and has a PDF with `paper`. Secrets are removed, as in
+    bundles. Raises InputError.
     """
     if len(runs) > MAX_RUNS:
         raise InputError(f"RUN: {len(runs)} runs are given; legal: at most {MAX_RUNS}")
@@ -54,7 +66,9 @@ def write(
     return certificate
 
 
-def _fill(folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool) -> Document:
+def _fill(
+    folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool
+) -> Document:
     """Copy the evidence, decide by the copies, and seal everything."""
     secrets = Secrets.of(os.environ)
     stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
@@ -128,14 +142,18 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
         raise InputError(f"RUN {twice}: is given twice; give each run once")
     last = max(runs, key=lambda run: run.result.finished).result
     if issued < last.finished:
-        raise InputError(f"RUN {last.run_id}: ended after the certificate's time {issued.isoformat()}; check the clock")
+        raise InputError(
+            f"RUN {last.run_id}: ended after the certificate's time {issued.isoformat()}; "
+            "check the clock"
+        )
     return document(load(folder / REQUIREMENTS), runs, issued)
 
 
 def _difference(recorded: Document, expected: Document) -> str:
     """Name the first field in which the certificate differs from what its evidence shows."""
     if recorded.get("seatrial") != __version__:
-        expected["seatrial"] = str(recorded.get("seatrial"))  # by whose rules it was decided, which ours may not be
+        # By whose rules it was decided, which ours may not be
+        expected["seatrial"] = str(recorded.get("seatrial"))
     for field, value in expected.items():
         if field != "requirements" and recorded.get(field) != value:
             return f"{field} does not follow from its evidence"
@@ -145,7 +163,9 @@ def _difference(recorded: Document, expected: Document) -> str:
     for row, derived in zip(rows, expected["requirements"], strict=True):
         if not isinstance(row, dict):
             return "requirements: must be a list of objects"
-        wrong = next((name for name in (*derived, *row) if row.get(name) != derived.get(name)), None)
+        wrong = next(
+            (name for name in (*derived, *row) if row.get(name) != derived.get(name)), None
+        )
         if wrong is not None:
             return f"{derived['id']}: {wrong} does not follow from its evidence"
     return ""

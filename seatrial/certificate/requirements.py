@@ -1,4 +1,6 @@
-"""A file of acceptance requirements: what must be measured, its limit, and who has agreed to an exception."""
+"""A file of acceptance requirements: what must be measured, its limit, and who has agreed to an
+exception.
+"""
 
 from collections import Counter
 from datetime import date
@@ -17,7 +19,8 @@ from seatrial.text.words import nearest_of
 
 SHIPPED_FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = ("requirements", "clustermax", "gpu-cluster-testing", "azure-h100", "cvs-mi300x")
-RUN_CONDITIONS = ("nodes", "hardware", "suite", "cluster")  # of the run; all others are of the measurement
+# Of the run; all others are of the measurement
+RUN_CONDITIONS = ("nodes", "hardware", "suite", "cluster")
 
 # Units that are exact multiples of each other: the quantity, and how much of it one is.
 _SCALES = {
@@ -42,9 +45,15 @@ Conditions = dict[str, Condition]  # by name
 class Limit(Strict):
     """One bound of a number, or the verdict that the whole check must have."""
 
-    at_least: Number | None = Field(None, description="the lowest number that meets the requirement")
-    at_most: Number | None = Field(None, description="the highest number that meets the requirement")
-    equals: Literal["pass"] | None = Field(None, description="the verdict of the check, with every number compared")
+    at_least: Number | None = Field(
+        None, description="the lowest number that meets the requirement"
+    )
+    at_most: Number | None = Field(
+        None, description="the highest number that meets the requirement"
+    )
+    equals: Literal["pass"] | None = Field(
+        None, description="the verdict of the check, with every number compared"
+    )
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -74,14 +83,24 @@ class Requirement(Strict):
     id: Id = Field(description="a name for contracts and tables: letters, digits, dots and dashes")
     text: Sentence = Field(description="what is required, in a sentence")
     check: Word = Field(description="the check that shows it")
-    metric: Word | None = Field(None, description="the number of the check; none where the limit is a verdict")
-    limit: Limit = Field(description="the bound")
-    unit: Annotated[str, Field(max_length=20)] | None = Field(None, description="the unit of the limit")
-    subject: SubjectKind | None = Field(None, description="the kind of part that each number is of; any if unset")
-    conditions: dict[Word, Condition] = Field(
-        {}, max_length=20, description="conditions of the measurement; nodes, hardware, suite and cluster of the run"
+    metric: Word | None = Field(
+        None, description="the number of the check; none where the limit is a verdict"
     )
-    source: Annotated[str, Field(max_length=500)] = Field("", description="the document that the limit is from")
+    limit: Limit = Field(description="the bound")
+    unit: Annotated[str, Field(max_length=20)] | None = Field(
+        None, description="the unit of the limit"
+    )
+    subject: SubjectKind | None = Field(
+        None, description="the kind of part that each number is of; any if unset"
+    )
+    conditions: dict[Word, Condition] = Field(
+        {},
+        max_length=20,
+        description="conditions of the measurement; nodes, hardware, suite and cluster of the run",
+    )
+    source: Annotated[str, Field(max_length=500)] = Field(
+        "", description="the document that the limit is from"
+    )
 
     @property
     def run_conditions(self) -> Conditions:
@@ -90,7 +109,9 @@ class Requirement(Strict):
 
     @property
     def number_conditions(self) -> Conditions:
-        return {name: value for name, value in self.conditions.items() if name not in RUN_CONDITIONS}
+        return {
+            name: value for name, value in self.conditions.items() if name not in RUN_CONDITIONS
+        }
 
     @field_validator("conditions")
     @classmethod
@@ -98,7 +119,9 @@ class Requirement(Strict):
         """Read sizes as people write them: message_bytes: 16G."""
         sizes: Conditions = {}
         for name, value in conditions.items():
-            sizes[name] = parse_size(value) if name.endswith("_bytes") and value is not None else value
+            sizes[name] = (
+                parse_size(value) if name.endswith("_bytes") and value is not None else value
+            )
         return sizes
 
     @model_validator(mode="after")
@@ -109,22 +132,33 @@ class Requirement(Strict):
         if self.metric is None:
             raise ValueError("metric: is required with at_least and at_most")
         if self.unit is None:
-            raise ValueError('unit: is required with at_least and at_most; "" for a number without one')
+            raise ValueError(
+                'unit: is required with at_least and at_most; "" for a number without one'
+            )
         measured = unit_of(self.metric)
         if measured is not None and scale(measured, self.unit) is None:
-            like = (unit for unit in _SCALES if unit != measured and scale(measured, unit) is not None)
+            like = (
+                unit for unit in _SCALES if unit != measured and scale(measured, unit) is not None
+            )
             legal = ", ".join(map(repr, (measured, *like)))
-            raise ValueError(f"unit: is {self.unit!r}, but {self.metric} is measured in {measured!r}; legal: {legal}")
+            raise ValueError(
+                f"unit: is {self.unit!r}, but {self.metric} is measured in {measured!r}; "
+                f"legal: {legal}"
+            )
         return self
 
     def _check_is_of_a_verdict(self) -> None:
         for name in ("metric", "unit", "subject"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name}: must be left out with equals, which is about the whole check")
+                raise ValueError(
+                    f"{name}: must be left out with equals, which is about the whole check"
+                )
         wrong = list(self.number_conditions)
         if wrong:
             legal = ", ".join(RUN_CONDITIONS)
-            raise ValueError(f"conditions: {wrong[0]} is of a measurement; legal with equals: {legal}")
+            raise ValueError(
+                f"conditions: {wrong[0]} is of a measurement; legal with equals: {legal}"
+            )
 
 
 class Waiver(Strict):
@@ -140,22 +174,30 @@ class RequirementsFile(Strict):
     """Requirements that a cluster must meet to be accepted, and the exceptions."""
 
     name: Word = Field(description="the title of the certificate")
-    requirements: list[Requirement] = Field(min_length=1, max_length=500, description="the requirements")
-    exceptions: list[Waiver] = Field([], max_length=500, description="the exceptions, at most one for a requirement")
+    requirements: list[Requirement] = Field(
+        min_length=1, max_length=500, description="the requirements"
+    )
+    exceptions: list[Waiver] = Field(
+        [], max_length=500, description="the exceptions, at most one for a requirement"
+    )
 
     @model_validator(mode="after")
     def _ids_are_known(self) -> Self:
         known = Counter(requirement.id for requirement in self.requirements)
         for name, times in known.items():
             if times > 1:
-                raise ValueError(f"requirements: id {name!r} appears {times} times; each must be its own")
+                raise ValueError(
+                    f"requirements: id {name!r} appears {times} times; each must be its own"
+                )
         waived = Counter(waiver.id for waiver in self.exceptions)
         for name, times in waived.items():
             if name not in known:
                 legal = nearest_of(name, known) or f"legal: {', '.join(list(known)[:20])}"
                 raise ValueError(f"exceptions: id {name!r} is no requirement; {legal}")
             if times > 1:
-                raise ValueError(f"exceptions: id {name!r} appears {times} times; give one exception")
+                raise ValueError(
+                    f"exceptions: id {name!r} appears {times} times; give one exception"
+                )
         return self
 
 
@@ -167,7 +209,11 @@ def find(name_or_path: str) -> Path:
     if path.suffix not in (".yaml", ".yml") and not path.exists():
         nearest = nearest_of(name_or_path, SHIPPED)
         legal = f"legal: {', '.join(SHIPPED)}, or the path of a YAML file"
-        raise InputError("; ".join(filter(None, (f"--requirements {name_or_path[:80]!r}: unknown", nearest, legal))))
+        raise InputError(
+            "; ".join(
+                filter(None, (f"--requirements {name_or_path[:80]!r}: unknown", nearest, legal))
+            )
+        )
     return path
 
 

@@ -1,1 +1,4 @@
-"""Checks: turn observations of the nodes into verdicts, measurements and suspects. Nearly all of it is pure."""
+"""Checks: turn observations of the nodes into verdicts, measurements and suspects.
+
+Nearly all of it is pure.
+"""

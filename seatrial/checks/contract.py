@@ -1,10 +1,10 @@
 """The contract of a check: one `CheckType` per check, all of them in `seatrial/checks/table.py`.
 
-The flow, the suite file, the form in Prefect, progress, what nodes need, repeats and tolerances are derived from it.
-docs/extending.md walks through an example.
+The flow, the suite file, the form in Prefect, progress, what nodes need, repeats and tolerances are
+derived from it. docs/extending.md walks through an example.
 
-Durations follow from the suite (sizes, iterations, steps) and from rates assumed for H100 and H200 nodes and for two
-shared cores, because a suite is planned before anything is measured.
+Durations follow from the suite (sizes, iterations, steps) and from rates assumed for H100 and H200
+nodes and for two shared cores, because a suite is planned before anything is measured.
 """
 
 import logging
@@ -38,7 +38,9 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, slots=True)
 class PlannedNodes:
-    """The nodes that a suite is planned for: how many, the ranks on each, and whether they have GPUs."""
+    """The nodes that a suite is planned for: how many, the ranks on each, and whether they have
+    GPUs.
+    """
 
     count: int
     slots: int
@@ -93,9 +95,11 @@ def concluded(
     measurements: Iterable[Measurement] = (),
     most_reasons: int | None = None,
 ) -> Check:
-    """Return a check that began at `started` (of time.monotonic): as bad as its worst problem, a pass without one.
+    """Return a check that began at `started` (of time.monotonic): as bad as its worst problem, a
+    pass without one.
 
-    `passed` is the reason of a pass; of problems, the reasons of the first `most_reasons` are given.
+    `passed` is the reason of a pass; of problems, the reasons of the first `most_reasons` are
+    given.
     """
     return Check(
         name,
@@ -109,11 +113,12 @@ def concluded(
 
 @dataclass(slots=True)
 class Repeated:
-    """The results of repeating a check's doubtful numbers: further measurements, and what broke meanwhile.
+    """The results of repeating a check's doubtful numbers: further measurements, and what broke
+    meanwhile.
 
-    `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has no time left.
-    `check` is the raw check given the repeats, before its numbers are judged; None where they
-    change nothing about that.
+    `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has
+    no time left. `check` is the raw check given the repeats, before its numbers are judged; None
+    where they change nothing about that.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
@@ -131,7 +136,9 @@ class Repeated:
         self.check = later.check or self.check
 
     def added_to(self, check: Check) -> Check:
-        """Return the raw check with the repeated measurements, and with the problems and suspects of the repeats."""
+        """Return the raw check with the repeated measurements, and with the problems and suspects
+        of the repeats.
+        """
         own = self.check or check
         return replace(
             own,
@@ -142,11 +149,15 @@ class Repeated:
         )
 
     def add_outcome(self, *outcomes: Problem) -> None:
-        """Add the suspects, and the problems where the cluster broke or computed wrongly; log any other but a pass."""
+        """Add the suspects, and the problems where the cluster broke or computed wrongly; log any
+        other but a pass.
+        """
         for outcome in outcomes:
             self.suspects += [outcome.suspect] if outcome.suspect else []
             if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT):
-                self.problems.append(Problem(outcome.verdict, placed("when it was repeated", outcome.reason)))
+                self.problems.append(
+                    Problem(outcome.verdict, placed("when it was repeated", outcome.reason))
+                )
             elif outcome.verdict is not Verdict.PASS:
                 log.warning("not repeated: %s", outcome.reason)
 
@@ -167,13 +178,17 @@ class TimeLeft:
 
 
 def was_cut(began: float, limit_s: float, usual_s: float) -> bool:
-    """Return whether a shortened time limit may have ended it; waiting ranks give up at half of theirs."""
+    """Return whether a shortened time limit may have ended it; waiting ranks give up at half of
+    theirs.
+    """
     return limit_s < usual_s and time.monotonic() - began >= limit_s / 2
 
 
 def unused_label(logs: Path, name: str) -> str:
     """Return a label without a log so far: `all_reduce-again-1`."""
-    return next(label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists())
+    return next(
+        label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists()
+    )
 
 
 def log_repeat(subject: str, doubts: Sequence[Doubt]) -> None:
@@ -184,7 +199,8 @@ def log_repeat(subject: str, doubts: Sequence[Doubt]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Input of a check: the run, the nodes that are left, and their facts (empty until a check asks for them).
+    """Input of a check: the run, the nodes that are left, and their facts (empty until a check asks
+    for them).
 
     `kept` is what the checks before kept for their repeats.
     """
@@ -199,7 +215,10 @@ class CheckContext:
         return next((each for each in self.kept if isinstance(each, model)), None)
 
     def section(self, model: type[Section]) -> Section:
-        """Return the suite's section of that model. Raises LookupError where the suite leaves it out."""
+        """Return the suite's section of that model.
+
+        Raises LookupError where the suite leaves it out.
+        """
         section = self.run.suite.section(model)
         if section is None:
             raise LookupError(f"suite {self.run.suite.name} has no section {model.__name__}")
@@ -210,8 +229,9 @@ class CheckContext:
 class StepResult:
     """The verdict and measurements of a check, and the testbed without the nodes that it took out.
 
-    `facts` and `fingerprint` (version by package) come from a check that asks the nodes what they are; `notes` are
-    remarks without blame; `kept` is what the check's `repeat` needs to know of the first time.
+    `facts` and `fingerprint` (version by package) come from a check that asks the nodes what they
+    are; `notes` are remarks without blame; `kept` is what the check's `repeat` needs to know of the
+    first time.
     """
 
     check: Check
@@ -224,13 +244,18 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A program or package that a node must have, by its name in the facts (with `-` for `_`), and how to get it."""
+    """A program or package that a node must have, by its name in the facts (with `-` for `_`), and
+    how to get it.
+    """
 
     name: str
     remedy: str
 
 
-TORCH = Need("torch", "install PyTorch where the nodes' Python finds it; on this machine, seatrial's extra `local`")
+TORCH = Need(
+    "torch",
+    "install PyTorch where the nodes' Python finds it; on this machine, seatrial's extra `local`",
+)
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
 Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[Reason]]]
@@ -240,17 +265,21 @@ Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Seque
 class CheckType:
     """A check.
 
-    - `section`: the model of its part of a suite file. A suite without it skips the check, unless `default` is set.
+    - `section`: the model of its part of a suite file. A suite without it skips the check, unless
+      `default` is set.
     - `description`: what the field of that section means, for the suite file's documentation.
     - `after`: the step or check that must have worked before.
     - `metrics`: what it measures, by the metric's name. docs/checks.md is made from it.
     - `needs`: what nodes must have, by whether they have GPUs.
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
-    - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
-    - `judged`: judges the numbers that its own suspects are blamed for, given the name of each node's kind.
+    - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further
+      evidence, and notes.
+    - `judged`: judges the numbers that its own suspects are blamed for, given the name of each
+      node's kind.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
-    - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
+    - `logs`: names of its raw logs, besides its own name and those of the operations that it
+      measures.
     """
 
     name: str
@@ -270,7 +299,10 @@ class CheckType:
 
 
 def try_check(kind: CheckType, context: CheckContext) -> StepResult:
-    """Run the check if enough is left of the testbed. Raises MissingError if nodes lack what it needs."""
+    """Run the check if enough is left of the testbed.
+
+    Raises MissingError if nodes lack what it needs.
+    """
     if reason := lacking(kind, context):
         raise MissingError(reason)
     if reason := too_small(context.run, context.testbed, kind.least_ranks):
@@ -290,11 +322,16 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> Reason | None
 
 
 def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
-    """Return the reason if the nodes cannot run the check, by their facts; None if they can or facts are missing.
+    """Return the reason if the nodes cannot run the check, by their facts; None if they can or
+    facts are missing.
 
     A version that no node could report counts as present.
     """
-    facts = {node.name: context.facts[node.name] for node in context.testbed.nodes if node.name in context.facts}
+    facts = {
+        node.name: context.facts[node.name]
+        for node in context.testbed.nodes
+        if node.name in context.facts
+    }
     if not facts:
         return None
     if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
@@ -302,7 +339,11 @@ def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
     for need in kind.needs(context.testbed.has_gpus):
         own_fact = need.name.replace("-", "_")
         # What a node does not have, it reports as an empty text.
-        missing = [name for name, own in facts.items() if own["versions"].get(need.name, own.get(own_fact)) == ""]
+        missing = [
+            name
+            for name, own in facts.items()
+            if own["versions"].get(need.name, own.get(own_fact)) == ""
+        ]
         if missing:
             where = f"in image {context.run.image}" if context.run.image else "on every node"
             if len(missing) < len(facts):

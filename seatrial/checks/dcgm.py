@@ -1,7 +1,7 @@
 """The check `dcgm`: NVIDIA's own diagnostic of every GPU, `dcgmi diag`, where a suite asks for it.
 
-A test that fails or warns is believed, and names its GPU. DCGM numbers GPUs by their PCI addresses, as the inventory
-does.
+A test that fails or warns is believed, and names its GPU. DCGM numbers GPUs by their PCI addresses,
+as the inventory does.
 """
 
 import shlex
@@ -10,7 +10,15 @@ import time
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, Problem, StepResult, concluded
+from seatrial.checks.contract import (
+    CheckContext,
+    CheckType,
+    PlannedNodes,
+    PlannedPart,
+    Problem,
+    StepResult,
+    concluded,
+)
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.reason import Reason, placed
@@ -33,48 +41,75 @@ class Dcgm(Strict):
     """`dcgmi diag` on every node at once; DCGM and its nv-hostengine must be there."""
 
     level: int = Field(
-        1, ge=1, le=4, description="of `dcgmi diag -r`: 1 seconds, 2 minutes, 3 half an hour, 4 two hours"
+        1,
+        ge=1,
+        le=4,
+        description="of `dcgmi diag -r`: 1 seconds, 2 minutes, 3 half an hour, 4 two hours",
     )
-    timeout_s: float = Field(10_800, gt=0, le=86_400, description="seconds for all GPUs of one node")
+    timeout_s: float = Field(
+        10_800, gt=0, le=86_400, description="seconds for all GPUs of one node"
+    )
 
 
 def dcgm(context: CheckContext) -> StepResult:
     """Run the diagnostic on all nodes. Raises MissingError if no node has it."""
     started, testbed, section = time.monotonic(), context.testbed, context.section(Dcgm)
     answers = on_each(testbed.nodes, lambda node: diagnose(testbed, node, section))
-    failed = {name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)}
+    failed = {
+        name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
+    }
     if len(failed) == len(answers):
         raise MissingError(next(iter(failed.values())))
     done = answered(answers)
-    problems = [problem for name, tests in done.items() for test in tests for problem in _problems(name, test)]
+    problems = [
+        problem
+        for name, tests in done.items()
+        for test in tests
+        for problem in _problems(name, test)
+    ]
     problems += [Problem(Verdict.INCONCLUSIVE, placed(*each)) for each in failed.items()]
     passed = f"{sum(map(len, done.values()))} tests of {len(answers)} nodes without a fault"
-    return StepResult(concluded(_NAME, problems, passed, started, most_reasons=_MOST_REASONS), testbed)
+    return StepResult(
+        concluded(_NAME, problems, passed, started, most_reasons=_MOST_REASONS), testbed
+    )
 
 
 def _problems(node: str, test: Diagnosis) -> list[Problem]:
-    """Return a problem of each GPU that a test names, of the node if it names none; none for a pass."""
+    """Return a problem of each GPU that a test names, of the node if it names none; none for a
+    pass.
+    """
     if test.verdict is Verdict.PASS:
         return []
     evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=test.words)
     confidence = 0.95 if test.verdict is Verdict.FAIL else 0.7
-    suspects = [Suspect("gpu", f"{node}/gpu-{number}", confidence, evidence) for number in test.gpus]
+    suspects = [
+        Suspect("gpu", f"{node}/gpu-{number}", confidence, evidence) for number in test.gpus
+    ]
     suspects = suspects or [Suspect("node", node, confidence, evidence)]
     return [Problem.of(test.verdict, suspect) for suspect in suspects]
 
 
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
-    """Return the results on one node. Raises RemoteError if there are none, with DCGM's own words."""
+    """Return the results on one node.
+
+    Raises RemoteError if there are none, with DCGM's own words.
+    """
     command = shlex.join(["dcgmi", "diag", "-r", str(section.level), "-j"])
     with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)
     if done.exit_status == 127:  # the shell did not find it
-        raise RemoteError(Reason.of("program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY))
+        raise RemoteError(
+            Reason.of("program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY)
+        )
     if done.timed_out:
-        raise RemoteError(Reason.of("dcgm-failed", problem=f"no end within {section.timeout_s:g} s"))
+        raise RemoteError(
+            Reason.of("dcgm-failed", problem=f"no end within {section.timeout_s:g} s")
+        )
     if results := read_diagnoses(done.output):
         return results
-    raise RemoteError(Reason.of("dcgm-failed", problem=printable(last_line(done.output)) or "nothing was printed"))
+    raise RemoteError(
+        Reason.of("dcgm-failed", problem=printable(last_line(done.output)) or "nothing was printed")
+    )
 
 
 def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -1,8 +1,8 @@
 """Why an mpirun of a probe or of nccl-tests failed, and which nodes its lost ranks were on. Pure.
 
-The node of a lost rank is up: only its rank or its device failed, so no node is named if most ranks have the same sign.
-What ends one rank ends all of them, so it is weak evidence that a rank ended first. Stronger is that a rank never
-answered the others, or an error of its device.
+The node of a lost rank is up: only its rank or its device failed, so no node is named if most ranks
+have the same sign. What ends one rank ends all of them, so it is weak evidence that a rank ended
+first. Stronger is that a rank never answered the others, or an error of its device.
 """
 
 import re
@@ -21,16 +21,23 @@ from seatrial.text.lazy_pattern import lazy
 from seatrial.text.redact import Secrets
 from seatrial.text.words import some_of
 
-Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
+# Last words of a probe's ranks, with the groups `host`, `rank` and `cause`
+Complaints = Sequence[re.Match[str]]
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = lazy(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = lazy(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
 KILLED, _CRASHED = "log-rank-killed", "log-crashed"  # the classifier's codes
 _WAITED_IN_VAIN = lazy(r"timed out|did not meet", re.IGNORECASE)
-CANNOT_START = lazy(r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)")
+CANNOT_START = lazy(
+    r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: "
+    "(?P<cause>.+)"
+)
 OUT_OF_MEMORY = lazy(
-    r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map segment(?!.*not permitted)",
+    (
+        r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map "
+        "segment(?!.*not permitted)"
+    ),
     re.IGNORECASE,
 )
 _GPU_GONE = lazy(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
@@ -49,22 +56,34 @@ _SETUP = {  # causes that lie with the set-up, and what they leave the check as
 }
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
-_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
-_BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
+# Ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
+_MOST_NAMED = 7
+# Others are bugs of software, or the wish to end it
+_BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}
 _SIGNAL = lazy(r"\((\d{1,2})\b")
-_BY_SRUN = lazy(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
-_SRUN_ENDS_ALL = lazy(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
+_BY_SRUN = lazy(
+    r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)"
+)
+_SRUN_ENDS_ALL = lazy(
+    r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)"
+)
 _FIRST_TO_LEAVE = lazy(
-    r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: {1,8}(?P<status>\d{1,3})"
+    r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: "
+    r"{1,8}(?P<status>\d{1,3})"
 )
 _DEVICE_ERROR = lazy(r"\b(?:CUDA|HIP) error: ")
 _RANK_ON = lazy(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
-_PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
+# Of gloo: Read error [10.0.0.3]:2732: ...
+_PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """Return the node that mpirun's mapping by slot puts the rank on; without one, the host name it reports."""
-    return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
+    """Return the node that mpirun's mapping by slot puts the rank on; without one, the host name it
+    reports.
+    """
+    return next(
+        (name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host
+    )
 
 
 def _slots(testbed: Testbed) -> list[tuple[str, int]]:
@@ -72,23 +91,33 @@ def _slots(testbed: Testbed) -> list[tuple[str, int]]:
     return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
-def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()) -> tuple[Verdict, Reason]:
+def classify_failure(
+    result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()
+) -> tuple[Verdict, Reason]:
     """Return the verdict and the reason of a run without a usable result.
 
-    `began`: the ranks reported that they had met. not_run: a program is missing. inconclusive: it could not be started
-    as asked, or it stopped silently. fail: the cluster broke it: a rank died, a GPU is gone, a connection was lost, it
-    did not end in time. `messages` are causes that were read as the output came, for where the lines that were kept
-    name none.
+    `began`: the ranks reported that they had met. not_run: a program is missing. inconclusive: it
+    could not be started as asked, or it stopped silently. fail: the cluster broke it: a rank died,
+    a GPU is gone, a connection was lost, it did not end in time. `messages` are causes that were
+    read as the output came, for where the lines that were kept name none.
     """
     if result.not_started is not None:
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
     if unable := _own_lines(CANNOT_START, result):
-        gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
+        gone = [
+            match
+            for match in unable
+            if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])
+        ]
         first, *others = gone or unable  # a lost GPU or memory before a missing program
         hosts = sorted({match["host"] for match in others} - {first["host"]})
-        also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
+        also = (
+            f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})"
+            if hosts
+            else ""
+        )
         return Verdict.FAIL if gone else Verdict.NOT_RUN, Reason.of(
             "rank-cannot-start", host=first["host"], cause=first["cause"], others=also
         )
@@ -102,30 +131,39 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
 
 
 def missing_reports(result: MpiResult) -> tuple[Verdict, Reason] | None:
-    """Return the verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
+    """Return the verdict and the reason of a result that lacks the report of a rank; None if all
+    ranks took part.
+    """
     if not result.ok or not result.unreported:
         return None
     return Verdict.INCONCLUSIVE, Reason.of(
-        "ranks-unreported", ranks=some_of(map(str, result.unreported)), nodes=host_list(result.silent_nodes)
+        "ranks-unreported",
+        ranks=some_of(map(str, result.unreported)),
+        nodes=host_list(result.silent_nodes),
     )
 
 
 def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
-    """Return the verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
+    """Return the verdict and the reason where mpirun's daemon failed on a node, or a program does
+    not know an option.
 
     What mpirun prints of other daemons then is that it ends them.
     """
     failed = next((session for session in result.sessions if session.failed), None)
     if failed:
         last_line = f": {failed.lines[-1]}" if failed.lines else ""
-        return Verdict.FAIL, Reason.of("mpi-daemon-failed", node=failed.node, status=failed.exit_status, said=last_line)
+        return Verdict.FAIL, Reason.of(
+            "mpi-daemon-failed", node=failed.node, status=failed.exit_status, said=last_line
+        )
     if any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
     return None
 
 
 def _own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
-    """Return the lines of ranks on themselves: by the tag of a line, its rank, and its node as the group `host`."""
+    """Return the lines of ranks on themselves: by the tag of a line, its rank, and its node as the
+    group `host`.
+    """
     matches = []
     for line in result.lines:
         match = pattern.search(line)
@@ -136,14 +174,18 @@ def _own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str
 
 
 def gave_up(line: str) -> bool:
-    """Return whether a rank of a probe says in `line` that it lacks something and ends: no result follows."""
+    """Return whether a rank of a probe says in `line` that it lacks something and ends: no result
+    follows.
+    """
     return bool(_COMPLAINT.search(line) or CANNOT_START.search(line))
 
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Return whether nothing more can be measured: nothing ends in time, or no node is reached."""
     complaints = _complaints(result)
-    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not unanswered(complaints)
+    waited = any(
+        _WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints
+    ) and not unanswered(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
@@ -152,14 +194,18 @@ def _fault(
 ) -> tuple[Verdict, Reason]:
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
-        complaints = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
+        complaints = [
+            complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])
+        ]
     left_first = None if message else _left_first(result, findings, complaints)
     cause = left_first or _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
     if result.lost:  # its end is unknown; whether the head is still there is asked next
         why = f"; before that: {cause}" if cause else ""
-        return Verdict.INCONCLUSIVE, Reason.of("head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why)
+        return Verdict.INCONCLUSIVE, Reason.of(
+            "head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why
+        )
     if result.starved and not cause:
         return Verdict.INCONCLUSIVE, starved_reason(result)
     if result.timed_out:
@@ -173,12 +219,17 @@ def _fault(
             "mpirun-failed", problem="the output ends early, without a cause"
         )
     return Verdict.FAIL, cause or Reason.of(
-        "mpirun-failed", problem=f"mpirun's exit status is {result.exit_status}, and the output names no cause"
+        "mpirun-failed",
+        problem=f"mpirun's exit status is {result.exit_status}, and the output names no cause",
     )
 
 
-def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
-    """Return the reason of a rank that ended first with an error; None if there is a cause to tell."""
+def _left_first(
+    result: MpiResult, findings: Sequence[Finding], complaints: Complaints
+) -> Reason | None:
+    """Return the reason of a rank that ended first with an error; None if there is a cause to
+    tell.
+    """
     first = first_to_leave(result)
     if not first or complaints or any(not finding.secondary for finding in findings):
         return None
@@ -188,25 +239,40 @@ def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Comp
 
 
 def starved_reason(result: MpiResult) -> Reason:
-    """Return the reason for an mpirun whose machine, which plays all nodes, was too busy; no node is to blame."""
-    return Reason.of("machine-too-busy", seconds=f"{result.seconds:.0f}", waited=f"{result.waited_s:.0f}")
+    """Return the reason for an mpirun whose machine, which plays all nodes, was too busy; no node
+    is to blame.
+    """
+    return Reason.of(
+        "machine-too-busy", seconds=f"{result.seconds:.0f}", waited=f"{result.waited_s:.0f}"
+    )
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:
-    """Return the findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a rank has left.
+    """Return the findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a
+    rank has left.
 
     It names no rank, and ranks had given up before; one before that may be why they did.
     """
     findings = result.findings
     if not any(finding.code == _CRASHED and finding.rank is None for finding in findings):
         return findings
-    gave_up_at = next((at for at, line in enumerate(result.lines) if _COMPLAINT.search(line)), len(result.lines))
-    before = {(finding.cause, finding.host) for finding in replace(result, lines=result.lines[:gave_up_at]).findings}
-    return [f for f in findings if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
+    gave_up_at = next(
+        (at for at, line in enumerate(result.lines) if _COMPLAINT.search(line)), len(result.lines)
+    )
+    before = {
+        (finding.cause, finding.host)
+        for finding in replace(result, lines=result.lines[:gave_up_at]).findings
+    }
+    return [
+        f
+        for f in findings
+        if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before
+    ]
 
 
 def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
-    """Return the message of the first rank that did more than lose a peer, else the earliest cause, else a consequence.
+    """Return the message of the first rank that did more than lose a peer, else the earliest cause,
+    else a consequence.
 
     Silent ranks weigh more than the messages of those that waited for them.
     """
@@ -216,10 +282,14 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
     own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     if own:
         return _rank_gave_up(own)
-    primary = next((finding for finding in findings if not finding.secondary and not finding.unknown), None)
+    primary = next(
+        (finding for finding in findings if not finding.secondary and not finding.unknown), None
+    )
     if primary:
         return log_reason(primary)
-    return _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
+    return (
+        _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
+    )
 
 
 def _rank_gave_up(complaints: Complaints) -> Reason:
@@ -227,7 +297,9 @@ def _rank_gave_up(complaints: Complaints) -> Reason:
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""
-    return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
+    return Reason.of(
+        "rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also
+    )
 
 
 def unanswered(complaints: Complaints) -> list[re.Match[str]]:
@@ -241,11 +313,15 @@ def _complaints(result: MpiResult) -> Complaints:
 
 def log_reason(finding: Finding) -> Reason:
     """Return the cause with the line that shows it, which may hold a secret."""
-    return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
+    return Reason.of(
+        finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence)
+    )
 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
-    """Return the nodes of lost ranks, by the clearest sign; empty without a sign, or if most ranks have it."""
+    """Return the nodes of lost ranks, by the clearest sign; empty without a sign, or if most ranks
+    have it.
+    """
     complaints = _complaints(result)
     signs = (
         _without_daemon(result),
@@ -268,7 +344,9 @@ def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
     """Yield nodes on which mpirun's daemon did not start."""
     for session in result.sessions:
         if session.failed:
-            evidence = Reason.of("mpi-daemon-failed", node=session.node, status=session.exit_status, said="")
+            evidence = Reason.of(
+                "mpi-daemon-failed", node=session.node, status=session.exit_status, said=""
+            )
             yield Suspect("node", session.node, 0.9, evidence)
 
 
@@ -282,11 +360,16 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
 
 def _has_own_cause(complaints: Complaints) -> bool:
     """Return whether a rank ended for a reason of its own: all others were ended with it."""
-    return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in complaints)
+    return any(
+        not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD)
+        for c in complaints
+    )
 
 
 def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Yield ranks that a signal ended before they printed an error; the others ended with the job."""
+    """Yield ranks that a signal ended before they printed an error; the others ended with the
+    job.
+    """
     if result.timed_out:
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}
@@ -294,12 +377,22 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
         signal = _SIGNAL.search(finding.cause) if finding.code == KILLED else None
         number = int(signal.group(1)) if signal else 0
         if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:
-            yield _suspect(testbed, finding.rank, finding.host or "", "rank-killed", signal=_BLAMED_SIGNALS[number])
+            yield _suspect(
+                testbed,
+                finding.rank,
+                finding.host or "",
+                "rank-killed",
+                signal=_BLAMED_SIGNALS[number],
+            )
     yield from _killed_by_srun(result, testbed, spoke, complaints)
 
 
-def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints) -> Iterator[Suspect]:
-    """Yield the rank that srun reports as killed first; srun kills all others with it, and reports each."""
+def _killed_by_srun(
+    result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints
+) -> Iterator[Suspect]:
+    """Yield the rank that srun reports as killed first; srun kills all others with it, and reports
+    each.
+    """
     of_srun = [line for line in result.lines if rank_of(line) is None]
     tasks = [match for match in map(_BY_SRUN.search, of_srun) if match]
     yield from (
@@ -308,20 +401,43 @@ def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], compla
         if match["how"] == "Out Of Memory"
     )
     began_otherwise = _has_own_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, of_srun))
-    if tasks and tasks[0]["how"] == "Killed" and int(tasks[0]["rank"]) not in spoke and not began_otherwise:
-        yield _suspect(testbed, int(tasks[0]["rank"]), tasks[0]["host"], "rank-killed", signal=_BLAMED_SIGNALS[9])
+    if (
+        tasks
+        and tasks[0]["how"] == "Killed"
+        and int(tasks[0]["rank"]) not in spoke
+        and not began_otherwise
+    ):
+        yield _suspect(
+            testbed,
+            int(tasks[0]["rank"]),
+            tasks[0]["host"],
+            "rank-killed",
+            signal=_BLAMED_SIGNALS[9],
+        )
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
-    """Yield ranks that had no memory to start; the others were ended before they could report anything."""
+    """Yield ranks that had no memory to start; the others were ended before they could report
+    anything.
+    """
     for match in _own_lines(CANNOT_START, result):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
-            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=match["cause"])
+            yield _suspect(
+                testbed,
+                int(match["rank"]),
+                match["host"],
+                "rank-out-of-memory",
+                cause=match["cause"],
+            )
 
 
 def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Yield ranks that report a full memory or a failing device, if the others only lost their peers."""
-    causes = {int(complaint["rank"]): complaint for complaint in complaints if _code(complaint["cause"])}
+    """Yield ranks that report a full memory or a failing device, if the others only lost their
+    peers.
+    """
+    causes = {
+        int(complaint["rank"]): complaint for complaint in complaints if _code(complaint["cause"])
+    }
     spoke = {int(complaint["rank"]) for complaint in complaints}
     if len(causes) == len(spoke) or 2 * len(causes) > testbed.world_size:
         return
@@ -341,22 +457,32 @@ def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     spoke = {complaint["rank"] for complaint in complaints}
     for complaint in unanswered(complaints):
         named = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
-        ranks = [match for match in named if match["rank"] not in spoke]  # a node may say so of another that is well
+        # A node may say so of another that is well
+        ranks = [match for match in named if match["rank"] not in spoke]
         if len(named) <= _MOST_NAMED:  # there may be more than a longer list says
-            yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
+            yield from (
+                _suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent")
+                for match in ranks
+            )
 
 
-def _first_to_end_without_reason(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _first_to_end_without_reason(
+    result: MpiResult, testbed: Testbed, complaints: Complaints
+) -> Iterator[Suspect]:
     """Yield the rank that mpirun reports as the first to end, if no rank says why."""
     spoke = {int(complaint["rank"]) for complaint in complaints}
-    has_cause = _has_own_cause(complaints) or any(not finding.secondary for finding in result.findings)
+    has_cause = _has_own_cause(complaints) or any(
+        not finding.secondary for finding in result.findings
+    )
     first = first_to_leave(result)
     if first and first[0] not in spoke and not has_cause and not _own_lines(CANNOT_START, result):
         yield _suspect(testbed, first[0], "", "rank-left-in-silence", status=first[1])
 
 
 def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
-    """Return the rank that ended first with an error and its exit status, as mpirun says; None if it says neither."""
+    """Return the rank that ended first with an error and its exit status, as mpirun says; None if
+    it says neither.
+    """
     if result.timed_out:
         return None
     of_mpirun = "\n".join(line for line in result.lines if rank_of(line) is None)
@@ -364,15 +490,24 @@ def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
     return (int(named["rank"]), int(named["status"])) if named else None
 
 
-def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended first."""
+def _missed_by_peers(
+    result: MpiResult, testbed: Testbed, complaints: Complaints
+) -> Iterator[Suspect]:
+    """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended
+    first.
+    """
     if result.timed_out or _has_own_cause(complaints) or _own_lines(CANNOT_START, result):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [name for name, _ in _slots(testbed)]
-    spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in complaints}
+    spoke = {
+        node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in complaints
+    }
     lost = [
-        match["address"] for c in complaints if LOST_A_PEER.search(c["cause"]) for match in _PEER.finditer(c["cause"])
+        match["address"]
+        for c in complaints
+        if LOST_A_PEER.search(c["cause"])
+        for match in _PEER.finditer(c["cause"])
     ]
     for address in dict.fromkeys(lost):
         node = by_address.get(address, "")

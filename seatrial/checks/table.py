@@ -1,4 +1,5 @@
-"""Every check, in the order in which a run tries them: its repeats, and how far its healthy numbers may stray.
+"""Every check, in the order in which a run tries them: its repeats, and how far its healthy numbers
+may stray.
 
 Why those figures: docs/decisions/0002-judging-with-few-samples.md.
 """
@@ -34,8 +35,15 @@ _TAKEN = {*Suite.model_fields, "campaign", "launch", "localize", *(kind.name for
 
 def _accepted(name: str, check: Any) -> CheckType:
     """Return the check of another package. Raises ValueError."""
-    if not isinstance(check, CheckType) or check.name != name or name in _TAKEN or not name.isidentifier():
-        raise ValueError("must be a CheckType with the name of the entry point, a-z and _, which is not taken")
+    if (
+        not isinstance(check, CheckType)
+        or check.name != name
+        or name in _TAKEN
+        or not name.isidentifier()
+    ):
+        raise ValueError(
+            "must be a CheckType with the name of the entry point, a-z and _, which is not taken"
+        )
     if check.after != CONNECTIVITY.name:
         raise ValueError(f"after: must be {CONNECTIVITY.name}, is {check.after}")
     add_metrics(check.metrics)
@@ -46,9 +54,11 @@ CHECKS: tuple[CheckType, ...] = (*_OWN, *usable(loaders("seatrial.checks", _acce
 
 
 def left_out(kind: CheckType, run: Run) -> Reason | None:
-    """Return the reason to leave out a check of the suite: a single GPU has no other one to exchange data with.
+    """Return the reason to leave out a check of the suite: a single GPU has no other one to
+    exchange data with.
 
-    Only where another check of the suite measures that GPU: a pass needs something that was measured.
+    Only where another check of the suite measures that GPU: a pass needs something that was
+    measured.
     """
     section, cluster = run.suite.section(kind.section), run.cluster
     if isinstance(section, Collectives):
@@ -62,8 +72,12 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
     return Reason.of("single-gpu", check=kind.name) if measured else None
 
 
-def repeat_checks(context: CheckContext, doubts: Doubts, until: float = math.inf) -> dict[str, Repeated]:
-    """Measure each doubtful series once more until the time `until`; return the repeats by check."""
+def repeat_checks(
+    context: CheckContext, doubts: Doubts, until: float = math.inf
+) -> dict[str, Repeated]:
+    """Measure each doubtful series once more until the time `until`; return the repeats by
+    check.
+    """
     by_check: dict[str, Repeated] = {}
     kinds, left = {kind.name: kind for kind in CHECKS}, TimeLeft(until)
     for name, doubted in doubts.items():
@@ -84,8 +98,12 @@ def repeat_checks(context: CheckContext, doubts: Doubts, until: float = math.inf
     return by_check
 
 
-def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[Reason]]:
-    """Ask the nodes again once all numbers are judged; return the checks, with further evidence, and notes."""
+def revisit_checks(
+    context: CheckContext, checks: Sequence[Check]
+) -> tuple[list[Check], list[Reason]]:
+    """Ask the nodes again once all numbers are judged; return the checks, with further evidence,
+    and notes.
+    """
     notes: list[Reason] = []
     for kind in CHECKS:
         if kind.revisit:
@@ -95,7 +113,9 @@ def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list
 
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
-    """Return whether the testbed still has the ranks of the measurement; over fewer it is another number."""
+    """Return whether the testbed still has the ranks of the measurement; over fewer it is another
+    number.
+    """
     m = doubt.measurement
     if arm_of(m) == INTRA:  # over the ranks of one node
         return any(node.name == m.subject.name for node in testbed.nodes)
@@ -104,4 +124,6 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
 
 def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
     """Return the check's own judgements of the numbers that it blames nodes for."""
-    return next((kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ())
+    return next(
+        (kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ()
+    )

@@ -1,4 +1,6 @@
-"""Nodes that their platform took away in the middle of a check: they answer no more, and are not to blame."""
+"""Nodes that their platform took away in the middle of a check: they answer no more, and are not to
+blame.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,7 +19,9 @@ _UNREACHED = frozenset({
 
 
 def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reason]:
-    """Return why the platform took away suspects that could not be reached, or one end of such links."""
+    """Return why the platform took away suspects that could not be reached, or one end of such
+    links.
+    """
     nodes = testbed.by_name
     taken: dict[Suspect, Reason] = {}
     for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
@@ -28,7 +32,9 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
 
 
 def excused(check: Check, testbed: Testbed) -> Check:
-    """Return the check without suspects that were taken away, and inconclusive if no other is left."""
+    """Return the check without suspects that were taken away, and inconclusive if no other is
+    left.
+    """
     taken = excuses(check.suspects, testbed) if check.verdict is Verdict.FAIL else {}
     if not taken:
         return check

@@ -50,11 +50,13 @@ def app() -> None:
 
 def main() -> NoReturn:
     """Run the command line; each error is one line on standard error."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
+    # Looking for them among all packages takes a while
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
     ensure_home()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # names and logs hold what a terminal's encoding has not
+        # Names and logs hold what a terminal's encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app.main(prog_name="seatrial", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -63,7 +65,9 @@ def main() -> NoReturn:
     except click.ClickException as error:  # an unknown option, a missing argument
         context = error.ctx if isinstance(error, click.UsageError) else None
         message = error.format_message().removesuffix(".")
-        sys.exit(_complain(f"{message}; see {context.command_path} --help" if context else message, 2))
+        sys.exit(
+            _complain(f"{message}; see {context.command_path} --help" if context else message, 2)
+        )
     except click.Abort:  # Ctrl-C where nothing is up
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only interrupt the end
         sys.exit(130)
@@ -72,7 +76,8 @@ def main() -> NoReturn:
     except SeatrialError as error:  # not the cluster's fault, so not 1
         sys.exit(_complain(error, 3))
     except OSError as error:  # a full disk, a terminal or the end of a pipe that has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered cannot be written at exit either
+        # What is still buffered cannot be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(_complain(error, 3))
 
 

@@ -18,10 +18,14 @@ def baseline() -> None:
 
 @baseline.command("list")
 @click.option("--hardware", shell_complete=complete.hardware, help="Show only this hardware.")
-@click.option("--fabrics", is_flag=True, help="List the names of fabrics instead, with GB/s of a node.")
+@click.option(
+    "--fabrics", is_flag=True, help="List the names of fabrics instead, with GB/s of a node."
+)
 @json_option
 def list_catalog(hardware: str | None, fabrics: bool, as_json: bool) -> None:
-    """List the catalog of published values that ships with seatrial, each with its kind and source."""
+    """List the catalog of published values that ships with seatrial, each with its kind and
+    source.
+    """
     from seatrial.catalog import listed
     from seatrial.report.listings import show_catalog
 
@@ -39,21 +43,32 @@ def _list_fabrics(as_json: bool) -> None:
     from seatrial.catalog import known_fabrics
 
     if as_json:
-        print_json([{"fabric": name, "node_link_gb_s": rate} for name, rate in known_fabrics().items()])
+        print_json(
+            [{"fabric": name, "node_link_gb_s": rate} for name, rate in known_fabrics().items()]
+        )
         return
     for name, rate in known_fabrics().items():
         print(f"{name:<16} {f'{rate:g} GB/s' if rate else ''}".rstrip())
-    print("or KIND-NICSxRATEG with the Gb/s of a NIC, such as IB-8x200G, RoCE-4x400G, Ethernet-1x100G")
+    print(
+        "or KIND-NICSxRATEG with the Gb/s of a NIC, such as IB-8x200G, RoCE-4x400G, Ethernet-1x100G"
+    )
 
 
 @baseline.command()
 @run_argument
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
-@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
+@click.option(
+    "--force",
+    metavar="REASON",
+    default="",
+    help="Approve a run that would be refused; stores the reason.",
+)
 def promote(run: str, note: str, force: str) -> None:
-    """Approve the measurements of RUN (its id, folder or run.json) as pinned baselines of its cluster.
+    """Approve the measurements of RUN (its id, folder or run.json) as pinned baselines of its
+    cluster.
 
-    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
+    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused
+    unless --force is given.
     """
     from seatrial.history import open_store
     from seatrial.model.result import now
@@ -75,7 +90,9 @@ def promote(run: str, note: str, force: str) -> None:
 @click.argument("cluster", shell_complete=complete.clusters)
 @json_option
 def show(cluster: str, as_json: bool) -> None:
-    """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when, from which run."""
+    """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when,
+    from which run.
+    """
     from seatrial.history import open_store
     from seatrial.report.listings import pins_json, show_pins
 
@@ -94,7 +111,9 @@ def show(cluster: str, as_json: bool) -> None:
 @run_argument
 @json_option
 def diff(run: str, as_json: bool) -> None:
-    """Compare RUN (its id, folder or run.json) with the pinned baselines of its cluster, largest deviation first."""
+    """Compare RUN (its id, folder or run.json) with the pinned baselines of its cluster, largest
+    deviation first.
+    """
     from seatrial.history import open_store
     from seatrial.report.listings import differences_json, show_differences
     from seatrial.runs.approve import differences, stored_run
@@ -124,12 +143,16 @@ def expire(cluster: str, metric: str | None) -> None:
         pins = store.pinned(cluster)
         if not pins:
             clusters = ", ".join(store.pinned_clusters()) or "none"
-            raise InputError(f"baseline expire: no pinned baselines for {cluster!r}; clusters with some: {clusters}")
+            raise InputError(
+                f"baseline expire: no pinned baselines for {cluster!r}; clusters with "
+                f"some: {clusters}"
+            )
         chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
         if not chosen:
             metrics = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
             raise InputError(
-                f"baseline expire: no pinned baselines of metric {metric!r} for {cluster!r}; pinned metrics: {metrics}"
+                f"baseline expire: no pinned baselines of metric {metric!r} for "
+                f"{cluster!r}; pinned metrics: {metrics}"
             )
         gone = store.unpin(cluster, chosen)
     print(f"{cluster}: {gone} pinned baselines removed")

@@ -19,18 +19,30 @@ from seatrial.cli.options import FILE, json_option, print_json, waiting
     shell_complete=complete.requirements,
     help="Requirements: a shipped name (requirements, clustermax, ...) or a YAML file.",
 )
-@click.option("--out", type=FILE, default="certificate", show_default=True, help="New folder of the certificate.")
-@click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
+@click.option(
+    "--out",
+    type=FILE,
+    default="certificate",
+    show_default=True,
+    help="New folder of the certificate.",
+)
+@click.option(
+    "--sign",
+    "key",
+    type=FILE,
+    help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.",
+)
 @click.option("--format", "form", type=click.Choice(["html", "pdf"]), default="html", show_default=True,
               help="pdf writes certificate.pdf beside certificate.html.")  # fmt: skip
 @json_option
 def certify(
     runs: tuple[str, ...], requirements: str, out: Path, key: Path | None, form: str, as_json: bool
 ) -> NoReturn:
-    """Check RUNs against requirements, and write a certificate with the evidence of each, for `seatrial verify`.
+    """Check RUNs against requirements, and write a certificate with the evidence of each, for
+    `seatrial verify`.
 
-    The worst number of all RUNs decides; what no RUN has measured is not shown. Exit status: 0 all requirements are met
-    or excepted, 1 one is not met, 2 bad input, 3 one is not shown.
+    The worst number of all RUNs decides; what no RUN has measured is not shown. Exit status: 0 all
+    requirements are met or excepted, 1 one is not met, 2 bad input, 3 one is not shown.
     """
     from seatrial.certificate.decide import Status
     from seatrial.certificate.folder import write
@@ -60,6 +72,8 @@ def _show(certificate: dict[str, Any], out: Path, *, signed: bool) -> None:
         if row["exception"] is not None and row["verdict"] == "excepted":
             value += f"; exception by {row['exception']['name']} until {row['exception']['until']}"
         print(plain(f"{row['id']}: {value}{'; ' if row['reason'] else ''}{row['reason']}"))
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in certificate["counts"].items() if count)
+    counts = ", ".join(
+        f"{count} {verdict}" for verdict, count in certificate["counts"].items() if count
+    )
     print(f"{out}: {'signed' if signed else 'not signed'}")
     print(f"{certificate['verdict']}: {counts}")

@@ -18,17 +18,22 @@ Values = Callable[[click.Context], Iterable[str]]
 
 
 class Completion:
-    """The callback of a parameter: the values that begin with the typed word; with `files`, files of the folder too."""
+    """The callback of a parameter: the values that begin with the typed word; with `files`, files
+    of the folder too.
+    """
 
     def __init__(self, values: Values, *, files: bool = False) -> None:
         self._values = values
         self._files = files
 
-    def __call__(self, context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    def __call__(
+        self, context: click.Context, parameter: click.Parameter, typed: str
+    ) -> list[CompletionItem]:
         import logging
 
         values: list[str] = []
-        logging.getLogger("seatrial").setLevel(logging.CRITICAL)  # its words would stand in the command line
+        # Its words would stand in the command line
+        logging.getLogger("seatrial").setLevel(logging.CRITICAL)
         with suppress(Exception):
             values = list(dict.fromkeys(self._values(context)))
         items = [CompletionItem(value) for value in values if value.startswith(typed)]
@@ -75,7 +80,9 @@ def fabrics(context: click.Context) -> Iterable[str]:
 
 @Completion
 def codes(context: click.Context) -> Iterable[str]:
-    """Yield the codes of reasons, then the words of results, then the fields of cluster and suite files."""
+    """Yield the codes of reasons, then the words of results, then the fields of cluster and suite
+    files.
+    """
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
     from seatrial.config.fields import sections

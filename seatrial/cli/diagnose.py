@@ -1,4 +1,6 @@
-"""`seatrial diagnose`: which rank did not enter which collective, from the dumps and logs of a job that hangs."""
+"""`seatrial diagnose`: which rank did not enter which collective, from the dumps and logs of a job
+that hangs.
+"""
 
 import re
 import sys
@@ -20,24 +22,34 @@ _MOST_LOG = 256 << 20  # bytes of a log
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--ranks", type=click.IntRange(1, 200_000), help="How many ranks the job has; a missing dump then counts."
+    "--ranks",
+    type=click.IntRange(1, 200_000),
+    help="How many ranks the job has; a missing dump then counts.",
 )
 @json_option
 def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoReturn:
     """Name the ranks that a hanging job waits for, from FILES of any PyTorch job.
 
-    FILES are dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE, one per rank, whose name ends in the rank),
-    folders of them, and logs with the lines of NCCL's watchdog or of seatrial's own training. Exit status: 0 no rank
-    stands out, 1 one does, 2 bad input, 3 the files cannot tell.
+    FILES are dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE, one per rank, whose name
+    ends in the rank), folders of them, and logs with the lines of NCCL's watchdog or of seatrial's
+    own training. Exit status: 0 no rank stands out, 1 one does, 2 bad input, 3 the files cannot
+    tell.
     """
     from seatrial.readers.flight_recorder import late_ranks
 
     traces = _merged(files)
     if not traces:
-        raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
+        raise NothingFoundError(
+            "no file holds a dump of the flight recorder, or a line of NCCL's watchdog"
+        )
     late = late_ranks(traces, ranks)
     if as_json:
-        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason.sentence} for each in late])
+        print_json(
+            [
+                {"rank": each.rank, "host": each.host, "reason": each.reason.sentence}
+                for each in late
+            ]
+        )
     else:
         _show(late, traces)
     sys.exit(1 if late else 3)
@@ -52,11 +64,16 @@ def _merged(files: tuple[Path, ...]) -> "list[RankTrace]":
 def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:
     """Yield the files, and those in the folders."""
     for path in paths:
-        yield from sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else (path,)
+        yield from (
+            sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else (path,)
+        )
 
 
 def _read(path: Path) -> "list[RankTrace]":
-    """Return the traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
+    """Return the traces in a file.
+
+    Raises InputError for one that cannot be read, or that is no dump and no log.
+    """
     from seatrial.checks.training.stuck import read_stuck
     from seatrial.readers.flight_recorder import NoDump, read_dump, read_watchdog
     from seatrial.remote.ranks import rank_line
@@ -67,7 +84,10 @@ def _read(path: Path) -> "list[RankTrace]":
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     if len(content) > _MOST_LOG:
-        raise InputError(f"{path}: has more than {_MOST_LOG} bytes; give the part of it that has the watchdog's lines")
+        raise InputError(
+            f"{path}: has more than {_MOST_LOG} bytes; give the part of it that has the "
+            "watchdog's lines"
+        )
     is_dump = content[:1] == b"\x80" or (content[:1] == b"{" and b'"entries"' in content)
     if not is_dump:
         lines = content.decode(errors="replace").splitlines()

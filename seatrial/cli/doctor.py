@@ -19,14 +19,20 @@ from seatrial.text.docs import with_addresses
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 
-Finding = tuple[str, object]  # what was looked at, and what is wrong with it: a Reason or a text, None if nothing
+# What was looked at, and what is wrong with it: a Reason or a text, None if nothing
+Finding = tuple[str, object]
 
 
 def diagnosed(cluster_file: Path | None) -> list[Finding]:
-    """Look at everything that a run needs. Raises InputError when the cluster file is not what it should be."""
+    """Look at everything that a run needs.
+
+    Raises InputError when the cluster file is not what it should be.
+    """
     cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
     kind = f"platform {cluster.platform.kind}"
-    findings: list[Finding] = [(kind, problem) for problem in platform_for(cluster, cluster_file).missing()]
+    findings: list[Finding] = [
+        (kind, problem) for problem in platform_for(cluster, cluster_file).missing()
+    ]
     findings = findings or [(kind, None)]
     findings += [(f"uses {part}", None) for part in cluster.platform.moving_parts()]
     if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
@@ -50,11 +56,19 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print one line per finding; return 0 when all is there, 1 when something is missing."""
     status = int(any(problem is not None for _, problem in findings))
     if as_json:
-        print_json([{"what": f[0], "missing": f[1] and str(f[1]), "next_step": _next_step(f)} for f in findings])
+        print_json(
+            [
+                {"what": f[0], "missing": f[1] and str(f[1]), "next_step": _next_step(f)}
+                for f in findings
+            ]
+        )
         return status
     for next_step, group in groupby(findings, _next_step):
         for subject, problem in group:
-            print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
+            print(
+                f"{'ok     ' if problem is None else 'missing'} "
+                f"{subject}{f': {problem}' if problem else ''}"
+            )
         if next_step:
             print(f"        next step: {with_addresses(next_step)}")
     return status

@@ -1,4 +1,6 @@
-"""`seatrial examples`: the cluster files, suites, requirements, manifests, images and docs that ship with seatrial."""
+"""`seatrial examples`: the cluster files, suites, requirements, manifests, images and docs that
+ship with seatrial.
+"""
 
 import os
 import shutil
@@ -17,12 +19,16 @@ from seatrial.text.words import nearest_of
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete.examples)
-@click.option("--out", type=FILE, metavar="DIR", help="Write it into this folder, which is made if need be.")
+@click.option(
+    "--out", type=FILE, metavar="DIR", help="Write it into this folder, which is made if need be."
+)
 @json_option
 def examples(name: str | None, out: Path | None, as_json: bool) -> None:
-    """List the examples that ship with seatrial, or print the file NAME; --out writes NAME, or a whole folder.
+    """List the examples that ship with seatrial, or print the file NAME; --out writes NAME, or a
+    whole folder.
 
-    Nothing is overwritten. A cluster file gets its JSON Schema beside it, by which editors check it.
+    Nothing is overwritten. A cluster file gets its JSON Schema beside it, by which editors check
+    it.
     """
     shipped = shipped_examples()
     if name is None:
@@ -90,7 +96,10 @@ def write_example(source: Path, out: Path) -> Path:
 
 
 def write_schema(folder: Path) -> None:
-    """Write the JSON Schema of cluster files into the folder of one, unless one is there. Raises OSError."""
+    """Write the JSON Schema of cluster files into the folder of one, unless one is there.
+
+    Raises OSError.
+    """
     schema = folder / CLUSTER_SCHEMA.name
     if not os.path.lexists(schema):
         shutil.copyfile(REPOSITORY / CLUSTER_SCHEMA, schema)

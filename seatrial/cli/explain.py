@@ -24,21 +24,27 @@ _SHOWN = 100  # characters of a name that is not known
 @click.argument("names", metavar="NAME", nargs=-1, required=True, shell_complete=complete.codes)
 @json_option
 def explain(names: tuple[str, ...], as_json: bool) -> None:
-    """Print what NAME means: a code, a verdict, check, metric, unit or source of a result, or a field of a file.
+    """Print what NAME means: a code, a verdict, check, metric, unit or source of a result, or a
+    field of a file.
 
-    The code is in run.json beside the reason, and in the report. A field of cluster and suite files is named by its
-    path, platform.queue, or by its own name.
+    The code is in run.json beside the reason, and in the report. A field of cluster and suite files
+    is named by its path, platform.queue, or by its own name.
     """
     from seatrial.runs.explanations import CATALOG, current
 
     name = " ".join(names)
     explanation = CATALOG.get(current(name))
     if explanation is None:
-        from seatrial.runs.vocabulary import look_up  # every check, which brings the codes of other packages
+        # Every check, which brings the codes of other packages
+        from seatrial.runs.vocabulary import look_up
 
         explanation = explanation_of(name)
     if explanation:
-        texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
+        texts = {
+            "reason": explanation.pattern,
+            "meaning": explanation.meaning,
+            "next_step": explanation.next_step,
+        }
         if as_json:
             print_json({"code": name, **texts})
         else:
@@ -53,7 +59,9 @@ def explain(names: tuple[str, ...], as_json: bool) -> None:
         return
     for word in words:
         title, *others = word.items()
-        _print_texts(str(title[1]), {key.removesuffix("_status"): str(value) for key, value in others})
+        _print_texts(
+            str(title[1]), {key.removesuffix("_status"): str(value) for key, value in others}
+        )
     for field in fields:
         texts = {key: str(field[key]).replace("`", "") for key in ("meaning", "legal")}
         default = (field["default"] or "required").replace("`", "")
@@ -66,7 +74,10 @@ def _fields_named(name: str) -> list[dict[str, Any]]:
     for path, field, file in _fields():
         if name in (path, field.name):
             files_by_field.setdefault((path, field), []).append(file)
-    return [{"path": path, "files": files, **asdict(field)} for (path, field), files in files_by_field.items()]
+    return [
+        {"path": path, "files": files, **asdict(field)}
+        for (path, field), files in files_by_field.items()
+    ]
 
 
 def _fields() -> "Iterator[tuple[str, Field, str]]":
@@ -87,7 +98,10 @@ def _not_known(name: str) -> str:
     from seatrial.text.words import nearest_of
 
     paths = [each for path, field, _ in _fields() for each in (path, field.name)]
-    lists = "docs/runbook.md lists the codes, docs/checks.md checks and metrics, docs/cluster-file.md the fields"
+    lists = (
+        "docs/runbook.md lists the codes, docs/checks.md checks and metrics, "
+        "docs/cluster-file.md the fields"
+    )
     legal = nearest_of(name, [*CATALOG, *(word.name for word in words()), *paths]) or lists
     return f"neither a code nor a verdict, check, metric, unit or field; {legal}"
 

@@ -24,7 +24,12 @@ _KINDS = ("kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine",
 
 @click.command()
 @click.argument("file", type=FILE, required=False)
-@click.option("--platform", "kind", type=click.Choice(_KINDS), help="Platform of the file; default: what is there.")
+@click.option(
+    "--platform",
+    "kind",
+    type=click.Choice(_KINDS),
+    help="Platform of the file; default: what is there.",
+)
 @click.option("--context", help="Context of the kubeconfig; default: the current one.")
 @click.option("--namespace", help="Namespace of the runs; default: that of the context.")
 @click.option(
@@ -32,16 +37,25 @@ _KINDS = ("kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine",
     "hosts",
     multiple=True,
     metavar="HOST",
-    help="Slurm's login node, or a host or range of bare metal (gpu-[01-04]), by ssh; or a Docker host (ssh://gpu-1).",
+    help="Slurm's login node, or a host or range of bare metal (gpu-[01-04]), by ssh; or a "
+    "Docker host (ssh://gpu-1).",
 )
-@click.option("--yes", is_flag=True, help="Ask nothing: take the likeliest, and leave the rest to fill in.")
+@click.option(
+    "--yes", is_flag=True, help="Ask nothing: take the likeliest, and leave the rest to fill in."
+)
 def init(
-    file: Path | None, kind: str | None, context: str | None, namespace: str | None, hosts: tuple[str, ...], yes: bool
+    file: Path | None,
+    kind: str | None,
+    context: str | None,
+    namespace: str | None,
+    hosts: tuple[str, ...],
+    yes: bool,
 ) -> None:
-    """Write a cluster FILE from what is there: a kubeconfig, Slurm, RunAI, hosts, Docker, or this machine's GPUs.
+    """Write a cluster FILE from what is there: a kubeconfig, Slurm, RunAI, hosts, Docker, or this
+    machine's GPUs.
 
-    FILE is never overwritten; default: the cluster's name and .yaml. Asks for what cannot be seen, such as the image.
-    The JSON Schema by which editors check FILE is written beside it.
+    FILE is never overwritten; default: the cluster's name and .yaml. Asks for what cannot be seen,
+    such as the image. The JSON Schema by which editors check FILE is written beside it.
     """
     if file and os.path.lexists(file):
         raise _exists(file)
@@ -54,7 +68,11 @@ def init(
         kinds = [kind] if kind else present(site)
 
     def choose(field: str, there: Any) -> str:
-        return str(there[0]) if yes or len(there) == 1 else str(_asked(field, click.Choice(there), there[0]))
+        return (
+            str(there[0])
+            if yes or len(there) == 1
+            else str(_asked(field, click.Choice(there), there[0]))
+        )
 
     while True:
         kind = choose("platform.kind", kinds)
@@ -65,11 +83,15 @@ def init(
         except SeatrialError as error:
             if not kinds:
                 raise
-            if yes and not site.hosts:  # a file of another kind is not what the kubeconfig or the commands ask for
+            # A file of another kind is not what the kubeconfig or the commands ask for
+            if yes and not site.hosts:
                 kept = InputError if isinstance(error, InputError) else SeatrialError
                 raise kept(f"{kind}: {error}; --platform {kinds[0]} passes over it") from error
             click.echo(f"not {kind}: {plain(error)}", err=True)
-    name = re.sub(r"[^a-z0-9]+", "-", str(draft["name"].value).lower()).strip("-")[:40].strip("-") or kind
+    name = (
+        re.sub(r"[^a-z0-9]+", "-", str(draft["name"].value).lower()).strip("-")[:40].strip("-")
+        or kind
+    )
     draft["name"] = replace(draft["name"], value=name)
     file = file or Path(f"{name}.yaml")
     for field in [] if yes else [field for field, seen in draft.items() if seen.is_open]:
@@ -81,18 +103,26 @@ def init(
 
 
 def _legal_hosts(hosts: tuple[str, ...], kind: str | None) -> tuple[str, ...]:
-    """Raise InputError for hosts that ssh would take for an option, or that the platform has no use for."""
+    """Raise InputError for hosts that ssh would take for an option, or that the platform has no use
+    for.
+    """
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@,\[\]-]{0,254}", host):
-            raise InputError(f"--host {host[:80]!r}: must be a host, a range such as gpu-[01-04], or ssh://HOST")
+            raise InputError(
+                f"--host {host[:80]!r}: must be a host, a range such as gpu-[01-04], or ssh://HOST"
+            )
     if hosts and kind not in (None, "slurm", "baremetal", "docker"):
-        raise InputError(f"--host: has no use with --platform {kind}; legal: slurm, baremetal, docker")
+        raise InputError(
+            f"--host: has no use with --platform {kind}; legal: slurm, baremetal, docker"
+        )
     return hosts
 
 
 def _asked(question: str, answer: Any, default: Any) -> Any:
     try:
-        return click.prompt(question, type=answer, default=default, show_default=default != "", err=True)
+        return click.prompt(
+            question, type=answer, default=default, show_default=default != "", err=True
+        )
     except click.Abort:
         if sys.stdin.isatty():  # Ctrl-C
             raise
@@ -106,7 +136,10 @@ def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":
 
     seen = draft[field]
     shown = seen.value["name"] if isinstance(seen.value, dict) else seen.value
-    click.echo("\n".join(_comment(f"{_descriptions(kind)[field]}{f'; {seen.note}' if seen.note else ''}")), err=True)
+    click.echo(
+        "\n".join(_comment(f"{_descriptions(kind)[field]}{f'; {seen.note}' if seen.note else ''}")),
+        err=True,
+    )
     while True:
         answer = str(_asked(field, str, "" if shown is None else str(shown))).strip()[:1000]
         if not answer:
@@ -156,7 +189,12 @@ def _text(draft: "Draft", kind: str) -> str:
     """Return the file: every field below what it means, and what it rests on."""
     described = _descriptions(kind)
     fields = sorted(draft, key=list(described).index)
-    lines = [f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says more of a field."]
+    lines = [
+        (
+            f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says "
+            "more of a field."
+        )
+    ]
     lines += [f"# yaml-language-server: $schema={CLUSTER_SCHEMA.name}"]
     for field in fields:
         if "." not in field:
@@ -175,14 +213,22 @@ def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
 
     seen, name = draft[field], field.rpartition(".")[2]
     open_note = "to fill in" if seen.is_open else ""
-    yield from _comment(plain("; ".join(part for part in (description, seen.note, open_note) if part)))
-    value = yaml.safe_dump(seen.value, default_flow_style=True, width=float("inf")).removesuffix("...\n").strip()
+    yield from _comment(
+        plain("; ".join(part for part in (description, seen.note, open_note) if part))
+    )
+    value = (
+        yaml.safe_dump(seen.value, default_flow_style=True, width=float("inf"))
+        .removesuffix("...\n")
+        .strip()
+    )
     is_unset = seen.unset or seen.value is None
     yield f"{'# ' if is_unset else ''}{name}:{'' if seen.value is None else f' {value}'}"
 
 
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+    return textwrap.wrap(
+        text, 110, initial_indent="# ", subsequent_indent="# ", break_long_words=False
+    )
 
 
 def _descriptions(kind: str) -> Mapping[str, str]:
@@ -192,4 +238,7 @@ def _descriptions(kind: str) -> Mapping[str, str]:
 
     own = {name: info.description or "" for name, info in Cluster.model_fields.items()}
     settings = PLATFORMS[kind]().model_fields
-    return {**own, **{f"platform.{name}": info.description or "" for name, info in settings.items()}}
+    return {
+        **own,
+        **{f"platform.{name}": info.description or "" for name, info in settings.items()},
+    }

@@ -20,9 +20,15 @@ _ALONE = 64  # logs that one process reads faster than several that must start f
 
 @click.command()
 @click.argument("logs", nargs=-1)
-@click.option("--history", metavar="CLUSTER", help="Take the tests that runs of CLUSTER have stored, too.")
 @click.option(
-    "--days", type=click.IntRange(1, 3650), default=14, show_default=True, help="Age of the oldest run, with --history."
+    "--history", metavar="CLUSTER", help="Take the tests that runs of CLUSTER have stored, too."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=14,
+    show_default=True,
+    help="Age of the oldest run, with --history.",
 )
 @click.option(
     "--html",
@@ -30,12 +36,16 @@ _ALONE = 64  # logs that one process reads faster than several that must start f
     help="Write the matrix of pairs to this file, a page that needs no other.",
 )
 @json_option
-def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path | None, as_json: bool) -> NoReturn:
-    """Name the slow node, GPU, rail, link, switch or cut, from LOGS of pairs and groups of nodes, from any launcher.
+def localize(
+    logs: tuple[str, ...], history: str | None, days: int, html: Path | None, as_json: bool
+) -> NoReturn:
+    """Name the slow node, GPU, rail, link, switch or cut, from LOGS of pairs and groups of nodes,
+    from any launcher.
 
-    LOGS are files or folders of nccl-tests output, text or JSON; perftest output in files named NODE--NODE.log; or
-    tables in CSV or JSON with node_a, node_b, gb_s and, if known, operation, size and gpus. - is standard input. Exit
-    status: 0 no part stands out, 1 one does, 2 bad input, 3 the tests cannot tell.
+    LOGS are files or folders of nccl-tests output, text or JSON; perftest output in files named
+    NODE--NODE.log; or tables in CSV or JSON with node_a, node_b, gb_s and, if known, operation,
+    size and gpus. - is standard input. Exit status: 0 no part stands out, 1 one does, 2 bad input,
+    3 the tests cannot tell.
     """
     if not logs and not history:
         raise InputError("localize: needs LOGS, or --history CLUSTER")
@@ -56,7 +66,10 @@ def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path |
 
 
 def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
-    """Return the tests in the logs. Raises InputError for a log that cannot be read, or if none lists its devices."""
+    """Return the tests in the logs.
+
+    Raises InputError for a log that cannot be read, or if none lists its devices.
+    """
     from seatrial.checks.localize.sources import files_of
 
     files = [file for path in paths for file in files_of(path)]
@@ -69,17 +82,23 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
             by_log = list(pool.map(_of_log, files, chunksize=_ALONE))
     tests = [test for of_log in by_log for test in of_log]
     if not tests:
-        raise NothingFoundError("no log lists its devices, which name hosts and GPUs: `# Using devices`")
+        raise NothingFoundError(
+            "no log lists its devices, which name hosts and GPUs: `# Using devices`"
+        )
     return tests
 
 
 def _check_parts(tests: "list[GroupTest]") -> None:
-    """Raise InputError if all tests are over the same three or more nodes and GPUs, so that no part is told apart."""
+    """Raise InputError if all tests are over the same three or more nodes and GPUs, so that no part
+    is told apart.
+    """
     groups = {frozenset(zip_longest(test.nodes, test.gpus)) for test in tests}
     if len(groups) == 1 and (nodes := len(groups.pop())) > 2:
         raise InputError(
-            f"LOGS: every test is over the same {nodes} nodes with the same GPUs, so no part is told from another;"
-            " legal: tests of pairs or of groups of nodes. `seatrial judge LOGS` judges tests of the whole cluster"
+            f"LOGS: every test is over the same {nodes} nodes with the same GPUs, so no part is "
+            "told from another;"
+            " legal: tests of pairs or of groups of nodes. `seatrial judge LOGS` judges tests of "
+            "the whole cluster"
         )
 
 
@@ -106,7 +125,9 @@ def _stored(cluster: str, days: int) -> "list[GroupTest]":
 
 
 def _show(localization: "Localization") -> None:
-    """Print the matrices, each finding with the tests that convince, the next step, and the verdict last."""
+    """Print the matrices, each finding with the tests that convince, the next step, and the verdict
+    last.
+    """
 
     from seatrial.model.result import NextStep, next_line
     from seatrial.report.pairs import NODES_SHOWN
@@ -140,8 +161,13 @@ def _matrices(localization: "Localization") -> "list[PairMatrix]":
 def _write_page(file: Path, localization: "Localization") -> None:
     from seatrial.report.pairs_page import html_page
 
-    lines = [f"{finding.confidence:.2f} {finding.title}: {finding.reason}" for finding in localization.findings]
-    page = html_page(_matrices(localization), [*lines, f"{localization.verdict.value}: {localization.reason}"])
+    lines = [
+        f"{finding.confidence:.2f} {finding.title}: {finding.reason}"
+        for finding in localization.findings
+    ]
+    page = html_page(
+        _matrices(localization), [*lines, f"{localization.verdict.value}: {localization.reason}"]
+    )
     try:
         file.write_text(page, encoding="utf-8")
     except OSError as error:

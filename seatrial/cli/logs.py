@@ -33,7 +33,8 @@ _MOST_FILES, _MOST_HOSTS = 10_000, 100_000
 def parse(logs: tuple[str, ...], as_json: bool) -> None:
     """Convert nccl-tests output of any version, with any line prefix, to tidy rows.
 
-    LOGS are files, text or JSON; - is standard input. Exit status 2 if one of them has no nccl-tests output.
+    LOGS are files, text or JSON; - is standard input. Exit status 2 if one of them has no
+    nccl-tests output.
     """
     from seatrial.nccl import Sweep, parse_file, parse_text, render
 
@@ -46,7 +47,13 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
             nothing = error
             by_log[log] = [Sweep.nothing(str(error))]
     if as_json:
-        print_json([{"source": log, **sweep.to_dict()} for log, sweeps in by_log.items() for sweep in sweeps])
+        print_json(
+            [
+                {"source": log, **sweep.to_dict()}
+                for log, sweeps in by_log.items()
+                for sweep in sweeps
+            ]
+        )
     else:
         for log, sweeps in by_log.items():
             print(f"{log}\n{render(sweeps)}")
@@ -54,22 +61,34 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
         raise nothing
 
 
-def _checked_hardware(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
-    """Return the catalog's name of that hardware, or the model's own. Raises InputError for a name of no GPU."""
+def _checked_hardware(
+    context: click.Context, option: click.Parameter, name: str | None
+) -> str | None:
+    """Return the catalog's name of that hardware, or the model's own.
+
+    Raises InputError for a name of no GPU.
+    """
     from seatrial.catalog.hardware_names import find_hardware
 
     if name is None or name == OTHER:
         return name
     hardware, line = find_hardware(name)
     if hardware is None:
-        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {line}; or {OTHER}")
+        raise InputError(
+            f"--hardware: {printable(name)!r} is not in the catalog; {line}; or {OTHER}"
+        )
     if line:
         click.echo(f"--hardware: {printable(line)}", err=True)
     return hardware
 
 
-def _checked_fabric(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
-    """Return the name if something is known of the fabric. Raises InputError with the nearest name."""
+def _checked_fabric(
+    context: click.Context, option: click.Parameter, name: str | None
+) -> str | None:
+    """Return the name if something is known of the fabric.
+
+    Raises InputError with the nearest name.
+    """
     from seatrial.catalog import unknown_fabric
 
     if name is not None and (unknown := unknown_fabric(name)):
@@ -83,7 +102,8 @@ def _checked_fabric(context: click.Context, option: click.Parameter, name: str |
     "--hardware",
     callback=_checked_hardware,
     shell_complete=complete.hardware,
-    help=f"GPU model, such as H100 or MI300X; default: the one that the log names. {OTHER} is held against nothing.",
+    help=f"GPU model, such as H100 or MI300X; default: the one that the log names. {OTHER} is "
+    "held against nothing.",
 )
 @click.option(
     "--nodes",
@@ -114,11 +134,12 @@ def judge(
 ) -> NoReturn:
     """Judge the LOGS of one run, from any launcher, against reference values for the hardware.
 
-    Hardware, nodes, GPUs per node and fabric are read from the logs; an option fills in what they do not say.
+    Hardware, nodes, GPUs per node and fabric are read from the logs; an option fills in what they
+    do not say.
 
-    LOGS are files, text or JSON, or folders, of which every file is judged or listed; - is standard input. Output of
-    dcgmi, nvbandwidth, perftest, nvidia-smi and training programs may be among them. Exit status: 0 pass, 1 degraded,
-    fail or corrupt, 2 bad input, 3 inconclusive or not_run.
+    LOGS are files, text or JSON, or folders, of which every file is judged or listed; - is standard
+    input. Output of dcgmi, nvbandwidth, perftest, nvidia-smi and training programs may be among
+    them. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
     with waiting("reading the logs"):
         from seatrial.logs.cluster import LogsConfig
@@ -132,20 +153,32 @@ def judge(
     else:
         show_judged(judged, not_judged, _hints(read))
     status = exit_status(judged.verdict, judged.coverage, require_baseline)
-    sys.exit(Verdict.INCONCLUSIVE.exit_status if require_baseline and not_judged and status == 0 else status)
+    sys.exit(
+        Verdict.INCONCLUSIVE.exit_status
+        if require_baseline and not_judged and status == 0
+        else status
+    )
 
 
 def _hints(read: "list[Log]") -> list[str]:
-    """Return the command to compare logs of parts of a cluster, which a judge of one run does not."""
+    """Return the command to compare logs of parts of a cluster, which a judge of one run does
+    not.
+    """
     from seatrial.logs.cluster import are_of_parts
 
     if not are_of_parts([sweep for log in read for sweep in log.sweeps]):
         return []
-    return ["next: these are tests of parts of a cluster; `seatrial localize LOGS` names the part that is slow"]
+    return [
+        (
+            "next: these are tests of parts of a cluster; `seatrial localize LOGS` names the "
+            "part that is slow"
+        )
+    ]
 
 
 def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
-    """Read the logs, each under its shortest unique name, and list the files of folders that hold nothing known.
+    """Read the logs, each under its shortest unique name, and list the files of folders that hold
+    nothing known.
 
     Raises InputError if none has output that is known.
     """
@@ -172,7 +205,10 @@ def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
 
 
 def _log(file: str, name: str) -> "Log":
-    """Read one log. Raises InputError if it cannot be read, NothingFoundError if it holds nothing known."""
+    """Read one log.
+
+    Raises InputError if it cannot be read, NothingFoundError if it holds nothing known.
+    """
     from seatrial.logs.judge import Log
     from seatrial.readers.parts import read_file, read_text
 
@@ -186,7 +222,9 @@ def _hosts(file: str) -> tuple[str, ...]:
     """Return the host names of a file that has one a line; none if it has another line."""
     with Path(file).open(encoding="utf-8", errors="replace") as lines:
         names = [line.strip() for line in islice(lines, _MOST_HOSTS)]
-    return tuple(filter(None, names)) if all(_HOST.fullmatch(name) for name in names if name) else ()
+    return (
+        tuple(filter(None, names)) if all(_HOST.fullmatch(name) for name in names if name) else ()
+    )
 
 
 def _files(path: str) -> list[tuple[str, bool]]:
@@ -196,7 +234,9 @@ def _files(path: str) -> list[tuple[str, bool]]:
     """
     if not os.path.isdir(path):
         return [(path, False)]
-    below = (file for file in Path(path).rglob("*") if not file.name.startswith(".") and file.is_file())
+    below = (
+        file for file in Path(path).rglob("*") if not file.name.startswith(".") and file.is_file()
+    )
     files = sorted(str(file) for file in islice(below, _MOST_FILES + 1))
     if not files or len(files) > _MOST_FILES:
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files")
@@ -212,11 +252,25 @@ def _files(path: str) -> list[tuple[str, bool]]:
     help="Number of nodes, with eight GPUs each.",
 )
 @click.option(
-    "--nights", type=click.IntRange(1, 1000), default=10, show_default=True, help="Nights that a fault lasts."
+    "--nights",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Nights that a fault lasts.",
 )
-@click.option("--trials", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Trials per fault.")
 @click.option(
-    "--healthy", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Number of healthy nights."
+    "--trials",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    show_default=True,
+    help="Trials per fault.",
+)
+@click.option(
+    "--healthy",
+    type=click.IntRange(0, 100_000),
+    default=50,
+    show_default=True,
+    help="Number of healthy nights.",
 )
 @click.option(
     "--seed",
@@ -229,13 +283,18 @@ def _files(path: str) -> list[tuple[str, bool]]:
     "--csv",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the readings of one fleet with a slow node to this file, for `seatrial replay`, and judge nothing.",
+    help="Write the readings of one fleet with a slow node to this file, for `seatrial "
+    "replay`, and judge nothing.",
 )
 @json_option
-def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file: Path | None, as_json: bool) -> None:
-    """Inject faults into a simulated fleet and score the judge's verdicts and suspects against the truth.
+def simulate(
+    nodes: int, nights: int, trials: int, healthy: int, seed: int, file: Path | None, as_json: bool
+) -> None:
+    """Inject faults into a simulated fleet and score the judge's verdicts and suspects against the
+    truth.
 
-    Readings have 3 % noise with heavy tails, nodes differ by 1 %, and every fault follows ten healthy nights.
+    Readings have 3 % noise with heavy tails, nodes differ by 1 %, and every fault follows ten
+    healthy nights.
     """
     import numpy as np
 
@@ -245,7 +304,10 @@ def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file
         if as_json:
             print_json(written)
         else:
-            slower = "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial replay {file}"
+            slower = (
+                "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial "
+                "replay {file}"
+            )
             click.echo(slower.format(**written))
         return
     from seatrial.simulate.score import judge_healthy, scores, simulated_json, simulated_table

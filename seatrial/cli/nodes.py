@@ -1,4 +1,6 @@
-"""Nodes before, during and after a run: `render`, `probe`, `status`, `watch`, `reap`, `release`, `ssh`, and `dial`."""
+"""Nodes before, during and after a run: `render`, `probe`, `status`, `watch`, `reap`, `release`,
+`ssh`, and `dial`.
+"""
 
 import ast
 import io
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from seatrial.model.result import RunResult
 
 BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
-_STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}  # as processes of their own
+# As processes of their own
+_STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}
 _LOG = Path("logs", "run.log")
 
 
@@ -62,7 +65,9 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _with_imports(path: Path) -> Iterator[Path]:
-    """Yield the file and the probes that it imports, and those that they import; no two import each other."""
+    """Yield the file and the probes that it imports, and those that they import; no two import each
+    other.
+    """
     yield path
     siblings = {sibling.stem: sibling for sibling in probes.PROBES}
     for node in ast.walk(ast.parse(path.read_text())):
@@ -109,21 +114,27 @@ def render(cluster: Path, suite: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", type=click.Choice(BY_HAND))
-@click.option("--out", type=FILE, help="The file to write; NAME.pyz in the current folder when it is left out.")
+@click.option(
+    "--out",
+    type=FILE,
+    help="The file to write; NAME.pyz in the current folder when it is left out.",
+)
 def probe(name: str, out: Path | None) -> None:
     """Write a measurement as one file that runs where Python and torch are, without seatrial.
 
-    check is a quick check of one machine, as an image runs it without keys. devices measures every GPU or the
-    processors, disk a folder, collective sweeps one collective, all_reduce checks every element of 50 sums as training
-    makes them, training trains a model, facts lists the hardware and software, inventory the state of the hardware. Run
-    it alone, or under torchrun, mpirun or srun.
+    check is a quick check of one machine, as an image runs it without keys. devices measures every
+    GPU or the processors, disk a folder, collective sweeps one collective, all_reduce checks every
+    element of 50 sums as training makes them, training trains a model, facts lists the hardware and
+    software, inventory the state of the hardware. Run it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
     try:
         with file.open("xb") as new:
             new.write(single_file(name))
     except FileExistsError as error:
-        raise InputError(f"{file}: is there already; remove it, or name another file with --out") from error
+        raise InputError(
+            f"{file}: is there already; remove it, or name another file with --out"
+        ) from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
     print(f"{file}: python {file} --help")
@@ -151,7 +162,11 @@ def reap(cluster: Path | None, kept: str | None) -> None:
             print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")
             return
         logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
-        chosen = [platform_for(load_cluster(cluster), cluster)] if cluster else list(platforms().values())
+        chosen = (
+            [platform_for(load_cluster(cluster), cluster)]
+            if cluster
+            else list(platforms().values())
+        )
         left = [leftover for platform in chosen for leftover in reap_platform(platform)]
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
@@ -162,7 +177,8 @@ def reap(cluster: Path | None, kept: str | None) -> None:
 @cluster_argument
 @click.argument("node", shell_complete=complete.nodes_of_cluster)
 def release(cluster: Path, node: str) -> None:
-    """Put NODE of CLUSTER, a cluster file, back into service, which a run has taken out by the field `isolate`.
+    """Put NODE of CLUSTER, a cluster file, back into service, which a run has taken out by the
+    field `isolate`.
 
     Exit status: 2 for a node that seatrial has not isolated.
     """
@@ -180,7 +196,8 @@ def release(cluster: Path, node: str) -> None:
 @click.argument("node", shell_complete=complete.nodes_of_run)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(run: str, node: str, command: tuple[str, ...]) -> None:
-    """Open a shell on NODE (a name, an index or head) of RUN (an id or a folder), or run COMMAND there.
+    """Open a shell on NODE (a name, an index or head) of RUN (an id or a folder), or run COMMAND
+    there.
 
     The nodes of RUN must be up.
 
@@ -196,7 +213,9 @@ def ssh(run: str, node: str, command: tuple[str, ...]) -> None:
 @click.argument("run", metavar="RUN")
 @click.argument("node")
 def dial(run: str, node: str) -> None:
-    """Connect standard input and output to a node's sshd; `seatrial ssh` uses this as ProxyCommand."""
+    """Connect standard input and output to a node's sshd; `seatrial ssh` uses this as
+    ProxyCommand.
+    """
     from seatrial.runs.login import dial as dial_node
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)
@@ -207,11 +226,12 @@ def dial(run: str, node: str) -> None:
 @any_cluster_argument
 @json_option
 def status(cluster: Path | None, as_json: bool) -> None:
-    """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed.
+    """List this user's runs whose nodes are up on this machine, or were left behind by a run that
+    was killed.
 
-    With CLUSTER, a cluster file: the hour and phase of its newest campaign, and the nodes that were left out. With the
-    section `qualify` also the state of its nodes, the age of the last passed test of each node, GPU and pair of leaf
-    switches, and the GPU hours that checks took.
+    With CLUSTER, a cluster file: the hour and phase of its newest campaign, and the nodes that were
+    left out. With the section `qualify` also the state of its nodes, the age of the last passed
+    test of each node, GPU and pair of leaf switches, and the GPU hours that checks took.
     """
     if cluster is not None:
         from seatrial.cli.qualify import show_standing
@@ -224,13 +244,25 @@ def status(cluster: Path | None, as_json: bool) -> None:
     killed = {result.run_id: result for result in close_killed()}
     listed = [_standing(run_id, killed.pop(run_id, None)) for run_id in states.run_ids()]
     for result in killed.values():  # of which no node is left
-        listed.append({"run": result.run_id, "cluster": result.cluster, "state": "over", "now": _verdict(result)})
+        listed.append(
+            {
+                "run": result.run_id,
+                "cluster": result.cluster,
+                "state": "over",
+                "now": _verdict(result),
+            }
+        )
     if as_json:
         print_json(listed)
     elif listed:
         console = output()
         console.print(
-            table(list(listed[0]), (list(each.values()) for each in listed), console.encoding, ("state", "now"))
+            table(
+                list(listed[0]),
+                (list(each.values()) for each in listed),
+                console.encoding,
+                ("state", "now"),
+            )
         )
     else:
         print("no run is up")
@@ -241,7 +273,9 @@ def _verdict(result: "RunResult") -> str:
 
 
 def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
-    """Return the run, its cluster, whether it is at work, and the newest line of its log in runs/, or its verdict."""
+    """Return the run, its cluster, whether it is at work, and the newest line of its log in runs/,
+    or its verdict.
+    """
     from seatrial.platforms import state as states
     from seatrial.text.lines import last_line, tail_of
 
@@ -257,7 +291,12 @@ def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
         cluster = states.recall(folder).name
     with suppress(OSError):  # its folder is another one
         now = last_line(tail_of(Path("runs", run_id) / _LOG).decode(errors="replace"))
-    return {"run": run_id, "cluster": cluster, "state": state, "now": _verdict(killed) if killed else printable(now)}
+    return {
+        "run": run_id,
+        "cluster": cluster,
+        "state": state,
+        "now": _verdict(killed) if killed else printable(now),
+    }
 
 
 @click.command()
@@ -266,7 +305,8 @@ def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
 def watch(run: str, require_baseline: bool) -> NoReturn:
     """Print the log of RUN (its folder or id) as it grows, until the run is over.
 
-    Exit status: as for `seatrial run`; 3 if its process has gone without a verdict. Ctrl-C ends only the watching.
+    Exit status: as for `seatrial run`; 3 if its process has gone without a verdict. Ctrl-C ends
+    only the watching.
     """
     from seatrial.report.terminal import closing_lines
     from seatrial.runs.login import find_run
@@ -281,7 +321,10 @@ def watch(run: str, require_baseline: bool) -> NoReturn:
 
 
 def _followed(folder: Path) -> "RunResult":
-    """Print the log's lines until run.json is there. Raises SeatrialError if the run's process has gone."""
+    """Print the log's lines until run.json is there.
+
+    Raises SeatrialError if the run's process has gone.
+    """
     from seatrial.platforms import state as states
     from seatrial.runs.load import load_result
 

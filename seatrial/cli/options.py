@@ -27,7 +27,8 @@ suite_option = click.option(
     default="quick",
     show_default=True,
     shell_complete=complete.suites,
-    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify, or the path of a suite file.",
+    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify, or the path of a suite "
+    "file.",
 )
 baseline_option = click.option(
     "--require-baseline",
@@ -41,13 +42,16 @@ json_option = click.option(
     help="Print one JSON document to standard output, and messages to standard error.",
 )
 
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table as CSV to standard output.")
+csv_option = click.option(
+    "--csv", "as_csv", is_flag=True, help="Print one table as CSV to standard output."
+)
 
 
 def name_of(cluster: str) -> str:
     """Return the cluster's name, given as such or by a cluster file. Raises InputError."""
     file = Path(cluster)
-    if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):  # which says no of what is too long
+    # Which says no of what is too long
+    if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):
         return cluster
     from seatrial.config.cluster import load_cluster
 

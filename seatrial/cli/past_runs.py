@@ -33,13 +33,23 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("cluster", required=False, shell_complete=complete.clusters)
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Number of runs, newest first."
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=20,
+    show_default=True,
+    help="Number of runs, newest first.",
 )
-@click.option("--links", is_flag=True, help="Show when each link between two nodes of CLUSTER was last measured.")
+@click.option(
+    "--links",
+    is_flag=True,
+    help="Show when each link between two nodes of CLUSTER was last measured.",
+)
 @csv_option
 @json_option
 def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json: bool) -> None:
-    """List earlier runs, all or those of CLUSTER (a name or a cluster file), with their verdicts."""
+    """List earlier runs, all or those of CLUSTER (a name or a cluster file), with their
+    verdicts.
+    """
     from seatrial.history import open_store
     from seatrial.report.listings import history_frame, history_json, show_history
 
@@ -51,7 +61,9 @@ def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json:
         rows = store.runs(cluster, 1 if links else limit)
         if cluster and not rows:
             recorded = ", ".join(sorted({row.cluster for row in store.runs(None, 1000)})) or "none"
-            raise InputError(f"history: no runs of cluster {cluster!r}; clusters with runs: {recorded}")
+            raise InputError(
+                f"history: no runs of cluster {cluster!r}; clusters with runs: {recorded}"
+            )
         if links and rows:
             _links(store, rows[0], as_csv, as_json)
             return
@@ -86,10 +98,11 @@ def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> Non
 @csv_option
 @json_option
 def compare(runs: tuple[str, ...], fail_on_change: bool, as_csv: bool, as_json: bool) -> NoReturn:
-    """Show what changed between RUNs: verdicts, software, and measurements that moved beyond their noise.
+    """Show what changed between RUNs: verdicts, software, and measurements that moved beyond their
+    noise.
 
-    A RUN is a run's folder, its run.json, or its id in the history. Each of several is compared with the first, and
-    --json prints a list.
+    A RUN is a run's folder, its run.json, or its id in the history. Each of several is compared
+    with the first, and --json prints a list.
     """
     from seatrial.report.terminal import show_difference
     from seatrial.runs.difference import difference, moves
@@ -116,9 +129,12 @@ def compare(runs: tuple[str, ...], fail_on_change: bool, as_csv: bool, as_json: 
 @baseline_option
 @json_option
 def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
-    """Judge RUN again with the current rules and pinned baselines and the runs before it. Changes nothing.
+    """Judge RUN again with the current rules and pinned baselines and the runs before it.
 
-    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
+    Changes nothing.
+
+    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for
+    `seatrial run`.
     """
     from seatrial.history import open_store
     from seatrial.runs.login import run_of
@@ -135,7 +151,9 @@ def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
 
 
 def _show(was: "RunResult", now: "RunResult") -> None:
-    """Print the earlier verdict, each check, and the closing lines, `verdict: reason` as the last."""
+    """Print the earlier verdict, each check, and the closing lines, `verdict: reason` as the
+    last.
+    """
     from seatrial.report.terminal import closing_lines
     from seatrial.text.headline import lines
     from seatrial.text.words import plain
@@ -153,10 +171,11 @@ def _show(was: "RunResult", now: "RunResult") -> None:
 def replay(file: Path, as_json: bool) -> None:
     """Judge the runs in FILE one after the other, each by the runs before it.
 
-    FILE is CSV with one row for each reading, as in measurements.csv: run_id, metric, subject_kind, subject, value and
-    unit, and optionally started, cluster, suite, check, better, model, driver, clock; any other column is a condition.
-    Several rows of one series in a run are its readings in order; the judge takes the later ones only if it would have
-    measured again. Exit status: 0 whatever the verdicts, 2 for a file that cannot be read.
+    FILE is CSV with one row for each reading, as in measurements.csv: run_id, metric, subject_kind,
+    subject, value and unit, and optionally started, cluster, suite, check, better, model, driver,
+    clock; any other column is a condition. Several rows of one series in a run are its readings in
+    order; the judge takes the later ones only if it would have measured again. Exit status: 0
+    whatever the verdicts, 2 for a file that cannot be read.
     """
     from seatrial.runs.replay import read_rows, replay
     from seatrial.text.words import plain
@@ -193,10 +212,17 @@ def report(run: str, form: str) -> None:
 @click.command()
 @run_argument
 @click.option("--out", type=FILE, help="Output file; default: seatrial-RUN_ID.tar.gz.")
-@click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
+@click.option(
+    "--sign",
+    "key",
+    type=FILE,
+    help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.",
+)
 @json_option
 def bundle(run: str, out: Path | None, key: Path | None, as_json: bool) -> None:
-    """Pack RUN for a hand-over: result, measurements, report and raw logs, with a manifest of checksums."""
+    """Pack RUN for a hand-over: result, measurements, report and raw logs, with a manifest of
+    checksums.
+    """
     from seatrial.bundle.pack import pack
 
     result, folder = _load(run)
@@ -205,7 +231,9 @@ def bundle(run: str, out: Path | None, key: Path | None, as_json: bool) -> None:
     target = out or Path(f"seatrial-{result.run_id}.tar.gz")
     names = pack(result, folder, target, key)
     if as_json:
-        print_json({"run_id": result.run_id, "bundle": str(target), "files": names, "signed": bool(key)})
+        print_json(
+            {"run_id": result.run_id, "bundle": str(target), "files": names, "signed": bool(key)}
+        )
     else:
         print(f"{target}: {len(names)} files, {'signed' if key else 'not signed'}")
 
@@ -215,8 +243,12 @@ def bundle(run: str, out: Path | None, key: Path | None, as_json: bool) -> None:
 @click.option("--key", type=FILE, help="The signer's public SSH key.")
 @click.option("--allowed-signers", type=FILE, help="Allowed signers file, see ssh-keygen(1).")
 @json_option
-def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as_json: bool) -> NoReturn:
-    """Verify that BUNDLE, an archive or its folder, is unchanged, and show who signed it. Does not unpack it.
+def verify(
+    bundle_file: Path, key: Path | None, allowed_signers: Path | None, as_json: bool
+) -> NoReturn:
+    """Verify that BUNDLE, an archive or its folder, is unchanged, and show who signed it.
+
+    Does not unpack it.
 
     The folder of a certificate must also follow from its own evidence: it is decided anew.
 
@@ -235,11 +267,21 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as
 
         verified = replace(verified, problem=follows(bundle_file))
     if as_json:
-        print_json({"bundle": str(bundle_file), **asdict(verified), "trusted": bool(verified.by and trusted)})
+        print_json(
+            {
+                "bundle": str(bundle_file),
+                **asdict(verified),
+                "trusted": bool(verified.by and trusted),
+            }
+        )
     elif verified.problem:  # its names of files are the packer's
         print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
     else:
-        signer = f"signed by {verified.by}" if verified.by else "not signed, so their origin is not known"
+        signer = (
+            f"signed by {verified.by}"
+            if verified.by
+            else "not signed, so their origin is not known"
+        )
         if verified.by and not trusted:
             signer += ", which is not verified: give --key or --allowed-signers"
         print(f"{bundle_file}: {verified.files} files are unchanged; {plain(signer)}")

@@ -12,7 +12,8 @@ from seatrial.cli import complete
 from seatrial.cli.options import FILE, json_option, print_json, waiting
 from seatrial.text.printable import printable
 
-_STATES = {"gated": "at the gate", "out": "out of service", "named": "known by its name only"}  # for people
+# For people
+_STATES = {"gated": "at the gate", "out": "out of service", "named": "known by its name only"}
 
 
 def _days(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -20,7 +21,9 @@ def _days(context: click.Context, option: click.Parameter, text: str | None) -> 
         return None
     match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", text, re.ASCII)
     if match is None:
-        raise click.BadParameter(f"must be a whole number and h, d or w, such as 7d, is {printable(text[:40])!r}")
+        raise click.BadParameter(
+            f"must be a whole number and h, d or w, such as 7d, is {printable(text[:40])!r}"
+        )
     days = int(match[1]) * {"h": 1 / 24, "d": 1, "w": 7}[match[2]]
     if days > 366:
         raise click.BadParameter(f"must be 366d at most, is {text}")
@@ -43,11 +46,19 @@ def show_standing(file: Path, *, as_json: bool) -> None:
     with waiting(f"asking for the nodes of {cluster.name}"), open_store() as store:
         campaign = store.campaign(cluster.name)
         if cluster.qualify is None and campaign is None:
-            raise InputError(f"{file}: no campaign was run, and qualify: is missing (docs/qualify.md)")
-        current = standing(cluster, cluster.qualify, node_service(cluster), store, now()) if cluster.qualify else None
+            raise InputError(
+                f"{file}: no campaign was run, and qualify: is missing (docs/qualify.md)"
+            )
+        current = (
+            standing(cluster, cluster.qualify, node_service(cluster), store, now())
+            if cluster.qualify
+            else None
+        )
     if as_json:
         nodes = current.nodes if current else ()
-        states = {node.name: {"state": node.state, "group": node.group, "why": node.why} for node in nodes}
+        states = {
+            node.name: {"state": node.state, "group": node.group, "why": node.why} for node in nodes
+        }
         covered = current.coverage.to_dict() if current else {}
         progress = campaign.to_dict() if campaign else None
         print_json({"cluster": cluster.name, "campaign": progress, "states": states, **covered})
@@ -58,10 +69,14 @@ def show_standing(file: Path, *, as_json: bool) -> None:
         return
     for node in current.nodes:
         age = current.coverage.nodes[node.name]
-        passed = "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
+        passed = (
+            "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
+        )
         why = f" ({node.why})" if node.why else ""
         state = _STATES.get(node.state, node.state)
-        print(printable(f"{node.name}  {state}{why}  {passed}{current.evidence.open_test(node.name)}"))
+        print(
+            printable(f"{node.name}  {state}{why}  {passed}{current.evidence.open_test(node.name)}")
+        )
     for line in current.coverage.lines():
         print(printable(line))
 
@@ -69,11 +84,29 @@ def show_standing(file: Path, *, as_json: bool) -> None:
 @click.command()
 @click.argument("cluster", type=FILE)
 @click.argument("nodes", nargs=-1, shell_complete=complete.nodes_of_cluster)
-@click.option("--idle", is_flag=True, help="Test idle nodes alone, not those that wait at the gate.")
+@click.option(
+    "--idle", is_flag=True, help="Test idle nodes alone, not those that wait at the gate."
+)
 @click.option("--gated", is_flag=True, help="Test nodes alone that wait at the gate.")
-@click.option("--at-once", type=click.IntRange(1, 16), metavar="N", help="Nodes of one job; default: the file's.")
-@click.option("--max-age", "max_age_days", callback=_days, metavar="AGE", help="Greatest age of a test: 7d, 36h or 2w.")
-@click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 16),
+    metavar="N",
+    help="Nodes of one job; default: the file's.",
+)
+@click.option(
+    "--max-age",
+    "max_age_days",
+    callback=_days,
+    metavar="AGE",
+    help="Greatest age of a test: 7d, 36h or 2w.",
+)
+@click.option(
+    "--notify/--no-notify",
+    default=True,
+    show_default=True,
+    help="Send alerts to the configured receivers.",
+)
 @json_option
 def qualify(
     cluster: Path,
@@ -87,10 +120,11 @@ def qualify(
 ) -> NoReturn:
     """Test idle NODEs of CLUSTER, or all that are due, and let nodes in that wait at the gate.
 
-    CLUSTER is a cluster file with the section `qualify`. A test gives way to any job. Nodes go in and out of service
-    only if the section says `dry_run: false`.
+    CLUSTER is a cluster file with the section `qualify`. A test gives way to any job. Nodes go in
+    and out of service only if the section says `dry_run: false`.
 
-    Exit status: 0 all passed; 1 a node failed; 2 bad input; 3 a node was not tested, or its test gave way.
+    Exit status: 0 all passed; 1 a node failed; 2 bad input; 3 a node was not tested, or its test
+    gave way.
     """
     if nodes and (idle or gated):
         raise click.UsageError("NODE and --idle or --gated: give one of them")

@@ -24,21 +24,34 @@ _MOST_S = 86_400
 
 @click.command()
 @any_cluster_argument
-@click.option("--nodes", type=click.IntRange(1, 100_000), default=4, show_default=True, help="Number of nodes.")
 @click.option(
-    "--gpus-per-node", type=click.IntRange(0, 64), default=8, show_default=True, help="GPUs of each node; 0: none."
+    "--nodes",
+    type=click.IntRange(1, 100_000),
+    default=4,
+    show_default=True,
+    help="Number of nodes.",
+)
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(0, 64),
+    default=8,
+    show_default=True,
+    help="GPUs of each node; 0: none.",
 )
 @json_option
 def suites(cluster: Path | None, nodes: int, gpus_per_node: int, as_json: bool) -> None:
     """List what each shipped suite does, about how long it takes, and how long at most.
 
-    Of the nodes of CLUSTER, a cluster file, or of --nodes and --gpus-per-node. The times follow from the suite's sizes,
-    iterations and steps, and from the rates of H100 nodes or of processors; the limits are the suite's timeouts.
+    Of the nodes of CLUSTER, a cluster file, or of --nodes and --gpus-per-node. The times follow
+    from the suite's sizes, iterations and steps, and from the rates of H100 nodes or of processors;
+    the limits are the suite's timeouts.
     """
     show_suites(cluster, nodes, gpus_per_node, as_json=as_json)
 
 
-def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *, as_json: bool) -> None:
+def show_suites(
+    cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *, as_json: bool
+) -> None:
     """Print the suites for the nodes of a cluster file, or for so many nodes."""
     from seatrial.checks.contract import PlannedNodes
     from seatrial.checks.suites import nodes_of, outlines
@@ -58,14 +71,21 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
     if text is None:
         return None
     match = re.fullmatch(r"(\d{1,5})([smh]?)", text)
-    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else _MOST_S + 1
+    seconds = (
+        int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else _MOST_S + 1
+    )
     if seconds > _MOST_S:
-        raise click.BadParameter(f"must be a time of 24h at most, such as 10m, is {printable(text[:40])!r}")
+        raise click.BadParameter(
+            f"must be a time of 24h at most, such as 10m, is {printable(text[:40])!r}"
+        )
     return float(seconds)
 
 
-def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the suite of the run and its checks that did not pass; no check where the run did not get that far.
+def _not_passed(
+    context: click.Context, run: str, suite: str, only: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the suite of the run and its checks that did not pass; no check where the run did not
+    get that far.
 
     Raises InputError if everything has passed, or if the suite was a file.
     """
@@ -81,18 +101,26 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
     if context.get_parameter_source("suite") is ParameterSource.DEFAULT:
         suite = whole_name(earlier.suite)
         if suite not in SHIPPED:
-            raise InputError(f"--rerun {run}: its suite was the file {suite}.yaml or similar; give it with --suite")
+            raise InputError(
+                f"--rerun {run}: its suite was the file {suite}.yaml or similar; give it "
+                "with --suite"
+            )
     left = {check.name for check in earlier.checks if not check.passed}
     if not left:
-        raise InputError(f"--rerun {run}: everything passed in it; leave --rerun out to run the suite again")
+        raise InputError(
+            f"--rerun {run}: everything passed in it; leave --rerun out to run the suite again"
+        )
     known = {kind.name for kind in CHECKS}
-    if left - known - {LOCALIZE}:  # the nodes did not come up, or another step around the checks failed
+    # The nodes did not come up, or another step around the checks failed
+    if left - known - {LOCALIZE}:
         return suite, ()
     return suite, tuple(sorted(left & known))
 
 
 def _leave_on_signals() -> None:
-    """Have the first SIGTERM or SIGHUP end this process with its status while nothing is up; ignore later ones."""
+    """Have the first SIGTERM or SIGHUP end this process with its status while nothing is up; ignore
+    later ones.
+    """
 
     def leave(number: int, frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -116,14 +144,22 @@ def _leave_on_signals() -> None:
     " shows what each does and how long it takes, as seatrial suites does.",
 )
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
-@click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
-@click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
+@click.option(
+    "--notify/--no-notify",
+    default=True,
+    show_default=True,
+    help="Send alerts to the configured receivers.",
+)
+@click.option(
+    "--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed."
+)
 @click.option(
     "--budget",
     "budget_s",
     callback=_seconds,
     metavar="TIME",
-    help="For repeats and for naming the part that is slow: 10m, 90s, 1h; 0: neither. Default: the suite's.",
+    help="For repeats and for naming the part that is slow: 10m, 90s, 1h; 0: neither. Default: "
+    "the suite's.",
 )
 @click.option(
     "--only",
@@ -136,16 +172,25 @@ def _leave_on_signals() -> None:
     "--rerun",
     metavar="RUN",
     shell_complete=complete.runs,
-    help="Run only what did not pass in RUN (its id, folder or run.json), of its suite unless --suite says another.",
+    help="Run only what did not pass in RUN (its id, folder or run.json), of its suite unless "
+    "--suite says another.",
 )
 @baseline_option
 @json_option
-@click.option("--junit", type=FILE, metavar="FILE", help="Write the checks as JUnit XML, too, for CI systems.")
+@click.option(
+    "--junit", type=FILE, metavar="FILE", help="Write the checks as JUnit XML, too, for CI systems."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print only the last line: verdict and reason.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 @click.pass_context
 def run(
-    context: click.Context, /, cluster: Path | None, suite: str, rerun: str | None, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    cluster: Path | None,
+    suite: str,
+    rerun: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> NoReturn:
     """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
@@ -158,15 +203,19 @@ def run(
         raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
     if rerun is not None:
         suite, options["only"] = _not_passed(context, rerun, suite, options["only"])
-    if sys.stderr.isatty() and not options["quiet"]:  # the first line, at once; imports take seconds on a busy machine
-        click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
+    # The first line, at once; imports take seconds on a busy machine
+    if sys.stderr.isatty() and not options["quiet"]:
+        click.echo(
+            f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True
+        )
     _leave_on_signals()
     watch_from_now()
     from seatrial.flows.serving.server import provide_prefect_server
 
     with nullcontext() if options["quiet"] else waiting("startup"):
         with suppress(InputError):  # the run says so, after all else that its input lacks
-            provide_prefect_server()  # it starts while the rest is imported and the input is checked
+            # It starts while the rest is imported and the input is checked
+            provide_prefect_server()
         from seatrial.cli.run_by_hand import run_by_hand
 
     sys.exit(run_by_hand(cluster, suite, as_json=as_json, **options))

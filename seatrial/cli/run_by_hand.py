@@ -53,17 +53,22 @@ def run_by_hand(
 ) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
-    Raises InputError before the flow is started when cluster, suite or folder are not what they should be.
+    Raises InputError before the flow is started when cluster, suite or folder are not what they
+    should be.
     """
     loaded, planned = _checked(cluster, suite, out, junit, notify=notify)
     if only:
         planned = part_of(planned, only)
-    handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
+    handler = TerminalHandler(
+        Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify)
+    )
     with _progress(handler, verbose) as console:
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             named = escape(printable(f"{cluster} · {suite}"))
             console.print(f"[bold]seatrial[/] {named}", highlight=False, soft_wrap=True)
-        threading.Thread(target=_add_usual_times, args=(handler, loaded.name, planned.name), daemon=True).start()
+        threading.Thread(
+            target=_add_usual_times, args=(handler, loaded.name, planned.name), daemon=True
+        ).start()
         outcome = by_hand(
             cluster,
             suite,
@@ -76,7 +81,11 @@ def run_by_hand(
         )
         if not isinstance(outcome, RunResult):
             console.quiet = False
-            console.print(secrets_of(loaded).out_of_line(outcome.reason.sentence), markup=False, highlight=False)
+            console.print(
+                secrets_of(loaded).out_of_line(outcome.reason.sentence),
+                markup=False,
+                highlight=False,
+            )
             return outcome.exit_status
     if junit:
         junit.write_text(junit_xml(outcome), encoding="utf-8")
@@ -88,12 +97,18 @@ def run_by_hand(
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
 
 
-def _checked(cluster: Path, suite: str, out: Path | None, junit: Path | None, *, notify: bool) -> tuple[Cluster, Suite]:
-    """Load cluster and suite. Raises InputError for what would end the run, or lose its result, later."""
+def _checked(
+    cluster: Path, suite: str, out: Path | None, junit: Path | None, *, notify: bool
+) -> tuple[Cluster, Suite]:
+    """Load cluster and suite.
+
+    Raises InputError for what would end the run, or lose its result, later.
+    """
     loaded = load_cluster(cluster)
     platform_for(loaded, cluster)
     check_recipe(loaded.image)
-    if loaded.upload and (lacking := missing_package(loaded.upload)):  # a person is here to install it
+    # A person is here to install it
+    if loaded.upload and (lacking := missing_package(loaded.upload)):
         raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
     planned = load_suite(suite)
     if notify:
@@ -109,26 +124,37 @@ def _checked(cluster: Path, suite: str, out: Path | None, junit: Path | None, *,
 
 
 def _check_address_space() -> None:
-    """Raise InputError where a limit is too low for a run and its server, whose threads would not start."""
+    """Raise InputError where a limit is too low for a run and its server, whose threads would not
+    start.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if resource.RLIM_INFINITY != soft < _ADDRESS_SPACE_KIB << 10:
         needed = f"a run needs {_ADDRESS_SPACE_KIB}"
-        raise InputError(f"ulimit -v is {soft >> 10} KiB of address space, {needed}; run `ulimit -v unlimited`")
+        raise InputError(
+            f"ulimit -v is {soft >> 10} KiB of address space, {needed}; run `ulimit -v unlimited`"
+        )
 
 
 class Terminal(Console):
-    """A terminal that may go away: the run goes on without it, and its exit status stays its verdict."""
+    """A terminal that may go away: the run goes on without it, and its exit status stays its
+    verdict.
+    """
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)  # what is buffered is written at exit
+        # What is buffered is written at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)
 
 
 def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
     """Return the steps of a run in their order, each with what it waits for at first."""
     steps = {STARTUP: "Prefect's server", "image": "the image", "launch": "the nodes"}
     steps |= {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
-    steps |= {"compare": "the judge", "collect": "logs of the nodes", "teardown": "the nodes to go down"}
+    steps |= {
+        "compare": "the judge",
+        "collect": "logs of the nodes",
+        "teardown": "the nodes to go down",
+    }
     steps["record"] = "files and history"
     if cluster.upload:
         steps["upload"] = "the upload"
@@ -146,11 +172,15 @@ def _add_usual_times(handler: TerminalHandler, cluster: str, suite: str) -> None
 
 @contextmanager
 def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
-    """Show the records of the logger `seatrial` on standard error, and keep Prefect's own console quiet."""
+    """Show the records of the logger `seatrial` on standard error, and keep Prefect's own console
+    quiet.
+    """
     logger = logging.getLogger("seatrial")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.addHandler(handler)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
+    os.environ.setdefault(
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL"
+    )
     handler.startup(process_age_s())
     try:
         yield handler.console
@@ -160,7 +190,9 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
-    """Print the summary; with `as_json` to standard error, and run.json alone to standard output."""
+    """Print the summary; with `as_json` to standard error, and run.json alone to standard
+    output.
+    """
     from seatrial.report.terminal import closing_lines, show_summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
@@ -174,4 +206,7 @@ def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     closing = closing_lines(result)
-    print(closing.splitlines()[-1] if quiet else f"\n{closing}", file=sys.stderr if as_json else sys.stdout)
+    print(
+        closing.splitlines()[-1] if quiet else f"\n{closing}",
+        file=sys.stderr if as_json else sys.stdout,
+    )

@@ -43,7 +43,11 @@ def shipped_examples() -> dict[str, Example]:
     clusters = (REPOSITORY / CLUSTERS).glob("*.yaml")
     shipped_suites = Path(suites.__file__).parent.glob("*.yaml")
     examples = {}
-    for file in [*sorted(clusters), *sorted(shipped_suites), *sorted(SHIPPED_FOLDER.glob("*.yaml"))]:
+    for file in [
+        *sorted(clusters),
+        *sorted(shipped_suites),
+        *sorted(SHIPPED_FOLDER.glob("*.yaml")),
+    ]:
         examples[file.stem] = Example(file, _first_line(file))
     for name, folder in _FOLDERS.items():
         examples[name] = Example(REPOSITORY / folder, _PURPOSES[name])

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, any_cluster_argument, json_option, name_of, print_json, waiting
+from seatrial.cli.options import (
+    FILE,
+    any_cluster_argument,
+    json_option,
+    name_of,
+    print_json,
+    waiting,
+)
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTERS, example
 
@@ -20,19 +27,37 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("clusters", metavar="[CLUSTER]...", nargs=-1, type=FILE)
-@click.option("--suite", shell_complete=complete.suites, help="Suite to run: a name or a suite file; default: nightly.")
+@click.option(
+    "--suite",
+    shell_complete=complete.suites,
+    help="Suite to run: a name or a suite file; default: nightly.",
+)
 @click.option("--cron", help="Schedule: minute, hour, day, month, weekday; default: 0 2 * * *.")
-@click.option("--timezone", help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.")
+@click.option(
+    "--timezone",
+    help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=4200, show_default=True, type=click.IntRange(1, 65535), help="Port of UI and API.")
+@click.option(
+    "--port",
+    default=4200,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port of UI and API.",
+)
 def serve(
-    clusters: tuple[Path, ...], suite: str | None, cron: str | None, timezone: str | None, host: str, port: int
+    clusters: tuple[Path, ...],
+    suite: str | None,
+    cron: str | None,
+    timezone: str | None,
+    host: str,
+    port: int,
 ) -> None:
     """Check CLUSTERs on a schedule, until Ctrl-C: starts Prefect server, UI and runner.
 
-    CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the current folder. The
-    same command resumes after a restart. Suite and schedule of one cluster are the field `schedule` of its file, over
-    which the options win.
+    CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the
+    current folder. The same command resumes after a restart. Suite and schedule of one cluster are
+    the field `schedule` of its file, over which the options win.
     """
     from seatrial.flows.serving.serve import ServeConfig
     from seatrial.flows.serving.serve import serve as serve_site
@@ -44,14 +69,31 @@ def serve(
 
 @click.command()
 @click.argument("cluster", required=False, shell_complete=complete.clusters)
-@click.option("--older-than", "age", metavar="AGE", help="Remove runs that started longer ago: 12h, 30d or 8w.")
-@click.option("--keep", type=click.IntRange(1, 1_000_000), metavar="N", help="Keep the newest N runs of each cluster.")
-@click.option("--runs", type=FILE, default="runs", show_default=True, help="Folder that holds the folders of runs.")
+@click.option(
+    "--older-than",
+    "age",
+    metavar="AGE",
+    help="Remove runs that started longer ago: 12h, 30d or 8w.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Keep the newest N runs of each cluster.",
+)
+@click.option(
+    "--runs",
+    type=FILE,
+    default="runs",
+    show_default=True,
+    help="Folder that holds the folders of runs.",
+)
 @click.option(
     "--slurm-output",
     type=FILE,
     metavar="PATH",
-    help="Instead of runs: output of the batch scripts of `seatrial render`, where they were submitted.",
+    help="Instead of runs: output of the batch scripts of `seatrial render`, where they were "
+    "submitted.",
 )
 @click.option("--yes", is_flag=True, help="Remove them; without this option, only list them.")
 @json_option
@@ -64,11 +106,12 @@ def prune(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove old runs of CLUSTER (a name or a cluster file), or of all clusters: folders and rows of the history.
+    """Remove old runs of CLUSTER (a name or a cluster file), or of all clusters: folders and rows
+    of the history.
 
-    Lists what it would remove; --yes removes it. With both --older-than and --keep, a run goes only if both let it go.
-    The last run that passed, runs that baselines are pinned from, and runs at work always stay; of Slurm's output, that
-    of the newest job in which nothing failed.
+    Lists what it would remove; --yes removes it. With both --older-than and --keep, a run goes only
+    if both let it go. The last run that passed, runs that baselines are pinned from, and runs at
+    work always stay; of Slurm's output, that of the newest job in which nothing failed.
     """
     from seatrial.model.reason import Reason
     from seatrial.runs.prune import Limits, prune_runs
@@ -81,7 +124,10 @@ def prune(
     if slurm_output is None:
         outcome = prune_runs(runs, limits, cluster and name_of(cluster), delete=yes)
     elif cluster is not None:
-        raise InputError("--slurm-output: takes no CLUSTER, as the output of a job does not tell it; leave CLUSTER out")
+        raise InputError(
+            "--slurm-output: takes no CLUSTER, as the output of a job does not tell it; "
+            "leave CLUSTER out"
+        )
     else:
         outcome = prune_outputs(slurm_output, limits, delete=yes)
     if as_json:
@@ -95,7 +141,9 @@ def prune(
 
 def _duration(age: str) -> timedelta:
     if (match := re.fullmatch(r"([1-9]\d{0,4})([hdw])", age, re.ASCII)) is None:
-        raise InputError(f"--older-than {age!r}: must be a whole number of 1 or more and h, d or w, such as 30d")
+        raise InputError(
+            f"--older-than {age!r}: must be a whole number of 1 or more and h, d or w, such as 30d"
+        )
     return timedelta(hours=int(match[1]) * {"h": 1, "d": 24, "w": 7 * 24}[match[2]])
 
 
@@ -121,7 +169,9 @@ def _show(outcome: "Outcome | OutputOutcome") -> None:
         print(plain(line))
     for skipped in outcome.skipped:
         print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
-    print(f"removed: {summary}" if outcome.deleted else f"would remove: {summary}; --yes removes them")
+    print(
+        f"removed: {summary}" if outcome.deleted else f"would remove: {summary}; --yes removes them"
+    )
 
 
 def _size(size_bytes: int) -> str:
@@ -134,7 +184,9 @@ def _size(size_bytes: int) -> str:
 def doctor(cluster: Path | None, as_json: bool) -> NoReturn:
     """List what this machine lacks for a run, each with the next step.
 
-    Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is missing."""
+    Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is
+    missing.
+    """
     with waiting(f"looking at {cluster or 'this machine'}"):
         from seatrial.cli.doctor import diagnosed, show
 

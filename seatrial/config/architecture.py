@@ -17,7 +17,9 @@ def architecture_named(machine: str) -> str:
 
 
 def node_architecture(cluster: Cluster, here: str) -> str | None:
-    """Return the nodes' architecture, None if unknown; `here` is the kernel's name of this machine's."""
+    """Return the nodes' architecture, None if unknown; `here` is the kernel's name of this
+    machine's.
+    """
     name = cluster.hardware.name
     if decided := cluster.platform.architecture(name, architecture_named(here)):
         return decided
@@ -26,7 +28,9 @@ def node_architecture(cluster: Cluster, here: str) -> str | None:
     return "amd64" if name in known_hardware() and name != "cpu" else None
 
 
-def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cluster, here: str) -> Reason | None:
+def wrong_architecture(
+    reference: str, architectures: Sequence[str], cluster: Cluster, here: str
+) -> Reason | None:
     """Return why the image cannot run on the nodes; None if it can or that is unknown."""
     nodes = node_architecture(cluster, here)
     if not architectures or nodes is None or nodes in architectures:
@@ -41,10 +45,18 @@ def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cl
 
 
 def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> Reason | None:
-    """Return which nodes have another architecture than the cluster file says; None if none have."""
+    """Return which nodes have another architecture than the cluster file says; None if none
+    have.
+    """
     expected = node_architecture(cluster, here)
-    architectures = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}
-    odd = [name for name, architecture in architectures.items() if architecture and architecture != expected]
+    architectures = {
+        name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()
+    }
+    odd = [
+        name
+        for name, architecture in architectures.items()
+        if architecture and architecture != expected
+    ]
     if expected is None or not odd:
         return None
     return Reason.of(

@@ -1,7 +1,7 @@
 """A cluster file: what is checked, and where it runs.
 
-A platform is one package: it has its settings model, its `platform` has `platform(cluster)`, which returns what
-fulfils `seatrial.platforms.Platform`.
+A platform is one package: it has its settings model, its `platform` has `platform(cluster)`, which
+returns what fulfils `seatrial.platforms.Platform`.
 """
 
 import re
@@ -38,7 +38,8 @@ from seatrial.system.shipped import example
 
 NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
 THIS_MACHINE = "this-machine"
-_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
+# Known without loading fsspec: rendering starts in no time
+_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")
 DEFAULT_PORT = 222
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
 Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
@@ -48,7 +49,8 @@ Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
 def _legal_name(value: str) -> str:
-    # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
+    # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one
+    # name serves everywhere.
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", value):
         raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
     return value
@@ -67,13 +69,18 @@ ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_p
 
 
 def this_machine() -> dict[str, Any]:
-    """Return the content of its cluster file. Raises InputError if nvidia-smi is installed and fails."""
+    """Return the content of its cluster file.
+
+    Raises InputError if nvidia-smi is installed and fails.
+    """
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    name = words[:40].rstrip("-") or THIS_MACHINE  # the host's, so that machines with one history do not mix
+    # The host's, so that machines with one history do not mix
+    name = words[:40].rstrip("-") or THIS_MACHINE
     content = {"name": name, "nodes": 1, "platform": {"kind": THIS_MACHINE}}
     models = _gpu_models()
     if not models:
-        return {**content, "hardware": "cpu", "slots_per_node": 2}  # a single rank exchanges no data
+        # A single rank exchanges no data
+        return {**content, "hardware": "cpu", "slots_per_node": 2}
     hardware = hardware_of(models[0]) or {"name": models[0][:63]}
     return {**content, "hardware": hardware, "gpus_per_node": len(models)}
 
@@ -86,21 +93,30 @@ def _gpu_models() -> list[str]:
         return []
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
-        raise InputError(f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu") from error
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]  # as many as a node may have
+        raise InputError(
+            f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu"
+        ) from error
+    # As many as a node may have
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]
 
 
 def _legal_address(url: str) -> str:
     match = re.fullmatch(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", url, re.IGNORECASE)
     if not match or "::" in url:
-        raise ValueError(f"must be the URL of a folder, such as gs://bucket/testbed-logs, is {url!r}")
+        raise ValueError(
+            f"must be the URL of a folder, such as gs://bucket/testbed-logs, is {url!r}"
+        )
     protocol, host, _ = match.groups()
     if protocol not in _USUAL and protocol not in _protocols():
         raise ValueError(f"unknown protocol {protocol!r}; legal: {', '.join(_protocols())}")
     if "@" in host and protocol not in ("abfs", "abfss", "az"):  # there it is container@account
-        raise ValueError("must not hold a login, because it is shown; give it by environment or configuration")
+        raise ValueError(
+            "must not hold a login, because it is shown; give it by environment or configuration"
+        )
     if protocol == "file" and (host or not match[3]):
-        raise ValueError(f"must be file:// and a full path, such as file:///srv/testbed-logs, is {url!r}")
+        raise ValueError(
+            f"must be file:// and a full path, such as file:///srv/testbed-logs, is {url!r}"
+        )
     if protocol != "file" and not (host or match[3]):
         raise ValueError(f"must name a bucket or folder behind {protocol}://")
     return url.rstrip("/")
@@ -123,8 +139,16 @@ def missing_package(url: str) -> str | None:
     package = known_implementations[protocol]["class"].partition(".")[0]
     if package != "fsspec":
         extra = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}.get(package)
-        step = f"install seatrial with its extra `{extra}`" if extra else f"{sys.executable} -m pip install {package}"
-        return None if find_spec(package) else f"{package} is not installed, which {protocol}:// needs: {step}"
+        step = (
+            f"install seatrial with its extra `{extra}`"
+            if extra
+            else f"{sys.executable} -m pip install {package}"
+        )
+        return (
+            None
+            if find_spec(package)
+            else f"{package} is not installed, which {protocol}:// needs: {step}"
+        )
     try:
         get_filesystem_class(protocol)
     except ImportError as error:  # one of fsspec's own, and its words name the package
@@ -135,7 +159,9 @@ def missing_package(url: str) -> str | None:
 def _legal_env(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-            raise ValueError(f"{key!r} is no name of an environment variable: letters, digits and _ are legal")
+            raise ValueError(
+                f"{key!r} is no name of an environment variable: letters, digits and _ are legal"
+            )
         if "\0" in text or "\n" in text:
             raise ValueError(f"the value of {key} must be one line of text")
         if re.match(r"(OMPI|PRTE|PMIX)_MCA_", key):
@@ -146,12 +172,14 @@ def _legal_env(value: dict[str, str]) -> dict[str, str]:
 def _not_expanded(value: str) -> str:
     """Check that a shell does not expand the value, since mpirun passes it through one.
 
-    mpirun starts its daemons through a shell on every other node, with the parameters of its command line and
-    environment between double quotes: what a shell expands or ends there would run as a command.
+    mpirun starts its daemons through a shell on every other node, with the parameters of its
+    command line and environment between double quotes: what a shell expands or ends there would run
+    as a command.
     """
     if match := re.search(r"[$`\"\\\x00-\x1f\x7f]", value):
         raise ValueError(
-            f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, which would expand it; "
+            f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, "
+            "which would expand it; "
             'legal is all but $, `, ", \\ and control characters'
         )
     return value
@@ -164,8 +192,8 @@ MpiWord = Annotated[str, AfterValidator(_not_expanded)]
 class Hardware(Strict):
     """Hardware that the catalog lacks.
 
-    The two rates bound what busbw can be: GB/s (1e9 bytes) and one direction, per GPU inside a node and per node
-    between nodes.
+    The two rates bound what busbw can be: GB/s (1e9 bytes) and one direction, per GPU inside a node
+    and per node between nodes.
     """
 
     name: ShownName = Field(description="its name")
@@ -200,7 +228,9 @@ class Mpi(Strict):
 class Schedule(Strict):
     """When `seatrial serve` checks the cluster; its options win."""
 
-    suite: str = Field("nightly", min_length=1, description="a shipped suite, or the path of a suite file")
+    suite: str = Field(
+        "nightly", min_length=1, description="a shipped suite, or the path of a suite file"
+    )
     cron: str = Field("0 2 * * *", description="minute, hour, day, month, weekday")
     timezone: str | None = Field(None, description="such as Europe/Berlin; unset: the machine's")
 
@@ -219,8 +249,10 @@ class PlatformSettings(Strict):
     """The platform's section of a cluster file, and properties that the rest of seatrial uses."""
 
     kind: str
-    pulls_images: ClassVar[bool] = False  # nodes take their image from a registry, so what is built needs a repository
-    uses_host_software: ClassVar[bool] = False  # nodes run the software of this machine, not that of an image
+    # Nodes take their image from a registry, so what is built needs a repository
+    pulls_images: ClassVar[bool] = False
+    # Nodes run the software of this machine, not that of an image
+    uses_host_software: ClassVar[bool] = False
     takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
     injects_faults: ClassVar[bool] = False
     isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
@@ -228,7 +260,9 @@ class PlatformSettings(Strict):
     stands_alone: ClassVar[bool] = False  # it works without the settings of a cluster file
 
     def architecture(self, hardware: str, here: str) -> str | None:
-        """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
+        """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this
+        machine's.
+        """
         return None
 
     def secret_variables(self) -> tuple[str, ...]:
@@ -236,29 +270,41 @@ class PlatformSettings(Strict):
         return ()
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
-        """Yield conflicts with the rest of the cluster file; each begins with the field to change."""
+        """Yield conflicts with the rest of the cluster file; each begins with the field to
+        change.
+        """
         if self.pulls_images and cluster.builds_without_repository:
             yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
         if cluster.image_is_a_file and not self.takes_image_files:
             takers = "slurm and baremetal"
-            yield f"image: a file is only for platforms {takers}; {self.kind} takes a reference such as repo/name:tag"
+            yield (
+                f"image: a file is only for platforms {takers}; {self.kind} takes a reference "
+                "such as repo/name:tag"
+            )
         if cluster.faults and not self.injects_faults:
             yield "faults: are only for platform local; no real cluster is broken on purpose"
         if cluster.isolate and not self.isolates:
             yield f"isolate: is only for platforms kubernetes and slurm, not {self.kind}"
         if cluster.qualify and not self.qualifies:
-            yield f"qualify: is only for platforms kubernetes, slurm, baremetal and local, not {self.kind}"
+            yield (
+                "qualify: is only for platforms kubernetes, slurm, baremetal and local, not "
+                f"{self.kind}"
+            )
 
     def node_names(self, count: int) -> list[str]:
         """Return the names of `count` nodes where the platform does not give them others."""
         return [f"node-{i}" for i in range(count)]
 
     def without(self, names: Collection[str], of: Sequence[str]) -> "PlatformSettings | None":
-        """Return the settings that leave those nodes out `of` all; None if the platform cannot choose its nodes."""
+        """Return the settings that leave those nodes out `of` all; None if the platform cannot
+        choose its nodes.
+        """
         return None
 
     def moving_parts(self) -> list[str]:
-        """Return versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
+        """Return versions and names of the provider's that a run uses and the cluster file may
+        change, for `doctor`.
+        """
         return []
 
     @classmethod
@@ -269,7 +315,9 @@ class PlatformSettings(Strict):
 
 def _accepted(kind: str, model: Any) -> Any:
     """Return the settings of another package's platform. Raises ValueError."""
-    if not issubclass(model, PlatformSettings) or get_args(model.model_fields["kind"].annotation) != (kind,):
+    if not issubclass(model, PlatformSettings) or get_args(
+        model.model_fields["kind"].annotation
+    ) != (kind,):
         raise ValueError(f"must be PlatformSettings whose field kind is Literal[{kind!r}]")
     return model
 
@@ -279,7 +327,9 @@ PLATFORMS.update({**loaders("seatrial.platforms", _accepted), **PLATFORMS})
 
 
 class SettingsByKind(Mapping[str, type[PlatformSettings]]):
-    """Annotation of a field that takes the settings of any platform; only the model of the kind given is imported."""
+    """Annotation of a field that takes the settings of any platform; only the model of the kind
+    given is imported.
+    """
 
     def __getitem__(self, kind: str) -> type[PlatformSettings]:
         model: type[PlatformSettings] = PLATFORMS[kind]()
@@ -291,9 +341,12 @@ class SettingsByKind(Mapping[str, type[PlatformSettings]]):
     def __len__(self) -> int:
         return len(PLATFORMS)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         choices: dict[Any, CoreSchema] = {
-            kind: core_schema.no_info_plain_validator_function(partial(_read, kind)) for kind in self
+            kind: core_schema.no_info_plain_validator_function(partial(_read, kind))
+            for kind in self
         }
         return core_schema.tagged_union_schema(
             choices,
@@ -304,7 +357,9 @@ class SettingsByKind(Mapping[str, type[PlatformSettings]]):
             ),
         )
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         models: Any = Union[tuple(usable(PLATFORMS).values())]  # noqa: UP007
         return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
 
@@ -316,12 +371,19 @@ def _read(kind: str, value: Any) -> Any:
 class Cluster(Strict):
     """The cluster to check: how many nodes of which hardware, on which platform."""
 
-    name: Name = Field(description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'")
+    name: Name = Field(
+        description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'"
+    )
     nodes: Nodes = Field(description="how many take part; local takes at most 512")
     gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; 0: all")
-    slots_per_node: Slots | None = Field(None, description="MPI ranks per node; unset: one per GPU, else 1")
-    hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
-        Hardware.model_construct(name="cpu"), description="a name of `seatrial baseline list`, or a description"
+    slots_per_node: Slots | None = Field(
+        None, description="MPI ranks per node; unset: one per GPU, else 1"
+    )
+    hardware: Annotated[
+        Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)
+    ] = Field(
+        Hardware.model_construct(name="cpu"),
+        description="a name of `seatrial baseline list`, or a description",
     )
     fabric: ShownName | None = Field(
         None,
@@ -338,15 +400,27 @@ class Cluster(Strict):
         None,
         description="folder of nccl-tests on the nodes; unset: PATH and the usual ones",
     )
-    env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
+    env: Environment = Field(
+        default_factory=dict, description="environment of every rank, such as NCCL settings"
+    )
     faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; local nodes only")
-    upload: Address | None = Field(None, description="URL of a folder for the files of runs, such as gs://bucket/logs")
-    keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
+    upload: Address | None = Field(
+        None, description="URL of a folder for the files of runs, such as gs://bucket/logs"
+    )
+    keep: Literal["never", "on_failure", "always"] = Field(
+        "never", description="whether nodes stay up after a run"
+    )
     keep_s: Seconds = Field(2 * 3600, description="seconds that they stay up")
     isolate: Isolate | None = Field(None, description="takes nodes that a run names out of service")
-    qualify: Qualify | None = Field(None, description="tests nodes beside the jobs of the cluster (docs/qualify.md)")
-    schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
-    notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
+    qualify: Qualify | None = Field(
+        None, description="tests nodes beside the jobs of the cluster (docs/qualify.md)"
+    )
+    schedule: Schedule = Field(
+        Schedule.model_construct(), description="when `seatrial serve` checks it"
+    )
+    notify: Notify = Field(
+        Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -360,10 +434,16 @@ class Cluster(Strict):
             yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
         if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
             yield f"gpus_per_node: is required with hardware {self.hardware.name}"
-        if self.fabric and not self.hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
+        if (
+            self.fabric
+            and not self.hardware.node_link_gb_s
+            and (unknown := unknown_fabric(self.fabric))
+        ):
             yield f"fabric: {unknown}"
         yield from self.platform.problems(self)
-        yield from (f"faults: {problem}" for problem in fault_problems(self.faults, self.node_names()))
+        yield from (
+            f"faults: {problem}" for problem in fault_problems(self.faults, self.node_names())
+        )
 
     def node_names(self) -> list[str]:
         """Return the names nodes have when the platform does not give them others."""
@@ -371,15 +451,21 @@ class Cluster(Strict):
 
     def at(self, elapsed_s: float) -> "Cluster":
         """Return the cluster at a time of the campaign: without the faults that begin later."""
-        return self.model_copy(update={"faults": tuple(f for f in self.faults if f.minute * 60 <= elapsed_s)})
+        return self.model_copy(
+            update={"faults": tuple(f for f in self.faults if f.minute * 60 <= elapsed_s)}
+        )
 
     def without(self, names: Collection[str]) -> "Cluster | None":
-        """Return the cluster without those nodes; None if its platform cannot leave nodes out, or no node is left."""
+        """Return the cluster without those nodes; None if its platform cannot leave nodes out, or
+        no node is left.
+        """
         platform = self.platform.without(names, self.node_names())
         if platform is None or len(names) >= self.nodes:
             return None
         faults = tuple(fault for fault in self.faults if not set(fault.nodes) & set(names))
-        return self.model_copy(update={"nodes": self.nodes - len(names), "platform": platform, "faults": faults})
+        return self.model_copy(
+            update={"nodes": self.nodes - len(names), "platform": platform, "faults": faults}
+        )
 
     @property
     def builds_without_repository(self) -> bool:
@@ -388,7 +474,9 @@ class Cluster(Strict):
 
     @property
     def image_is_a_file(self) -> bool:
-        """Whether its image is a file on the nodes, which only some container runtimes can start."""
+        """Whether its image is a file on the nodes, which only some container runtimes can
+        start.
+        """
         return isinstance(self.image, ImageFile)
 
     @property

@@ -19,14 +19,18 @@ def _legal_rate(value: str) -> str:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)", value)
     bits = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
     if not match or not 8e3 <= float(match[1]) * bits[match[2]] <= 1e12:
-        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
+        raise ValueError(
+            f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}"
+        )
     return value
 
 
 def _legal_loss(value: str) -> str:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
     if not match or not 0 < float(match[1]) < 100:
-        raise ValueError(f"must be a share of packets above 0% and below 100%, such as 5%, is {value!r}")
+        raise ValueError(
+            f"must be a share of packets above 0% and below 100%, such as 5%, is {value!r}"
+        )
     return value
 
 
@@ -41,7 +45,9 @@ class _Fault(Strict):
     begins_later: ClassVar[tuple[str, ...]]
 
     after: After = None
-    minute: float = Field(0, ge=0, le=60 * 24 * 31, description="begins at this minute of a campaign")
+    minute: float = Field(
+        0, ge=0, le=60 * 24 * 31, description="begins at this minute of a campaign"
+    )
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
@@ -68,20 +74,30 @@ class NodeFault(_Fault):
     begins_later = ("rate", "sshd", "cpu_share")
 
     node: str = Field(description="node-0 to node-N")
-    rate: Rate | None = Field(None, description="what its link carries at most, 8kbit to 1000gbit: 200mbit")
+    rate: Rate | None = Field(
+        None, description="what its link carries at most, 8kbit to 1000gbit: 200mbit"
+    )
     sshd: Literal["stopped"] | None = Field(
         None, description="its sshd does not answer; with `after`, its processes end too"
     )
-    host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
-    cpu_share: float | None = Field(None, ge=0.01, lt=1, description="share of this machine's processors that it gets")
-    memory: ByteSize | None = Field(None, description="address space of each of its processes at most: 256M")
+    host_key: Literal["wrong"] | None = Field(
+        None, description="it answers with another host key than the run's"
+    )
+    cpu_share: float | None = Field(
+        None, ge=0.01, lt=1, description="share of this machine's processors that it gets"
+    )
+    memory: ByteSize | None = Field(
+        None, description="address space of each of its processes at most: 256M"
+    )
     computes: Literal["wrong", "unstable"] | None = Field(
         None, description="what `devices` computes is wrong, in the same way or another"
     )
     sleeps_at: int | None = Field(
         None, ge=0, description="the step of `model: llama` before which its first rank sleeps"
     )
-    loses_loader_at: int | None = Field(None, ge=0, description="the step of `model: llama` at which its data ends")
+    loses_loader_at: int | None = Field(
+        None, ge=0, description="the step of `model: llama` at which its data ends"
+    )
     replays_wrong: Literal["once", "always"] | None = Field(
         None, description="its first rank computes wrongly in replays of `model: llama`"
     )
@@ -89,7 +105,9 @@ class NodeFault(_Fault):
         None, gt=0, le=3600, description="how many seconds longer each of its checkpoints takes"
     )
     device: str | None = Field(
-        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all"
+        None,
+        pattern=r"^(cpu|gpu-[0-9]{1,4})$",
+        description="cpu or gpu-N, which computes so; unset: all",
     )
 
     @model_validator(mode="after")
@@ -133,7 +151,9 @@ class SwitchFault(_Fault):
     effects = ("uplink",)
     begins_later = effects
 
-    switch: tuple[str, ...] = Field(min_length=1, description="the nodes behind it, such as [node-2, node-3]")
+    switch: tuple[str, ...] = Field(
+        min_length=1, description="the nodes behind it, such as [node-2, node-3]"
+    )
     uplink: Rate = Field(description="what they share to and from all others, at most: 100mbit")
 
     @property
@@ -151,7 +171,9 @@ def _kind_of(fault: object) -> str:
 
 # Told apart by their field, so that an error is about one kind of fault only.
 Fault = Annotated[
-    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")] | Annotated[SwitchFault, Tag("switch")],
+    Annotated[NodeFault, Tag("node")]
+    | Annotated[LinkFault, Tag("link")]
+    | Annotated[SwitchFault, Tag("switch")],
     Discriminator(_kind_of),
 ]
 
@@ -168,7 +190,12 @@ def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]
             yield "switch: some nodes must stay outside of it"
     if twice := _twice(chain.from_iterable(switches)):
         yield f"{twice} is behind a switch twice"
-    effects = [(*sorted(f.nodes), name) for f in faults for name in f.chosen if not isinstance(f, SwitchFault)]
+    effects = [
+        (*sorted(f.nodes), name)
+        for f in faults
+        for name in f.chosen
+        if not isinstance(f, SwitchFault)
+    ]
     if twice := _twice(effects):
         yield f"{twice[-1]} of {'--'.join(twice[:-1])} is set twice"
 

@@ -1,6 +1,7 @@
 """The fields of a file: what each means, what is legal, and what holds where it is left out. Pure.
 
-`docs/cluster-file.md`, `docs/suite-file.md` and what `seatrial explain` says of a field are made from it.
+`docs/cluster-file.md`, `docs/suite-file.md` and what `seatrial explain` says of a field are made
+from it.
 """
 
 from collections import Counter
@@ -11,10 +12,21 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-Places = dict[str, list[tuple[str, str]]]  # path and kind of the fields that hold a model, by its name
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+# Path and kind of the fields that hold a model, by its name
+Places = dict[str, list[tuple[str, str]]]
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
 _LENGTHS = {1: ", at least one", 2: ", two of them"}
-_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true`, `false`",
+}
 
 Schema = dict[str, Any]
 Link = Callable[[str], str]  # how the title of a section is written where it is named
@@ -32,7 +44,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The fields of one model; `title` is where it stands, such as "platform.volumes, kind gcs", or "Fields"."""
+    """The fields of one model; `title` is where it stands, such as "platform.volumes, kind gcs", or
+    "Fields".
+    """
 
     title: str
     places: tuple[str, ...]
@@ -51,7 +65,9 @@ class Section:
 
 
 def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
-    """Yield the section of the model and of each model in it, in the order in which they are named."""
+    """Yield the section of the model and of each model in it, in the order in which they are
+    named.
+    """
     schema = model.model_json_schema()
     places: Places = {}
     _place_all("", "", schema, schema["$defs"], places)
@@ -76,7 +92,9 @@ def _fields(model: Schema, titles: dict[str, str], link: Link) -> tuple[Field, .
     )
 
 
-def _place_all(path: str, holder: str, model: Schema, models: dict[str, Schema], places: Places) -> None:
+def _place_all(
+    path: str, holder: str, model: Schema, models: dict[str, Schema], places: Places
+) -> None:
     """Collect the fields that hold each model below `path`, with the kind of their `holder`."""
     for field_name, field in model["properties"].items():
         names = _references(field)
@@ -100,14 +118,19 @@ def _titles(places: Places) -> dict[str, str]:
         for path, holder in of_model:
             kinds.setdefault(path, []).append(holder.removeprefix(", "))
         titles[name] = " and ".join(
-            path if held[path] == 1 else f"{path}, {' and '.join(of_path)}" for path, of_path in kinds.items()
+            path if held[path] == 1 else f"{path}, {' and '.join(of_path)}"
+            for path, of_path in kinds.items()
         )
     return titles
 
 
 def _kind(model: Schema) -> str:
     """Return the kind of one of several models of a field: `, kind gcs`."""
-    kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
+    kinds = (
+        (name, field["const"])
+        for name, field in model["properties"].items()
+        if name in ("kind", "builder")
+    )
     name, value = next(kinds, ("of", " and ".join(model["required"])))
     return f", {name} {value}"
 
@@ -117,8 +140,12 @@ def _references(field: Any) -> list[str]:
     if isinstance(field, dict):
         own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
         inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
-        return list(dict.fromkeys([*own, *(model for value in inner for model in _references(value))]))
-    return [model for part in field for model in _references(part)] if isinstance(field, list) else []
+        return list(
+            dict.fromkeys([*own, *(model for value in inner for model in _references(value))])
+        )
+    return (
+        [model for part in field for model in _references(part)] if isinstance(field, list) else []
+    )
 
 
 def _default(field: Schema) -> str:
@@ -148,7 +175,9 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
             words = f"`{value}`"
         case {"type": "array"}:
             items = field.get("items") or field["prefixItems"][0]
-            words = f"list of {_legal(items, titles, link)}{_LENGTHS.get(field.get('minItems', 0), '')}"
+            words = (
+                f"list of {_legal(items, titles, link)}{_LENGTHS.get(field.get('minItems', 0), '')}"
+            )
         case {"type": "object", "additionalProperties": True}:
             words = "a part of a manifest"
         case {"type": "object"}:

@@ -1,4 +1,6 @@
-"""The field `image` of a cluster file: a reference, a file, or a recipe; and the inputs that a Dockerfile names."""
+"""The field `image` of a cluster file: a reference, a file, or a recipe; and the inputs that a
+Dockerfile names.
+"""
 
 import posixpath
 import re
@@ -32,7 +34,9 @@ _PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines joined."""
+    """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines
+    joined.
+    """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     for line in re.sub(r"\\[ \t]*\n", " ", "\n".join(lines)).splitlines():
         keyword, _, rest = line.strip().partition(" ")
@@ -42,23 +46,37 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 def arguments(text: str) -> set[str]:
     """Return the names of the build arguments of a Dockerfile."""
-    return {word.split("=")[0] for keyword, rest in instructions(text) if keyword == "ARG" for word in _words(rest)}
+    return {
+        word.split("=")[0]
+        for keyword, rest in instructions(text)
+        if keyword == "ARG"
+        for word in _words(rest)
+    }
 
 
 def bases(text: str, build_args: Mapping[str, str]) -> list[str]:
-    """Return the images that a Dockerfile starts or copies from, in order, with `build_args` filled in."""
+    """Return the images that a Dockerfile starts or copies from, in order, with `build_args` filled
+    in.
+    """
     values: dict[str, str] = {}
     stages = {"scratch"}
     images: list[str] = []
     for keyword, rest in instructions(text):
         if keyword == "ARG" and not images:  # before the first FROM
             defaults = [word.partition("=") for word in _words(rest)]
-            values |= {name: build_args.get(name, _filled(value.strip("\"'"), values)) for name, _, value in defaults}
+            values |= {
+                name: build_args.get(name, _filled(value.strip("\"'"), values))
+                for name, _, value in defaults
+            }
         elif keyword == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
             images += _outside(_filled(words[0], values), stages)
             stages |= {words[2].lower()} if len(words) > 2 else set()
-        elif keyword == "COPY" and (source := re.search(r"--from=(\S+)", rest)) and not source[1].isdigit():
+        elif (
+            keyword == "COPY"
+            and (source := re.search(r"--from=(\S+)", rest))
+            and not source[1].isdigit()
+        ):
             images += _outside(_filled(source[1], values), stages)
     return list(dict.fromkeys(images))
 
@@ -78,7 +96,11 @@ def _words(rest: str) -> list[str]:
 
 def legal_path(value: str) -> str:
     """Check a full path for options of container runtimes. Raises ValueError."""
-    if not re.fullmatch(r"/[A-Za-z0-9_./+@-]*", value) or posixpath.normpath(value) != value or value.startswith("//"):
+    if (
+        not re.fullmatch(r"/[A-Za-z0-9_./+@-]*", value)
+        or posixpath.normpath(value) != value
+        or value.startswith("//")
+    ):
         raise ValueError(f"must be a full path without '..', such as /data, is {value!r}")
     return value
 
@@ -97,7 +119,8 @@ class Mount(Strict):
 def _legal_reference(value: str) -> str:
     if not _REFERENCE.fullmatch(value):
         raise ValueError(
-            f"must be an image reference, such as registry/path:tag or registry/path@sha256:..., is {value!r}"
+            "must be an image reference, such as registry/path:tag or "
+            f"registry/path@sha256:..., is {value!r}"
         )
     return value
 
@@ -112,7 +135,8 @@ def _legal_file(value: str) -> str:
 def _legal_repository(value: str) -> str:
     if not re.fullmatch(_PATH, value):
         raise ValueError(
-            f"must be registry/path without tag, such as us-docker.pkg.dev/PROJECT/REPOSITORY, is {value!r}"
+            "must be registry/path without tag, such as "
+            f"us-docker.pkg.dev/PROJECT/REPOSITORY, is {value!r}"
         )
     return value
 
@@ -123,7 +147,10 @@ def _legal_build(value: str) -> str:
         names = ", ".join(sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile")))
         raise ValueError(f"{folder} has no Dockerfile; legal: {names}, or a folder that has one")
     if not re.fullmatch(_PART, folder.resolve().name):
-        raise ValueError(f"the folder's name names the image, so it must be of a-z, 0-9, '.', '_', '-', is {value!r}")
+        raise ValueError(
+            "the folder's name names the image, so it must be of a-z, 0-9, '.', '_', "
+            f"'-', is {value!r}"
+        )
     return value
 
 
@@ -136,11 +163,13 @@ def _nothing_private(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if looks_secret(name) or "PRIVATE KEY" in text:
             raise ValueError(
-                f"the name or value of {name} looks like a secret, which anyone could read in the image; leave it out"
+                f"the name or value of {name} looks like a secret, which anyone could "
+                "read in the image; leave it out"
             )
         if _LOGIN.search(text) or (name.upper() in _PREDEFINED and "@" in text):
             raise ValueError(
-                f"the value of {name} has a login in its address, which anyone could read in the log; legal: an address"
+                f"the value of {name} has a login in its address, which anyone could read in the "
+                "log; legal: an address"
                 " without one, such as http://proxy:3128"
             )
         if "\0" in text:
@@ -151,7 +180,9 @@ def _nothing_private(value: dict[str, str]) -> dict[str, str]:
 def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
     for name in _nothing_private(value):
         if not re.fullmatch(r"_[A-Z0-9_]+", name):
-            raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
+            raise ValueError(
+                f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal"
+            )
         if name == "_TAG":
             raise ValueError("_TAG is set from the build context; leave it out")
     return value
@@ -164,7 +195,9 @@ Texts = Annotated[dict[str, str], AfterValidator(_nothing_private)]
 class Prebuilt(Strict):
     """An image that exists."""
 
-    builder: Literal["prebuilt"] = Field(description="nothing is built; a reference alone means the same")
+    builder: Literal["prebuilt"] = Field(
+        description="nothing is built; a reference alone means the same"
+    )
     reference: Annotated[str, AfterValidator(_legal_reference)] = Field(
         description="registry/path:tag or registry/path@sha256:..."
     )
@@ -180,7 +213,8 @@ class ImageFile(Strict):
 
     builder: Literal["file"] = Field(description="nothing is built; a path alone means the same")
     path: Annotated[str, AfterValidator(_legal_file)] = Field(
-        description=f"full path that ends with {' or '.join(FILES)}, on a file system that all nodes share"
+        description=f"full path that ends with {' or '.join(FILES)}, on a file system that all nodes "
+        "share"
     )
 
     @property
@@ -190,12 +224,21 @@ class ImageFile(Strict):
 
 
 class Recipe(Strict):
-    """An image to build, unless one of the same inputs is there. `builds_only`: what the builder can build for."""
+    """An image to build, unless one of the same inputs is there.
+
+    `builds_only`: what the builder can build for.
+    """
 
     builds_only: ClassVar[tuple[str, ...]] = ()
-    build: Annotated[str, AfterValidator(_legal_build)] = Field(description="a name under images/, or a folder")
-    repository: Repository | None = Field(None, description="where it is pushed to; unset: kept on this machine")
-    platforms: tuple[Platform, ...] = Field((), description="what it is built for; unset: that of the nodes")
+    build: Annotated[str, AfterValidator(_legal_build)] = Field(
+        description="a name under images/, or a folder"
+    )
+    repository: Repository | None = Field(
+        None, description="where it is pushed to; unset: kept on this machine"
+    )
+    platforms: tuple[Platform, ...] = Field(
+        (), description="what it is built for; unset: that of the nodes"
+    )
     args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
     timeout_s: int | None = Field(
         None, ge=1, le=86_400, description=f"seconds; {TIMEOUT_S}, or cloudbuild.yaml's, when unset"
@@ -206,7 +249,9 @@ class Recipe(Strict):
         legal = arguments((self.folder / "Dockerfile").read_text())
         for name in self.args:
             if name not in legal and name.upper() not in _PREDEFINED:
-                raise ValueError(f"args: the Dockerfile has no ARG {name}; legal: {', '.join(sorted(legal))}")
+                raise ValueError(
+                    f"args: the Dockerfile has no ARG {name}; legal: {', '.join(sorted(legal))}"
+                )
         return self
 
     @property
@@ -221,7 +266,9 @@ class Recipe(Strict):
 
     @property
     def context(self) -> Path:
-        """The build context: the repository for the project's own images, which share images/common and the probes."""
+        """The build context: the repository for the project's own images, which share images/common
+        and the probes.
+        """
         return REPOSITORY if self.folder.parent == IMAGES else self.folder
 
     @property
@@ -244,7 +291,8 @@ class Docker(Recipe):
     def _several_platforms_are_pushed(self) -> Self:
         if len(self.platforms) > 1 and not self.repository:
             raise ValueError(
-                "repository: is required with more than one platform, which docker cannot keep here as one"
+                "repository: is required with more than one platform, which docker cannot "
+                "keep here as one"
             )
         return self
 
@@ -267,10 +315,16 @@ class CloudBuild(Recipe):
     builds_only: ClassVar[tuple[str, ...]] = ("linux/amd64",)
     builder: Literal["cloud-build"] = Field(description="Google Cloud Build")
     repository: Repository = Field(description="where it is pushed to, without name and tag")
-    project: str | None = Field(None, min_length=1, description="that builds; unset: the repository's")
-    region: str | None = Field(None, min_length=1, description="where it builds; unset: the repository's")
+    project: str | None = Field(
+        None, min_length=1, description="that builds; unset: the repository's"
+    )
+    region: str | None = Field(
+        None, min_length=1, description="where it builds; unset: the repository's"
+    )
     machine: Machine | None = Field(None, description="type; unset: E2_HIGHCPU_32")
-    bucket: str | None = Field(None, min_length=3, description="for the source; unset: PROJECT_cloudbuild")
+    bucket: str | None = Field(
+        None, min_length=3, description="for the source; unset: PROJECT_cloudbuild"
+    )
     substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(
         default_factory=dict, description="_NAME to value, over those of cloudbuild.yaml"
     )
@@ -278,7 +332,10 @@ class CloudBuild(Recipe):
     @model_validator(mode="after")
     def _fits_cloud_build(self) -> Self:
         if self.platforms not in ((), self.builds_only):
-            raise ValueError("platforms: cloud-build's machines are linux/amd64; builder docker builds for others")
+            raise ValueError(
+                "platforms: cloud-build's machines are linux/amd64; builder docker builds "
+                "for others"
+            )
         if not self.project and not _ARTIFACT_REGISTRY.match(self.repository):
             raise ValueError("project: is required with a repository outside Artifact Registry")
         return self
@@ -302,7 +359,10 @@ def _read_image(value: object) -> object:
         return {"builder": "prebuilt", "reference": _legal_reference(value)}
     if value is None or isinstance(value, dict | Strict):
         return value
-    raise ValueError(f"must be a reference or what to build, such as {{build: cpu, builder: docker}}, is {value!r}")
+    raise ValueError(
+        f"must be a reference or what to build, such as {{build: cpu, builder: docker}}, "
+        f"is {value!r}"
+    )
 
 
 Image = Prebuilt | ImageFile | CloudBuild | Docker | Buildah

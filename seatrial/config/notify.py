@@ -12,14 +12,17 @@ Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
 
 def legal_channel(value: str) -> str:
     if not re.fullmatch(r"#?[\w][\w.-]{0,79}", value):
-        raise ValueError(f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}")
+        raise ValueError(
+            f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}"
+        )
     return value
 
 
 def _legal_mention(value: str) -> str:
     if not re.fullmatch(r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}", value):
         raise ValueError(
-            f"must be here, channel, everyone, or the id of a member (U...) or of a user group (S...), is {value!r}"
+            "must be here, channel, everyone, or the id of a member (U...) or of a user "
+            f"group (S...), is {value!r}"
         )
     return value
 
@@ -43,7 +46,9 @@ Mention = Annotated[str, AfterValidator(_legal_mention)]
 class SlackNotify(Strict):
     """The Slack channel, and the members to mention."""
 
-    channel: Channel | None = Field(None, description="this cluster's own; SEATRIAL_SLACK_CHANNEL wins")
+    channel: Channel | None = Field(
+        None, description="this cluster's own; SEATRIAL_SLACK_CHANNEL wins"
+    )
     mentions: dict[Severity, tuple[Mention, ...]] = Field(
         default_factory=dict, description="who is called at which verdict"
     )
@@ -52,8 +57,12 @@ class SlackNotify(Strict):
 class Notify(Strict):
     """Alerts of this cluster. Their secrets are in the environment (docs/alerts.md)."""
 
-    slack: SlackNotify = Field(SlackNotify.model_construct(), description="where in Slack, and who is called")
-    quiet: Literal["nothing", "digest"] = Field("nothing", description="what a run posts when there is nothing new")
+    slack: SlackNotify = Field(
+        SlackNotify.model_construct(), description="where in Slack, and who is called"
+    )
+    quiet: Literal["nothing", "digest"] = Field(
+        "nothing", description="what a run posts when there is nothing new"
+    )
     report_url: Annotated[str, AfterValidator(_legal_address)] | None = Field(
         None, description="where people read reports: {run_id}, {cluster}"
     )

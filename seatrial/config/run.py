@@ -30,7 +30,9 @@ class Suite(Strict):
     """The checks to run on a testbed."""
 
     name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
-    budget_s: float = Field(600, ge=0, le=86_400, description="seconds for repeats and for `localize`")
+    budget_s: float = Field(
+        600, ge=0, le=86_400, description="seconds for repeats and for `localize`"
+    )
 
     def section(self, model: type[Section]) -> Section | None:
         """Return the section of that model; None if the suite leaves its check out."""
@@ -38,12 +40,16 @@ class Suite(Strict):
 
 
 def part_name(suite: str, checks: str) -> str:
-    """Return the name of a suite of which only some checks run: nightly (only devices, training)."""
+    """Return the name of a suite of which only some checks run: nightly (only devices,
+    training).
+    """
     return f"{suite}{_PART}{checks})"
 
 
 def whole_name(suite: str) -> str:
-    """Return the name of the suite that a part is of, by whose runs its numbers are judged; any other as it is."""
+    """Return the name of the suite that a part is of, by whose runs its numbers are judged; any
+    other as it is.
+    """
     return suite.partition(_PART)[0]
 
 
@@ -63,7 +69,9 @@ def setup_of(cluster: Cluster) -> Setup:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Nodes that a run takes from a cluster at work, and gives back to any other job; some of them wait at the gate."""
+    """Nodes that a run takes from a cluster at work, and gives back to any other job; some of them
+    wait at the gate.
+    """
 
     nodes: tuple[str, ...]
     gated: tuple[str, ...] = ()
@@ -73,9 +81,10 @@ class Taken:
 class Run:
     """The request of one run.
 
-    `day` counts days; measurements that are too many for every run take turns by it (None: no turns). `image` is the
-    image of the nodes once the step `image` has built or found it. `taken` is set where the cluster is at work.
-    `every_s` is how often devices are asked while it measures (0: never).
+    `day` counts days; measurements that are too many for every run take turns by it (None: no
+    turns). `image` is the image of the nodes once the step `image` has built or found it. `taken`
+    is set where the cluster is at work. `every_s` is how often devices are asked while it measures
+    (0: never).
     """
 
     run_id: str
@@ -89,7 +98,9 @@ class Run:
 
     @property
     def nodes_image(self) -> str:
-        """The image of the nodes; before it is built or found, that of the cluster file; empty without an image."""
+        """The image of the nodes; before it is built or found, that of the cluster file; empty
+        without an image.
+        """
         return self.image or (self.cluster.image.planned if self.cluster.image else "")
 
     @property
@@ -99,19 +110,27 @@ class Run:
 
 
 def secrets_of(cluster: Cluster) -> Secrets:
-    """Collect secrets, alert addresses included, from the environment of this process and the cluster file."""
+    """Collect secrets, alert addresses included, from the environment of this process and the
+    cluster file.
+    """
     secrets = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
-    addresses = (address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address)
+    addresses = (
+        address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address
+    )
     return replace(secrets, values=(*addresses, *secrets.values))
 
 
 def set_aside(folder: Path) -> None:
-    """Prepare the folder for another run: remove the earlier results, and move its logs to `logs.1` and so on."""
+    """Prepare the folder for another run: remove the earlier results, and move its logs to `logs.1`
+    and so on.
+    """
     for name in RESULT:
         (folder / name).unlink(missing_ok=True)
     logs = folder / "logs"
     if os.path.lexists(logs):
-        logs.rename(next(path for n in count(1) if not os.path.lexists(path := folder / f"logs.{n}")))
+        logs.rename(
+            next(path for n in count(1) if not os.path.lexists(path := folder / f"logs.{n}"))
+        )
 
 
 def log_files(folder: Path) -> list[Path]:
@@ -130,7 +149,9 @@ def writable(folder: Path, option: str) -> Path:
     try:
         check_parents(folder)
         foreign = (
-            os.path.isdir(folder) and not folder.is_symlink() and not all(map(is_written_by_runs, os.listdir(folder)))
+            os.path.isdir(folder)
+            and not folder.is_symlink()
+            and not all(map(is_written_by_runs, os.listdir(folder)))
         )
         (own_folder if foreign else closed_folder)(folder)
         if os.path.lexists(folder / "logs"):
@@ -141,7 +162,10 @@ def writable(folder: Path, option: str) -> Path:
 
 
 def below_runs(out: str) -> Path:
-    """Return the folder `out` below `runs`, where runs started by a form must write. Raises InputError."""
+    """Return the folder `out` below `runs`, where runs started by a form must write.
+
+    Raises InputError.
+    """
     runs = Path("runs").absolute()
     try:
         folder = Path(os.path.normpath(runs / out))
@@ -149,14 +173,21 @@ def below_runs(out: str) -> Path:
     except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a null character
         below = False
     if not below:
-        raise InputError(f"out {out!r}: must be a folder below {runs}, such as {runs / 'NAME'}; or leave it empty")
+        raise InputError(
+            f"out {out!r}: must be a folder below {runs}, such as {runs / 'NAME'}; or "
+            "leave it empty"
+        )
     return folder
 
 
 def published(folder: Path) -> str | None:
     """Return the address of a run's folder in `runs`, if browsers can reach it."""
     base = os.environ.get(RUNS_URL)
-    return f"{base.rstrip('/')}/{quote(folder.name)}" if base and folder.parent == Path("runs").absolute() else None
+    return (
+        f"{base.rstrip('/')}/{quote(folder.name)}"
+        if base and folder.parent == Path("runs").absolute()
+        else None
+    )
 
 
 def check_runs_folder() -> None:
@@ -167,7 +198,9 @@ def check_runs_folder() -> None:
         if not os.path.isdir(runs):
             private_folder(runs)
     except OSError as error:
-        raise InputError(f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out") from error
+        raise InputError(
+            f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out"
+        ) from error
     _checked(runs, "--out")
 
 

@@ -1,4 +1,6 @@
-"""Read a YAML file into a pydantic model; each error is one line with file, line, field and legal values."""
+"""Read a YAML file into a pydantic model; each error is one line with file, line, field and legal
+values.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +16,21 @@ from seatrial.text.words import nearest_of
 
 Values = dict[str, Any]  # by field
 # A size of messages or files: a whole number of bytes, or a text such as 64K.
-ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)]
+ByteSize = Annotated[
+    int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)
+]
 SHOWN_CHARS = 80  # of a value
 _MOST = 20
 # Where the field alone would be no example.
 _EXAMPLES = {"builder": "{builder: docker, build: cpu}, or the reference of an image alone"}
 _WORDS = {  # by pydantic's type of error
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping of fields"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type"), "must be a mapping of fields"
+    ),
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(
+        ("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "must be a whole number"
+    ),
     **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     "finite_number": "must be a finite number",
@@ -41,8 +49,12 @@ _WORDS = {  # by pydantic's type of error
 MAX_BYTES = 1_000_000
 
 
-def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node | None) -> list[str]:
-    """Put each of pydantic's errors in words, in the order of the lines of the document; what is absent last."""
+def problems(
+    errors: Sequence[Any], model: type[BaseModel], document: yaml.Node | None
+) -> list[str]:
+    """Put each of pydantic's errors in words, in the order of the lines of the document; what is
+    absent last.
+    """
     place_by_line: dict[str, int] = {}
     for error in (error for error in errors if not _is_misspelt_field(error, errors)):
         for one in _separate(error):
@@ -56,21 +68,35 @@ def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node 
 
 
 def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
-    """Return whether a field is missing because its name is misspelt, which is an error of its own."""
+    """Return whether a field is missing because its name is misspelt, which is an error of its
+    own.
+    """
     at, name = error["loc"][:-1], error["loc"][-1:]
-    unknown = (e["loc"][-1] for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == at)
+    unknown = (
+        e["loc"][-1] for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == at
+    )
     return error["type"] == "missing" and any(nearest_of(str(other), name) for other in unknown)
 
 
 def _separate(error: Any) -> Iterator[Any]:
-    """Split an error about several fields into one for each; each message begins with the field to change."""
+    """Split an error about several fields into one for each; each message begins with the field to
+    change.
+    """
     if error["type"] != "value_error":
         yield error
         return
     for message in str(error["msg"]).removeprefix("Value error, ").splitlines():
         field, colon, rest = message.partition(": ")
-        between = colon and isinstance(error["input"], dict) and field.replace("_", "").replace(".", "").isalpha()
-        named = {"loc": (*error["loc"], *field.split(".")), "msg": rest} if between else {"msg": message}
+        between = (
+            colon
+            and isinstance(error["input"], dict)
+            and field.replace("_", "").replace(".", "").isalpha()
+        )
+        named = (
+            {"loc": (*error["loc"], *field.split(".")), "msg": rest}
+            if between
+            else {"msg": message}
+        )
         yield {**error, **named}
 
 
@@ -79,8 +105,8 @@ def _place(
 ) -> tuple[list[str], int | None, Any]:
     """Follow a location of pydantic's through model and document, without the tags of unions.
 
-    Return the fields as the file has them, the line, and the model (or a union's models by tag) there; for a field
-    that is unknown or missing, the model that holds it.
+    Return the fields as the file has them, the line, and the model (or a union's models by tag)
+    there; for a field that is unknown or missing, the model that holds it.
     """
     at: Any = model
     node, line = document, None
@@ -91,7 +117,11 @@ def _place(
         if isinstance(at, Mapping) and part in at:
             at = at[part]
             continue
-        if isinstance(part, str) and part in _own_tags(at) and part not in getattr(at, "model_fields", {}):
+        if (
+            isinstance(part, str)
+            and part in _own_tags(at)
+            and part not in getattr(at, "model_fields", {})
+        ):
             continue
         fields.append(str(part))
         node, line = _child(node, part, line)
@@ -99,8 +129,12 @@ def _place(
     return fields, line, at
 
 
-def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[yaml.Node | None, int | None]:
-    """Return the node of a field or entry, and its line; where the document has none, the line of what holds it."""
+def _child(
+    node: yaml.Node | None, part: str | int, line: int | None
+) -> tuple[yaml.Node | None, int | None]:
+    """Return the node of a field or entry, and its line; where the document has none, the line of
+    what holds it.
+    """
     if isinstance(node, yaml.MappingNode):
         pairs = ((key, value) for key, value in node.value if key.value == part)
         key, value = next(pairs, (None, None))
@@ -121,7 +155,9 @@ def _explain(problem: Any, at: Any) -> str:
     if kind == "extra_forbidden":
         legal = sorted(getattr(at, "model_fields", {}))
         nearest = nearest_of(str(problem["loc"][-1]), legal)
-        return "; ".join(filter(None, ["unknown field", nearest, f"legal: {', '.join(legal)}" if legal else ""]))
+        return "; ".join(
+            filter(None, ["unknown field", nearest, f"legal: {', '.join(legal)}" if legal else ""])
+        )
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
@@ -129,13 +165,18 @@ def _explain(problem: Any, at: Any) -> str:
         first = next(iter(_models_in(at)), name)
         return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
     if kind == "string_type":
-        return f"must be text, is {_shown(value)}{'' if isinstance(value, list | dict) else ': quote it'}"
+        return (
+            "must be text, is "
+            f"{_shown(value)}{'' if isinstance(value, list | dict) else ': quote it'}"
+        )
     if kind == "value_error":
         return str(problem["msg"])
     message = _WORDS[kind].format(**context) if kind in _WORDS else str(problem["msg"])
     has_value = kind == "union_tag_invalid" or "got " in message
     may_be_misspelt = kind == "literal_error" and isinstance(value, str)
-    nearest = nearest_of(value, str(context["expected"]).split("'")[1::2]) if may_be_misspelt else ""
+    nearest = (
+        nearest_of(value, str(context["expected"]).split("'")[1::2]) if may_be_misspelt else ""
+    )
     shown = "" if has_value else f", is {_shown(value)}"
     return f"{message[:1].lower()}{message[1:]}{shown}{f'; {nearest}' if nearest else ''}"
 
@@ -165,7 +206,9 @@ def _models_in(at: Any) -> Mapping[str, Any]:
 
 def _members(annotation: Any, tag: str = "") -> Values:
     """Return the models in an annotation by pydantic's tag in a location."""
-    tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
+    tag = next(
+        (meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag
+    )
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
     inner = getattr(annotation, "__args__", ())
@@ -173,10 +216,14 @@ def _members(annotation: Any, tag: str = "") -> Values:
 
 
 def _own_tags(model: Any) -> tuple[str, ...]:
-    """Return the tag of a member of a union by its field `kind` or `builder`, else the model's name."""
+    """Return the tag of a member of a union by its field `kind` or `builder`, else the model's
+    name.
+    """
     fields = getattr(model, "model_fields", {})
     kind = fields.get("kind") or fields.get("builder")
-    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)
+    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (
+        getattr(model, "__name__", ""),
+    )
 
 
 try:
@@ -215,7 +262,9 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
     try:
         return model.model_validate({**(defaults or {}), **content})
     except ValidationError as error:
-        listed = problems(error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader))
+        listed = problems(
+            error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader)
+        )
         raise FileError([f"{path}: {problem}" for problem in listed]) from error
 
 
@@ -228,7 +277,9 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
     if len(text) > MAX_BYTES:
-        raise InputError(f"{path}: is larger than {MAX_BYTES} bytes, so it is no cluster or suite file")
+        raise InputError(
+            f"{path}: is larger than {MAX_BYTES} bytes, so it is no cluster or suite file"
+        )
     return text
 
 
@@ -242,8 +293,11 @@ def _mapping(text: str, path: Path) -> Values:
         raise InputError(f"{path}: {line}not YAML: {problem}") from error
     except RecursionError as error:
         raise InputError(f"{path}: is nested too deeply") from error
-    except (ValueError, TypeError, AttributeError, LookupError) as error:  # PyYAML's own slips: !!int abc, 2020-13-45
-        raise InputError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from error
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        # PyYAML's own slips: !!int abc, 2020-13-45
+        raise InputError(
+            f"{path}: not YAML that can be read: {' '.join(str(error).split())}"
+        ) from error
     if not isinstance(content, dict):
         kind = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: must be a mapping of fields, is {kind}")
@@ -261,13 +315,18 @@ class _UniqueKeyLoader(Loader):
                 problem = "a field's name must be plain text (a template that was not filled in?)"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen and key != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"field {key!r} appears twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"field {key!r} appears twice", key_node.start_mark
+                )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_int(self, node: Any) -> int:
-        """Return a plain decimal integer; others that YAML 1.1 knows (0x1f, 017, 1:30) are seldom meant as numbers."""
-        is_plain = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", str(node.value)) is not None  # fits into 64 bits
+        """Return a plain decimal integer; others that YAML 1.1 knows (0x1f, 017, 1:30) are seldom
+        meant as numbers.
+        """
+        # Fits into 64 bits
+        is_plain = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", str(node.value)) is not None
         self._check_number(node, is_plain)
         return int(node.value)
 
@@ -277,7 +336,10 @@ class _UniqueKeyLoader(Loader):
 
     def _check_number(self, node: Any, is_plain: bool) -> None:
         if not is_plain:
-            problem = f"a number must be plain and decimal, is {str(node.value)[:SHOWN_CHARS]!r}: quote what is text"
+            problem = (
+                f"a number must be plain and decimal, is {str(node.value)[:SHOWN_CHARS]!r}: "
+                "quote what is text"
+            )
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 

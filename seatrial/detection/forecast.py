@@ -1,9 +1,9 @@
 """What this run should read, for each start that a change may have. Pure, numpy arrays.
 
-A run reads the level of its series, what its readings share, and chance. A Kalman filter follows the level, and what
-of the shared noise lasts. For each start it goes on with the runs since, which show by how much the series changed
-(Willsky and Jones, "A generalized likelihood ratio approach to the detection and estimation of jumps in linear
-systems", 1976).
+A run reads the level of its series, what its readings share, and chance. A Kalman filter follows
+the level, and what of the shared noise lasts. For each start it goes on with the runs since, which
+show by how much the series changed (Willsky and Jones, "A generalized likelihood ratio approach to
+the detection and estimation of jumps in linear systems", 1976).
 """
 
 from collections import deque
@@ -15,8 +15,11 @@ import numpy as np
 from seatrial.detection.noise import PERSISTENCE, Floats, median_of
 
 STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
-LASTING_SHARES = (0.5, 1.0, 0.0)  # of what a run's readings share: the first, unless another one is clearly likelier
-_CLEARLY = 1.92  # the likelihood ratio on logs that chance exceeds in 5 %: half of chi-square's quantile (Wilks, 1938)
+# Of what a run's readings share: the first, unless another one is clearly likelier
+LASTING_SHARES = (0.5, 1.0, 0.0)
+# The likelihood ratio on logs that chance exceeds in 5 %: half of chi-square's quantile (Wilks,
+# 1938)
+_CLEARLY = 1.92
 _CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 % efficiency
 _KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, from one run to the next
 
@@ -25,9 +28,10 @@ _KEPT = np.array([[1.0], [PERSISTENCE]])  # of level and lasting noise, from one
 class Forecast:
     """What this run should read, by start of a change (S, M); NaN where nothing is known.
 
-    `before` is what the first run since should have read. `reading` is what this one should, known to `variance`,
-    without the chance of its own readings. `response` is the part of a change that `reading` holds already. `score`
-    and `information` are of the size of the change, from the runs since.
+    `before` is what the first run since should have read. `reading` is what this one should, known
+    to `variance`, without the chance of its own readings. `response` is the part of a change that
+    `reading` holds already. `score` and `information` are of the size of the change, from the runs
+    since.
     """
 
     before: Floats
@@ -40,8 +44,9 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Level and lasting noise of M series before a run (2, M), their covariance (2, 2, M), and `lasting` (M), the
-    variance of that noise. `likelihood` (M), a log, is of the runs so far; for the others see Forecast.
+    """Level and lasting noise of M series before a run (2, M), their covariance (2, 2, M), and
+    `lasting` (M), the variance of that noise. `likelihood` (M), a log, is of the runs so far; for
+    the others see Forecast.
     """
 
     mean: Floats
@@ -59,7 +64,9 @@ class _State:
         return cls(mean, covariance, lasting, none, np.zeros_like(mean), none, none)
 
     def after(self, reading: Floats, variance: Floats) -> Self:
-        """Return the state before the next run, after one that read `reading`, known to `variance`; infinite: none."""
+        """Return the state before the next run, after one that read `reading`, known to `variance`;
+        infinite: none.
+        """
         with_reading = self.covariance.sum(axis=1)
         total = with_reading.sum(axis=0) + variance
         gain = with_reading / total
@@ -72,7 +79,8 @@ class _State:
             self,
             mean=(self.mean + gain * innovation) * _KEPT,
             covariance=covariance,
-            likelihood=self.likelihood - np.where(measured, np.log(total) + innovation**2 / total, 0.0) / 2,
+            likelihood=self.likelihood
+            - np.where(measured, np.log(total) + innovation**2 / total, 0.0) / 2,
             response=(self.response + gain * unexplained) * _KEPT,
             score=self.score + unexplained * innovation / total,
             information=self.information + unexplained**2 / total,
@@ -91,13 +99,19 @@ def clipped(runs: Floats, variance: Floats) -> Floats:
 
 
 def forecast(
-    level: Floats, unsure: Floats, accepted: Floats, measured: Floats, chance: Floats, shared: Floats
+    level: Floats,
+    unsure: Floats,
+    accepted: Floats,
+    measured: Floats,
+    chance: Floats,
+    shared: Floats,
 ) -> Forecast:
     """Return what this run should read.
 
-    Before all runs the level is `level` (M), known to a variance `unsure`. `accepted` runs (T, M) are those before a
-    change, all `measured` those since; `chance` (T, M) is their variance, infinite for none. `shared` (H, M) is that
-    of what all readings of a run share, for each of LASTING_SHARES.
+    Before all runs the level is `level` (M), known to a variance `unsure`. `accepted` runs (T, M)
+    are those before a change, all `measured` those since; `chance` (T, M) is their variance,
+    infinite for none. `shared` (H, M) is that of what all readings of a run share, for each of
+    LASTING_SHARES.
     """
     chosen, of_one_run = deque[_State](), shared[0]
     for share, all_shared in zip(LASTING_SHARES, shared, strict=True):

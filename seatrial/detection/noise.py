@@ -1,8 +1,10 @@
-"""How far chance takes the readings of series: robust scales, what lasts, strays, steps. Pure, numpy arrays.
+"""How far chance takes the readings of series: robust scales, what lasts, strays, steps.
 
-Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as loud as its own
-past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it all readings
-of a run share is the mean product of two of them.
+Pure, numpy arrays.
+
+Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts
+as loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes
+methods", 2004). How much of it all readings of a run share is the mean product of two of them.
 """
 
 import math
@@ -22,7 +24,8 @@ ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
 PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
 AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
 LEAST_PEERS = AGREEING + 1
-# Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to 0.1 to 0.3 %.
+# Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to
+# 0.1 to 0.3 %.
 LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
@@ -31,9 +34,12 @@ PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/err
 _CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
-_FACTORS = (0.7, 3.0)  # of the variance of a location: as for Student's t with 4 degrees of freedom at the least
-_MOST_HEALTHY = 2000  # readings of a group that losses are tried on: their mean is known to some per cent
-_MOST_WITHIN = 3.0  # times the usual squares of a run, of those of a series' quieter runs: strays are no noise
+# Of the variance of a location: as for Student's t with 4 degrees of freedom at the least
+_FACTORS = (0.7, 3.0)
+# Readings of a group that losses are tried on: their mean is known to some per cent
+_MOST_HEALTHY = 2000
+# Times the usual squares of a run, of those of a series' quieter runs: strays are no noise
+_MOST_WITHIN = 3.0
 _MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
 _INDEPENDENT = 0.6  # of steps: each reading is part of two
 _ALIKE = 1.25  # the ratio of two variances that are taken as the same
@@ -65,10 +71,11 @@ def median_of(rows: Floats) -> Floats:
 
 
 def hodges_lehmann(readings: Floats) -> Floats:
-    """Return the location of each column: the median of the means of all pairs of its values, each with itself too.
+    """Return the location of each column: the median of the means of all pairs of its values, each
+    with itself too.
 
-    Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer tails (Hodges and
-    Lehmann, "Estimates of location based on rank tests", 1963).
+    Its variance is 5 % above that of the mean for normal noise, and below it for noise with longer
+    tails (Hodges and Lehmann, "Estimates of location based on rank tests", 1963).
     """
     if len(readings) == 3:  # one stray of three is more than the means of pairs bear
         return np.asarray(np.median(readings, axis=0))
@@ -77,7 +84,9 @@ def hodges_lehmann(readings: Floats) -> Floats:
 
 
 def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
-    """Return the location of the values of each series, so many from `start` of `in_turn` on; NaN of none."""
+    """Return the location of the values of each series, so many from `start` of `in_turn` on; NaN
+    of none.
+    """
     located = np.full(count.shape, np.nan)
     for readings in np.unique(count[count > 0]).tolist():
         at = np.flatnonzero(count == readings)
@@ -90,7 +99,8 @@ def finite(values: Floats) -> Floats:
 
 
 def typical(distances: Floats) -> float:
-    """Return the standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
+    """Return the standard deviation of distances, winsorized at three by their median (one step of
+    Huber's proposal 2).
 
     If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
@@ -104,18 +114,24 @@ def typical(distances: Floats) -> float:
 
 
 def widening(count: float) -> float:
-    """Return the factor by which a limit is wider because its scale is learned from `count` distances.
+    """Return the factor by which a limit is wider because its scale is learned from `count`
+    distances.
 
-    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
-    share readings (Cornish and Fisher, "Moments and cumulants in the specification of distributions", 1937).
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6
+    count, because steps share readings (Cornish and Fisher, "Moments and cumulants in the
+    specification of distributions", 1937).
     """
     return 1 + 8 / count
 
 
-def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """Return the standard deviation of one reading of each series, and the degrees of freedom it is known to.
+def noise_of(
+    past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
+) -> tuple[Floats, Floats]:
+    """Return the standard deviation of one reading of each series, and the degrees of freedom it is
+    known to.
 
-    It is that of its group, and more if the series is noisier. `own` (M) are the medians of accepted runs.
+    It is that of its group, and more if the series is noisier. `own` (M) are the medians of
+    accepted runs.
     """
     firsts = past.accepted(past.first)
     steps = np.abs(np.diff(np.vstack([firsts, tonight]), axis=0))
@@ -139,7 +155,8 @@ def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups
 
 
 def _narrowing(steps: int, squares: float, degrees: float) -> float:
-    """Return the factor by which the noise of a group shrinks because all its readings are evidence, not `steps` alone.
+    """Return the factor by which the noise of a group shrinks because all its readings are
+    evidence, not `steps` alone.
 
     They count if they scatter as much within runs as the first readings do from run to run.
     """
@@ -151,11 +168,14 @@ def _narrowing(steps: int, squares: float, degrees: float) -> float:
     return math.sqrt(variance) * widening((own + degrees) / _INDEPENDENT) / widening(steps)
 
 
-def _own_squares(past: "Past", rest: Floats, noise: Floats, strays: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of squares of each series' readings (M), in standard deviations, and its degrees of freedom.
+def _own_squares(
+    past: "Past", rest: Floats, noise: Floats, strays: Floats
+) -> tuple[Floats, Floats]:
+    """Return the sum of squares of each series' readings (M), in standard deviations, and its
+    degrees of freedom.
 
-    Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are left out, and what
-    is far above the squares of a series' quieter runs is no noise.
+    Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are
+    left out, and what is far above the squares of a series' quieter runs is no noise.
     """
     more = np.maximum(past.count - 1, 0) * past.good * ((1 - strays) ** past.count > _CLEAN)
     mean = np.where(more > 0, past.accepted(past.within) / noise**2 / np.maximum(more, 1), np.nan)
@@ -167,7 +187,9 @@ def _own_squares(past: "Past", rest: Floats, noise: Floats, strays: Floats) -> t
 
 
 def _lower_quartile(rows: Floats) -> Floats:
-    """Return that of each column without its NaN; NaN for a column of too few to tell which one is odd."""
+    """Return that of each column without its NaN; NaN for a column of too few to tell which one is
+    odd.
+    """
     ordered = np.sort(np.vstack([rows, np.full((1, rows.shape[1]), np.nan)]), axis=0)  # NaN last
     count = np.isfinite(rows).sum(axis=0)
     quartile = np.take_along_axis(ordered, count[None] // 4, axis=0)[0]
@@ -175,10 +197,12 @@ def _lower_quartile(rows: Floats) -> Floats:
 
 
 def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floats:
-    """Return (M) the degrees of freedom that the noise of peers counts for: the more, the less peers differ.
+    """Return (M) the degrees of freedom that the noise of peers counts for: the more, the less
+    peers differ.
 
-    From the scatter of the logs of variances beyond that of chance, which is 2 / degrees (Smyth, 2004), winsorised
-    (Phipson et al., "Robust hyperparameter estimation protects against hypervariable genes", 2016).
+    From the scatter of the logs of variances beyond that of chance, which is 2 / degrees (Smyth,
+    2004), winsorised (Phipson et al., "Robust hyperparameter estimation protects against
+    hypervariable genes", 2016).
     """
     prior = np.full(degrees.shape, float(PRIOR_VALUES))
     peers = [at for at in groups if at.size >= LEAST_PEERS]
@@ -199,7 +223,8 @@ def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floa
 
 
 def moderated(squares: Floats, degrees: Floats, prior: Floats) -> tuple[Floats, Floats]:
-    """Return by which factor each series is noisier than assumed, and the degrees of freedom; those so far are `prior`.
+    """Return by which factor each series is noisier than assumed, and the degrees of freedom; those
+    so far are `prior`.
 
     A series that is noisier than chance allows for any of them counts with the least prior.
     """
@@ -212,10 +237,14 @@ def moderated(squares: Floats, degrees: Floats, prior: Floats) -> tuple[Floats, 
 
 
 def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
-    """Return the noise of a group: from its steps between runs, else from its peers in this run, else as assumed."""
+    """Return the noise of a group: from its steps between runs, else from its peers in this run,
+    else as assumed.
+    """
     if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
         distances = finite(np.abs(rest))
-        return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
+        return (
+            typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
+        )
     distances = finite(steps)
     if distances.size >= ENOUGH:
         return typical(distances) / math.sqrt(2) * widening(distances.size)
@@ -224,28 +253,39 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
 
 
 def apart_from_mean(count: Ints, lasts: float) -> Floats:
-    """Return (T + 1, M) how far what readings of a run share takes each run, and this one, from the mean of all.
+    """Return (T + 1, M) how far what readings of a run share takes each run, and this one, from the
+    mean of all.
 
-    That is a variance, in those of what they share, of which a share of `lasts` lasts; `count` (T, M) are readings. It
-    is below 1, because what they share moves the mean as well.
+    That is a variance, in those of what they share, of which a share of `lasts` lasts; `count` (T,
+    M) are readings. It is below 1, because what they share moves the mean as well.
     """
     days = np.arange(len(count) + 1)
     alike = lasts * PERSISTENCE ** np.abs(days[:, None] - days) + (1 - lasts) * np.eye(days.size)
     weights = count / np.maximum(count.sum(axis=0), 1)
     with_mean = alike[:, :-1] @ weights
-    return np.asarray(np.maximum(1 - 2 * with_mean + (weights * with_mean[:-1]).sum(axis=0), 1 - PERSISTENCE))
+    return np.asarray(
+        np.maximum(1 - 2 * with_mean + (weights * with_mean[:-1]).sum(axis=0), 1 - PERSISTENCE)
+    )
 
 
 def shared(
-    first: Floats, rest: Floats, within: Floats, count: Ints, readings: Ints, apart: Floats, groups: list[Ints]
+    first: Floats,
+    rest: Floats,
+    within: Floats,
+    count: Ints,
+    readings: Ints,
+    apart: Floats,
+    groups: list[Ints],
 ) -> tuple[Floats, Floats]:
-    """Return (M) the share of the noise's variance that all readings of a run have in common, and its standard error.
+    """Return (M) the share of the noise's variance that all readings of a run have in common, and
+    its standard error.
 
-    It is the mean product of two readings of a run over `apart` (T, M), of most series together, unless their group
-    differs from it by more than chance. Noise alone adds nothing to it, also where reading on depends on what was read
-    (optional stopping: Doob, 1953). `first` (T, M) are readings and `rest` the means of `count` others of the same
-    runs, in standard deviations from the mean of all `readings` (M) of the series, which makes their product less by
-    one over that number; `within` is the sum of squares of all around their mean.
+    It is the mean product of two readings of a run over `apart` (T, M), of most series together,
+    unless their group differs from it by more than chance. Noise alone adds nothing to it, also
+    where reading on depends on what was read (optional stopping: Doob, 1953). `first` (T, M) are
+    readings and `rest` the means of `count` others of the same runs, in standard deviations from
+    the mean of all `readings` (M) of the series, which makes their product less by one over that
+    number; `within` is the sum of squares of all around their mean.
     """
     usable = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     usable &= within < _MOST_WITHIN * count + STRAYING**2
@@ -255,7 +295,9 @@ def shared(
     mean = (x + count * y) / (count + 1)
     product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
     products, squares = product.sum(axis=0), (count * x**2 + pairs - count).sum(axis=0)
-    mean_apart = np.where(usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0)
+    mean_apart = np.where(
+        usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0
+    )
     products, squares = products * mean_apart, squares * mean_apart**2
     usual, usual_squares = _of_most(products, squares)
     share, error = np.empty(readings.size), np.empty(readings.size)
@@ -268,7 +310,8 @@ def shared(
 
 
 def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
-    """Return a share of the noise without what its standard error `doubt` explains, but a third of that at least.
+    """Return a share of the noise without what its standard error `doubt` explains, but a third of
+    that at least.
 
     By James and Stein, the positive part.
     """
@@ -277,11 +320,12 @@ def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
 
 
 def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
-    """Return the mean product of two readings, and the weight of all, of the series that are like most.
+    """Return the mean product of two readings, and the weight of all, of the series that are like
+    most.
 
-    A series that has lost something is read often and is always low: it is no evidence that healthy ones stay low.
-    Those that lie too far from the median, by the median distance, are left out (Hampel, "The breakdown points of the
-    mean combined with some rejection rules", 1985).
+    A series that has lost something is read often and is always low: it is no evidence that healthy
+    ones stay low. Those that lie too far from the median, by the median distance, are left out
+    (Hampel, "The breakdown points of the mean combined with some rejection rules", 1985).
     """
     measured = np.flatnonzero(squares > 0)
     if not measured.size:
@@ -300,11 +344,12 @@ def chance_of(count: Ints, noise: Floats, factor: Floats) -> Floats:
 
 
 def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[Ints]) -> Floats:
-    """Return (G) the variance of the location of several readings, over that of their mean with normal noise.
+    """Return (G) the variance of the location of several readings, over that of their mean with
+    normal noise.
 
-    It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps. `scaled` (T, M) are
-    locations of `count` readings in standard deviations of one from the mean of all runs; `lasting` (T, M) is what
-    lasting noise adds to their squares.
+    It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps.
+    `scaled` (T, M) are locations of `count` readings in standard deviations of one from the mean of
+    all runs; `lasting` (T, M) is what lasting noise adds to their squares.
     """
     runs = np.maximum((count > 0).sum(axis=0), 2)
     squares = np.clip(scaled, -STRAYING, STRAYING) ** 2 * runs / (runs - 1)
@@ -321,9 +366,11 @@ def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[I
 
 
 def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
-    """Return by group the deviations of healthy readings, in standard deviations, and the share that stray.
+    """Return by group the deviations of healthy readings, in standard deviations, and the share
+    that stray.
 
-    Few readings of a group are joined by those of all groups, and of this run, the last row of `scaled` (T + 1, M).
+    Few readings of a group are joined by those of all groups, and of this run, the last row of
+    `scaled` (T + 1, M).
     """
     everywhere = finite(scaled)
     healthy, strays = list[Floats](), np.empty(len(groups))
@@ -336,13 +383,17 @@ def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], 
 
 
 def share_of_strays(healthy: Floats) -> float:
-    """Return how many of such readings stray, given in standard deviations from what they should be."""
+    """Return how many of such readings stray, given in standard deviations from what they should
+    be.
+    """
     beyond = int((np.abs(healthy) > STRAYING).sum())
     return max((beyond + 0.25) / (healthy.size + _PRIOR_READINGS), LEAST_STRAYS)
 
 
 def steps_of(rows: Floats, groups: list[Ints]) -> Floats:
-    """Return (G) the distance of neighbouring values of rounded readings (T, M), on logs; 0 if they are not rounded."""
+    """Return (G) the distance of neighbouring values of rounded readings (T, M), on logs; 0 if they
+    are not rounded.
+    """
     steps = np.zeros(len(groups))
     for number, at in enumerate(groups):
         values = finite(rows[:, at])

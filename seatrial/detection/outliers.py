@@ -1,7 +1,8 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
-What moved together with all peers is taken off first; what is left of each series is scanned for a change
-(seatrial/detection/scan.py). What reads low is read again. docs/verdicts.md follows an example by hand.
+What moved together with all peers is taken off first; what is left of each series is scanned for a
+change (seatrial/detection/scan.py). What reads low is read again. docs/verdicts.md follows an
+example by hand.
 """
 
 from dataclasses import dataclass
@@ -26,14 +27,17 @@ from seatrial.detection.scan import FALSE_ALARMS, WATCHED, RunScan
 from seatrial.detection.together import beyond_chance
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
-YOUNG_READINGS = 6  # of a series in one run while few are known: they are what its level is learned from
-# Readings of all peers for each one of a series in doubt: what all lost together is then known far better than what it
-# lost itself. The median's variance is pi / 2 of the mean's (`MEDIAN_VARIANCE`), a fifth of that of the series.
+# Of a series in one run while few are known: they are what its level is learned from
+YOUNG_READINGS = 6
+# Readings of all peers for each one of a series in doubt: what all lost together is then known far
+# better than what it lost itself. The median's variance is pi / 2 of the mean's
+# (`MEDIAN_VARIANCE`), a fifth of that of the series.
 _PEER_READINGS = 8
-# Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
-# Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
+# Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two
+# thirds (Pease, Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
-_GAP = 4.0  # standard deviations of a node's median between two lots, which no neighbours are apart by chance
+# Standard deviations of a node's median between two lots, which no neighbours are apart by chance
+_GAP = 4.0
 _ABOVE = 0.15  # of the readings of the slow lot may lie in the other
 
 
@@ -42,7 +46,8 @@ Against = Literal["past", "known", "others"]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Peers that read lower all alike than in their own past, than the known ones, or than the others of this run.
+    """Peers that read lower all alike than in their own past, than the known ones, or than the
+    others of this run.
 
     `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
     """
@@ -61,12 +66,13 @@ class Shift:
 class Outcome:
     """The judgement of M series; natural logs.
 
-    `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate, `expected` what it should
-    be, `limit` how much less is healthy. `loss` is how much lower than expected the runs since the change are, which
-    began `start` runs before this one; `moved` is what all peers moved by. What is `unproven` reads below the limit
-    too seldom, what is `watched` may become bad.
-    `agreeing` of this run's readings lie below the limit. `doubtful` are to be read once more, `supporting` as well if
-    that costs little: few of their runs are known, or they are peers of doubtful ones.
+    `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate,
+    `expected` what it should be, `limit` how much less is healthy. `loss` is how much lower than
+    expected the runs since the change are, which began `start` runs before this one; `moved` is
+    what all peers moved by. What is `unproven` reads below the limit too seldom, what is `watched`
+    may become bad. `agreeing` of this run's readings lie below the limit. `doubtful` are to be read
+    once more, `supporting` as well if that costs little: few of their runs are known, or they are
+    peers of doubtful ones.
     """
 
     value: Floats
@@ -95,16 +101,23 @@ class Outcome:
 def judge(reference: Reference, readings: Floats) -> Outcome:
     """Judge this run's `readings` (K, M), NaN where a series was read less often."""
     season, readings = reference.season, readings - reference.season
-    level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))  # half for series, half for peers that move together
+    # Half for series, half for peers that move together
+    level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))
     z = NormalDist().inv_cdf(1 - level)
     shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
     tonight = RunScan(reference, readings, moved, unsure)
     scan = tonight.scan()
-    own = np.ones(moved.size, dtype=np.bool_)  # what is found of peers together is not held against each again
+    # What is found of peers together is not held against each again
+    own = np.ones(moved.size, dtype=np.bool_)
     for shift in shifts:
         own[shift.members] &= shift.against == "past" or not shift.bad
     bad, count = scan.bad & (own | (scan.start == 0)), tonight.count
-    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (count > 0) & (count < YOUNG_READINGS)
+    young = (
+        np.isfinite(reference.peers)
+        & (reference.runs < ENOUGH)
+        & (count > 0)
+        & (count < YOUNG_READINGS)
+    )
     doubtful = scan.near & ~(bad & (count >= AGREEING)) & (count > 0) & (count < MOST_READINGS)
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
@@ -120,16 +133,24 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
 
 
 def _peers_of_doubtful(doubtful: Bools, count: Ints, group: Ints) -> Bools:
-    """Return which series to read beside peers that a few readings did not settle; `count` (M) are readings so far."""
+    """Return which series to read beside peers that a few readings did not settle; `count` (M) are
+    readings so far.
+    """
     size = np.bincount(group)
     most = np.zeros_like(size)
     np.maximum.at(most, group, count * doubtful)
-    few = (size >= LEAST_PEERS) & (most >= AGREEING) & (np.bincount(group, count) < _PEER_READINGS * most)
+    few = (
+        (size >= LEAST_PEERS)
+        & (most >= AGREEING)
+        & (np.bincount(group, count) < _PEER_READINGS * most)
+    )
     return np.asarray(few[group] & (count > 0) & (count <= most[group]))
 
 
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
-    """Return which peers moved together; by how much each of M series moved with them, and the error of that."""
+    """Return which peers moved together; by how much each of M series moved with them, and the
+    error of that.
+    """
     shifts, moved, unsure = list[Shift](), np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
     # Few runs may all have been strays, so that peers are two lots by their past alone.
     apart = distance + np.where(reference.runs < ENOUGH, reference.expected - reference.peers, 0.0)
@@ -137,19 +158,27 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
         if (
-            parted := _slower_group(apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]]))
+            parted := _slower_group(
+                apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]])
+            )
         ) is not None:
             shifts.append(parted)
             moved[parted.members] = parted.moved
             continue
         if known.size >= LEAST_PEERS:
-            shift = _shift(reference, distance, known, z * float(reference.together[number]), "past")
+            shift = _shift(
+                reference, distance, known, z * float(reference.together[number]), "past"
+            )
             shifts.append(shift)
-            moved[at] = beyond_chance(np.array([shift.moved]), reference.unsure[number : number + 1])
+            moved[at] = beyond_chance(
+                np.array([shift.moved]), reference.unsure[number : number + 1]
+            )
             unsure[at] = reference.unsure[number] * (moved[at] != 0)
         if known.size > 1 and new.size > MINORITY * at.size:
             unlike = float(reference.spread[at[0]]) if known.size >= ENOUGH else noise
-            chance = np.sqrt(unlike**2 + MEDIAN_VARIANCE * noise**2 * (1 / known.size + 1 / new.size))
+            chance = np.sqrt(
+                unlike**2 + MEDIAN_VARIANCE * noise**2 * (1 / known.size + 1 / new.size)
+            )
             shift = _shift(reference, distance - moved, new, z * float(chance), "known")
             shifts.append(shift)
             moved[new] += shift.moved if shift.bad else 0.0
@@ -159,8 +188,8 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
 def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
     """Return the slower group if peers form two groups.
 
-    Each has at least a third of the peers, and the gap between them is far wider than readings of one series differ by.
-    A median and its scale do not show that, since both break down at a half.
+    Each has at least a third of the peers, and the gap between them is far wider than readings of
+    one series differ by. A median and its scale do not show that, since both break down at a half.
     """
     values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
     if at.size < 2 * few or len(distance) < 2 or not np.isfinite(values).all():
@@ -170,7 +199,10 @@ def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift 
     if pairs.size < few:
         return None
     # Nodes that are known differ by noise alone, others for ever by some per cent.
-    least, readings = MUST_FIND / 2 if known else MUST_FIND, int(np.isfinite(distance[:, at]).sum(axis=0).min())
+    least, readings = (
+        MUST_FIND / 2 if known else MUST_FIND,
+        int(np.isfinite(distance[:, at]).sum(axis=0).min()),
+    )
     limit = min(max(least, _GAP * typical(pairs) / np.sqrt(max(readings, 2))), cap)
     if gaps.max() < limit:
         return None
@@ -178,17 +210,21 @@ def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift 
     moved = float(np.median(values[order[:split]]) - np.median(values[order[split:]]))
     slow, middle = at[order[:split]], float(values[order[split - 1 : split + 1]].mean())
     above = int((distance[:, slow] > middle).sum())
-    if above > _ABOVE * np.isfinite(distance[:, slow]).sum():  # of two readings a stray makes as much
+    # Of two readings a stray makes as much
+    if above > _ABOVE * np.isfinite(distance[:, slow]).sum():
         return None
     readings = int(np.isfinite(distance[:, slow]).sum(axis=0).min())
     bad = readings >= AGREEING
     return Shift(slow, "others", moved, limit, readings, readings, bad, not bad)
 
 
-def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, against: Against) -> Shift:
+def _shift(
+    reference: Reference, distance: Floats, members: Ints, limit: float, against: Against
+) -> Shift:
     """Return how `members` moved together.
 
-    It is bad if their median is below the limit in enough rounds of readings, or in the run before as well.
+    It is bad if their median is below the limit in enough rounds of readings, or in the run before
+    as well.
     """
     limit = min(limit, float(reference.cap[members[0]]))
     taken = 2 * np.isfinite(distance[:, members]).sum(axis=1) >= members.size
@@ -198,5 +234,12 @@ def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, 
     persists = bool(before.size and (median_of(before.T) < -limit).all())
     bad = moved < -limit and (agreeing >= AGREEING or persists)
     return Shift(
-        members, against, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH
+        members,
+        against,
+        moved,
+        limit,
+        agreeing,
+        len(rounds),
+        bad,
+        moved < -limit and not bad and len(rounds) < ENOUGH,
     )

@@ -1,8 +1,9 @@
 """What each number of a run should read, for each start that a change may have. Pure, numpy arrays.
 
-Values are natural logs with more = better, one column a series. The level of a series is a Huber mean of its accepted
-runs before the start, drawn to its peers' as far as those runs are few (empirical Bayes: Efron and Morris, "Data
-analysis using Stein's estimator and its generalizations", 1975).
+Values are natural logs with more = better, one column a series. The level of a series is a Huber
+mean of its accepted runs before the start, drawn to its peers' as far as those runs are few
+(empirical Bayes: Efron and Morris, "Data analysis using Stein's estimator and its generalizations",
+1975).
 """
 
 from dataclasses import dataclass, replace
@@ -42,11 +43,11 @@ _UNKNOWN = 100.0  # the variance of a level that nothing is known of
 class Past:
     """What earlier runs measured, oldest first: (T, M), NaN where nothing was.
 
-    It is the first reading of each run, the mean of the others, the location of all, the sum of squares around their
-    mean and their number.
+    It is the first reading of each run, the mean of the others, the location of all, the sum of
+    squares around their mean and their number.
 
-    `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone. `weekday` (T + 1) is that
-    of each run and of this one, 0 to 6, or UNKNOWN_DAY.
+    `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone.
+    `weekday` (T + 1) is that of each run and of this one, 0 to 6, or UNKNOWN_DAY.
     """
 
     first: Floats
@@ -70,8 +71,8 @@ class Past:
 class ThisRun:
     """The M series of a run.
 
-    `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if data are too few, and
-    `cap`, on logs, is how far a limit may be from what is expected.
+    `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if
+    data are too few, and `cap`, on logs, is how far a limit may be from what is expected.
     """
 
     first: Floats
@@ -87,17 +88,19 @@ class ThisRun:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What M series should read, learned from `past` and this run's first readings; NaN if nothing is known.
+    """What M series should read, learned from `past` and this run's first readings; NaN if nothing
+    is known.
 
-    `own` is the median of the `runs` accepted runs; `levels` (S, M) is what the runs before each of STARTS show, drawn
-    to the median of the `peers`, which differ by a standard deviation of `spread`; `doubts` is the standard deviation
-    of a healthy level around it, `noise` that of one reading, known to `degrees` of freedom, `step` what rounding may
-    make of nothing. `moved` (T, G) is by how much each group of peers moved together in each run, known to `unsure`
-    (G); `together` (G) is the standard deviation of that over runs, and `drift` (G) that without what chance makes of
-    it. `factor` (G) is the variance of the location of several readings, over that of their mean. `healthy` (G) are
-    accepted readings, and where few, this run's first ones `reads` (M), in standard deviations from what they should
-    be; the share `strays` (G) of them strays. `season` (M) is what this weekday usually adds, which all other values
-    are without.
+    `own` is the median of the `runs` accepted runs; `levels` (S, M) is what the runs before each of
+    STARTS show, drawn to the median of the `peers`, which differ by a standard deviation of
+    `spread`; `doubts` is the standard deviation of a healthy level around it, `noise` that of one
+    reading, known to `degrees` of freedom, `step` what rounding may make of nothing. `moved` (T, G)
+    is by how much each group of peers moved together in each run, known to `unsure` (G); `together`
+    (G) is the standard deviation of that over runs, and `drift` (G) that without what chance makes
+    of it. `factor` (G) is the variance of the location of several readings, over that of their
+    mean. `healthy` (G) are accepted readings, and where few, this run's first ones `reads` (M), in
+    standard deviations from what they should be; the share `strays` (G) of them strays. `season`
+    (M) is what this weekday usually adds, which all other values are without.
     """
 
     past: Past
@@ -137,30 +140,46 @@ def learn(past: Past, current: ThisRun) -> Reference:
     own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
     noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
     weights = np.where(np.isfinite(accepted), past.count / noise**2, 0.0)
-    peers, spread = _peers(own, 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9)), noise, current, groups)
-    centre = np.where(runs > 0, _mean(clipped(accepted, noise**2 / np.maximum(past.count, 1)), weights), peers)
+    peers, spread = _peers(
+        own, 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9)), noise, current, groups
+    )
+    centre = np.where(
+        runs > 0, _mean(clipped(accepted, noise**2 / np.maximum(past.count, 1)), weights), peers
+    )
     shifts = shift_of(groups, np.vstack([past.location, current.first]) - centre, runs)
     known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
-    errors = np.array([float(np.median(noise[at])) for at in groups]) * np.sqrt(MEDIAN_VARIANCE / known)
+    errors = np.array([float(np.median(noise[at])) for at in groups]) * np.sqrt(
+        MEDIAN_VARIANCE / known
+    )
     moved = beyond_chance(shifts[:-1], errors)
     scaled = (np.vstack([firsts, current.first]) - centre - shifts[:, current.group]) / noise
-    again = (np.vstack([past.accepted(past.rest), current.second]) - centre - shifts[:, current.group]) / noise
+    again = (
+        np.vstack([past.accepted(past.rest), current.second]) - centre - shifts[:, current.group]
+    ) / noise
     more = np.maximum(np.vstack([past.count, np.full((1, own.size), 2)]) - 1, 0)
-    within = np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2]) / noise**2
+    within = (
+        np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2])
+        / noise**2
+    )
     taught = past.count * past.good
     shares = np.empty((len(LASTING_SHARES), own.size))
     for nth, lasts in enumerate(LASTING_SHARES):
         apart = apart_from_mean(taught, lasts)
-        shares[nth] = beyond_doubt(*shared(scaled, again, within, more, taught.sum(axis=0), apart, groups))
+        shares[nth] = beyond_doubt(
+            *shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
+        )
     around = (accepted - centre - shifts[:-1, current.group]) / noise
     # What readings of a run share takes it as far from the mean of all, however long it lasts.
     factor = location_factor(around, taught, shares[-1] * apart[:-1], groups)
     located = past.location - moved[:, current.group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
-    expected = _forecast(located, past.good, chance, shares * noise**2, peers, spread, current.group)
+    expected = _forecast(
+        located, past.good, chance, shares * noise**2, peers, spread, current.group
+    )
     healthy, strays = healthy_readings(scaled, groups)
     steps = steps_of(firsts, groups)[current.group]
-    step = np.where(noise < steps / 2, steps, steps / 2)  # more noise than a step makes it vanish on average
+    # More noise than a step makes it vanish on average
+    step = np.where(noise < steps / 2, steps, steps / 2)
     together = scatter_of(shifts[:-1], noise, current.assumed, groups)
     drift = drift_of(shifts[:-1], past.count, noise, current.assumed, groups)
     return Reference(
@@ -172,16 +191,24 @@ def learn(past: Past, current: ThisRun) -> Reference:
 def _mean(accepted: Floats, weights: Floats) -> Floats:
     """Return the mean of runs.
 
-    A run that read low was read more often. The mean by number of readings stays right for all that (Wald, "On
-    cumulative sums of random variables", 1944), as a median of runs does not.
+    A run that read low was read more often. The mean by number of readings stays right for all that
+    (Wald, "On cumulative sums of random variables", 1944), as a median of runs does not.
     """
     return np.asarray(np.nansum(weights * accepted, axis=0) / np.maximum(weights.sum(axis=0), 1e-9))
 
 
 def _forecast(
-    located: Floats, good: Bools, chance: Floats, shared: Floats, peers: Floats, spread: Floats, group: Ints
+    located: Floats,
+    good: Bools,
+    chance: Floats,
+    shared: Floats,
+    peers: Floats,
+    spread: Floats,
+    group: Ints,
 ) -> Forecast:
-    """Return the forecast of this run; NaN for series without peers that have too few runs before a start."""
+    """Return the forecast of this run; NaN for series without peers that have too few runs before a
+    start.
+    """
     accepted = clipped(np.where(good, located, np.nan), chance + shared[0])
     known = np.isfinite(accepted)
     runs, weights = known.sum(axis=0), np.where(known, 1 / chance, 0.0)
@@ -197,19 +224,29 @@ def _forecast(
     return result
 
 
-def _prior(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """Return the level of each series before its first run, and its variance: of the peers, else its own mean.
+def _prior(
+    own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats
+) -> tuple[Floats, Floats]:
+    """Return the level of each series before its first run, and its variance: of the peers, else
+    its own mean.
 
-    Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
+    Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is
+    drawn a little.
     """
     most = error * np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
     at_least = np.where(runs > 0, error**2 * (np.abs(own - peers) / most - 1), 0.0)
     has_peers = np.isfinite(peers)
-    return np.where(has_peers, peers, own), np.where(has_peers, np.maximum(spread**2, at_least), _UNKNOWN)
+    return np.where(has_peers, peers, own), np.where(
+        has_peers, np.maximum(spread**2, at_least), _UNKNOWN
+    )
 
 
-def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """Return centre and spread of the peers with earlier runs, or of this run without any; NaN for too few."""
+def _peers(
+    own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
+) -> tuple[Floats, Floats]:
+    """Return centre and spread of the peers with earlier runs, or of this run without any; NaN for
+    too few.
+    """
     centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
     for at in groups:
         measured = at[np.isfinite(current.first[at])]

@@ -1,5 +1,5 @@
-"""What the peers of a group do together: by how much they move in a run, how far chance takes that, and what weekdays
-add. Pure, numpy arrays.
+"""What the peers of a group do together: by how much they move in a run, how far chance takes that,
+and what weekdays add. Pure, numpy arrays.
 
 Values are natural logs with more = better; T runs, M series, G groups.
 """
@@ -25,7 +25,9 @@ UNKNOWN_DAY = -1
 
 
 def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
-    """Return (T, G) by how much the known peers of each group moved together, from (T, M); 0 if they are too few."""
+    """Return (T, G) by how much the known peers of each group moved together, from (T, M); 0 if
+    they are too few.
+    """
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
         known = at[runs[at] > 0]
@@ -42,11 +44,15 @@ def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
 
     Those below two standard errors become 0.
     """
-    return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
+    return np.asarray(
+        shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2)
+    )
 
 
 def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
-    """Return (G) the standard deviation by chance of a group's median from its past, learned from earlier runs."""
+    """Return (G) the standard deviation by chance of a group's median from its past, learned from
+    earlier runs.
+    """
     together = np.empty(len(groups))
     for number, at in enumerate(groups):
         seen = finite(np.where(shifts[:, number] != 0, shifts[:, number], np.nan))
@@ -57,8 +63,11 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
     return together
 
 
-def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
-    """Return (G) the standard deviation of common moves of peers: the scatter of their medians less that of chance.
+def drift_of(
+    shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups: list[Ints]
+) -> Floats:
+    """Return (G) the standard deviation of common moves of peers: the scatter of their medians less
+    that of chance.
 
     By the method of moments, and one standard error more.
     """
@@ -69,7 +78,12 @@ def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups
             drift[number] = float(assumed[at[0]])
             continue
         readings = np.maximum(count[runs][:, at].mean(axis=1), 1)
-        chance = MEDIAN_VARIANCE / at.size * float(np.median(noise[at])) ** 2 * float(np.mean(1 / readings))
+        chance = (
+            MEDIAN_VARIANCE
+            / at.size
+            * float(np.median(noise[at])) ** 2
+            * float(np.mean(1 / readings))
+        )
         seen = shifts[runs, number]
         beyond = typical(np.abs(seen - np.median(seen))) ** 2 - chance
         drift[number] = np.sqrt(max(beyond, 0.0) + chance * np.sqrt(2 / runs.sum()))
@@ -77,10 +91,11 @@ def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups
 
 
 def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints]) -> Floats:
-    """Return (T + 1, G) what the weekday of each run, and of this one, adds to readings of peers or of a lone series.
+    """Return (T + 1, G) what the weekday of each run, and of this one, adds to readings of peers or
+    of a lone series.
 
-    The median of the runs of a weekday less that of all weekdays, as in the seasonal part of STL (Cleveland et al.,
-    1990), without what chance makes of it. It takes two runs of the weekday.
+    The median of the runs of a weekday less that of all weekdays, as in the seasonal part of STL
+    (Cleveland et al., 1990), without what chance makes of it. It takes two runs of the weekday.
     """
     seasons = np.zeros((len(weekday), len(groups)))
     days = np.unique(weekday[:-1])
@@ -95,9 +110,13 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
         if at.size in (2, AGREEING) or runs[at].max() < ENOUGH:
             continue
         usual = np.array([_median_of_two(own[weekday[:-1] == day]) for day in range(7)])
-        usual = np.nan_to_num(usual - np.nanmedian(usual)) if np.isfinite(usual).any() else np.zeros(7)
+        usual = (
+            np.nan_to_num(usual - np.nanmedian(usual)) if np.isfinite(usual).any() else np.zeros(7)
+        )
         left = finite(own - usual[weekday[:-1]])
-        each = np.array([max(int(np.isfinite(own[weekday[:-1] == day]).sum()), 1) for day in range(7)])
+        each = np.array(
+            [max(int(np.isfinite(own[weekday[:-1] == day]).sum()), 1) for day in range(7)]
+        )
         error = typical(np.abs(left - np.median(left))) * np.sqrt(MEDIAN_VARIANCE / each)
         seasons[:, number] = beyond_chance(usual, error)[weekday]
     return seasons

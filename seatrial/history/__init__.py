@@ -15,11 +15,12 @@ __all__ = ["Pin", "RunRow", "check_history", "open_store"]
 
 
 def open_store(url: str | None = None) -> "Store":
-    """Open the store at `url`, else at $SEATRIAL_HISTORY, else SQLite under the user's state directory.
+    """Open the store at `url`, else at $SEATRIAL_HISTORY, else SQLite under the user's state
+    directory.
 
-    Creates or upgrades the schema where needed. Use it as a context manager, or call `close`. Raises InputError for a
-    URL that is nonsense, MissingError when the database's driver is not installed, SeatrialError when the store is
-    broken, locked or unreachable.
+    Creates or upgrades the schema where needed. Use it as a context manager, or call `close`.
+    Raises InputError for a URL that is nonsense, MissingError when the database's driver is not
+    installed, SeatrialError when the store is broken, locked or unreachable.
     """
     from seatrial.history.engine import connect
     from seatrial.history.store import Store

@@ -1,4 +1,6 @@
-"""The state of a campaign: its phases so far, the time that counts, and the nodes that were left out. Pure."""
+"""The state of a campaign: its phases so far, the time that counts, and the nodes that were left
+out. Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +16,8 @@ from seatrial.model.verdict import Verdict
 class PhaseRun:
     """One run of a phase. `verdict` is None while it is at work, or if it was killed.
 
-    `began_s` is the time of the campaign, and `seconds` is how long nodes were up, by a clock that does not jump.
+    `began_s` is the time of the campaign, and `seconds` is how long nodes were up, by a clock that
+    does not jump.
     """
 
     suite: str
@@ -27,7 +30,9 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A node that later phases go on without, since that time of the campaign, because of the run."""
+    """A node that later phases go on without, since that time of the campaign, because of the
+    run.
+    """
 
     node: str
     run_id: str
@@ -37,7 +42,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class CampaignState:
-    """A campaign over a cluster. `plan` is a digest of its suite, and `seen` is when it was last at work."""
+    """A campaign over a cluster.
+
+    `plan` is a digest of its suite, and `seen` is when it was last at work.
+    """
 
     campaign_id: str
     cluster: str
@@ -74,7 +82,9 @@ class CampaignState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as `seatrial status --json` prints it."""
-        times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "seen")}
+        times = {
+            name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "seen")
+        }
         return {**asdict(self), **times, "spent_s": self.spent_s}
 
     def lines(self) -> list[str]:
@@ -87,7 +97,10 @@ class CampaignState:
             state = last.verdict.value if last.verdict else "at work"
             lines.append(f"phase {len(self.phases)}: {last.suite} (run {last.run_id}) {state}")
         lines += [
-            f"left out: {out.node} since hour {out.since_s / 3600:.2f}, {out.code or 'broken'} (run {out.run_id})"
+            (
+                f"left out: {out.node} since hour {out.since_s / 3600:.2f}, "
+                f"{out.code or 'broken'} (run {out.run_id})"
+            )
             for out in self.left_out
         ]
         return lines

@@ -11,7 +11,18 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, inspect, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    StaticPool,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from seatrial.history.schema import HEAD, OLDEST, VERSION_TABLE, metadata
@@ -34,7 +45,10 @@ LOCK_TIMEOUT_S = 30
 
 
 def parse_url(text: str) -> URL:
-    """Parse the URL of a supported database. Raises InputError, without the text: it may hold a password."""
+    """Parse the URL of a supported database.
+
+    Raises InputError, without the text: it may hold a password.
+    """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
@@ -60,11 +74,20 @@ def first_line(error: object, url: URL) -> str:
 
 
 def _secrets(url: URL) -> Secrets:
-    """Return passwords and their parts, the longest first: a badly quoted one may be parsed as a host."""
+    """Return passwords and their parts, the longest first: a badly quoted one may be parsed as a
+    host.
+    """
     queried = url.normalized_query.items()
-    query = (value for name, values in queried if SECRET_OPTION.match(f"?{name}=") for value in values)
-    parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
-    telling = (part for part in parts if len(part) >= 3)  # a shorter piece would be found in every text
+    query = (
+        value for name, values in queried if SECRET_OPTION.match(f"?{name}=") for value in values
+    )
+    parts = {
+        part
+        for secret in (url.password or "", *query)
+        for part in (secret, *re.split(r"[@:/?#&=%]", secret))
+    }
+    # A shorter piece would be found in every text
+    telling = (part for part in parts if len(part) >= 3)
     return Secrets(tuple(sorted(telling, key=len, reverse=True)))
 
 
@@ -79,7 +102,9 @@ def _problem(url: URL, text: str) -> str | None:
     except (ArgumentError, ValueError, TypeError) as error:
         return first_line(error, url)
     if is_file:
-        return f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None
+        return (
+            f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None
+        )
     if any(not _encodes(host) for host in str(options.get("host", "")).split(",")):
         return "its host is not the name of one"
     ports = str(options.get("port", "")).split(",")
@@ -137,7 +162,9 @@ def version(connection: Connection) -> str | None:
 
 
 def create(connection: Connection) -> None:
-    """Make a store with today's schema (alembic's cookbook, "Building an Up to Date Database from Scratch")."""
+    """Make a store with today's schema (alembic's cookbook, "Building an Up to Date Database from
+    Scratch").
+    """
     from alembic.command import stamp
 
     metadata.create_all(connection, checkfirst=False)
@@ -164,18 +191,26 @@ def upgrade(connection: Connection) -> None:
     except CommandError as error:
         place, before = shown(connection.engine.url), version(connection)
         if before and before < OLDEST:
-            raise SeatrialError(Reason.of("history-too-old", place=place, revision=before)) from error
-        raise SeatrialError(Reason.of("history-too-new", place=place, problem=str(error))) from error
+            raise SeatrialError(
+                Reason.of("history-too-old", place=place, revision=before)
+            ) from error
+        raise SeatrialError(
+            Reason.of("history-too-new", place=place, problem=str(error))
+        ) from error
 
 
 def lock(connection: Connection, key: int) -> None:
-    """Take an advisory lock of PostgreSQL for the transaction; a writer of SQLite has a lock already."""
+    """Take an advisory lock of PostgreSQL for the transaction; a writer of SQLite has a lock
+    already.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 def connect(url: str | None) -> Engine:
-    """Connect to the store at `url` (else $SEATRIAL_HISTORY, else the default) and upgrade its schema."""
+    """Connect to the store at `url` (else $SEATRIAL_HISTORY, else the default) and upgrade its
+    schema.
+    """
     by_hand = os.environ.get("SEATRIAL_HISTORY")
     parsed = parse_url(url or by_hand or default_url())
     if by_hand and not url:
@@ -194,7 +229,9 @@ def connect(url: str | None) -> Engine:
 
 def default_url() -> str:
     """Return the URL of SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
-    return URL.create("sqlite", database=str(state_home() / "history.sqlite")).render_as_string(hide_password=False)
+    return URL.create("sqlite", database=str(state_home() / "history.sqlite")).render_as_string(
+        hide_password=False
+    )
 
 
 @contextmanager
@@ -205,17 +242,30 @@ def explained(url: URL, action: str) -> Iterator[None]:
         yield
     except (NoSuchModuleError, ImportError) as error:
         raise MissingError(
-            Reason.of("history-driver-missing", place=name, action=action, problem=first_line(error, url))
+            Reason.of(
+                "history-driver-missing", place=name, action=action, problem=first_line(error, url)
+            )
         ) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
-        cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
+        cause, next_step = (
+            (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
+        )
         raise SeatrialError(
-            Reason.of("history-failed", place=name, action=action, problem=first_line(cause, url), next_step=next_step)
+            Reason.of(
+                "history-failed",
+                place=name,
+                action=action,
+                problem=first_line(cause, url),
+                next_step=next_step,
+            )
         ) from error
 
 
 def make_usable(url: URL) -> None:
-    """Create the file of SQLite that SEATRIAL_HISTORY names, with a warning. Raises InputError if that fails."""
+    """Create the file of SQLite that SEATRIAL_HISTORY names, with a warning.
+
+    Raises InputError if that fails.
+    """
     path = _file(url)
     is_new = path is not None and not os.path.exists(path)
     try:
@@ -223,24 +273,40 @@ def make_usable(url: URL) -> None:
         _make_private(url)
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"SEATRIAL_HISTORY: {path}: {problem}; name a file that you may write") from error
+        raise InputError(
+            f"SEATRIAL_HISTORY: {path}: {problem}; name a file that you may write"
+        ) from error
     if is_new:
-        log.warning("SEATRIAL_HISTORY: %s was not there: a new history begins, without earlier runs", path)
+        log.warning(
+            "SEATRIAL_HISTORY: %s was not there: a new history begins, without earlier runs", path
+        )
 
 
 def _set_empty_aside(url: URL) -> None:
-    """Keep a file of zero bytes under another name, with a warning: seatrial leaves none, so it lost its runs."""
+    """Keep a file of zero bytes under another name, with a warning: seatrial leaves none, so it
+    lost its runs.
+    """
     path = _file(url)
     if path is None or not path.is_file() or path.stat().st_size:
         return
-    kept = next(name for number in itertools.count(1) if not (name := Path(f"{path}.empty-{number}")).exists())
+    kept = next(
+        name
+        for number in itertools.count(1)
+        if not (name := Path(f"{path}.empty-{number}")).exists()
+    )
     path.rename(kept)
     kept.chmod(0o600)
-    log.warning("%s was empty and is kept as %s: a new history begins, without earlier runs", path, kept.name)
+    log.warning(
+        "%s was empty and is kept as %s: a new history begins, without earlier runs",
+        path,
+        kept.name,
+    )
 
 
 def _file(url: URL) -> Path | None:
-    """Return the file of SQLite; None for other databases, and for SQLite in memory or by a `file:` URI."""
+    """Return the file of SQLite; None for other databases, and for SQLite in memory or by a `file:`
+    URI.
+    """
     database = str(url.database)
     is_none = url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:")
     return None if is_none else Path(database)
@@ -260,7 +326,9 @@ def _make_private(url: URL) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make a file of SQLite that is never empty for another process, unless one has made it meanwhile."""
+    """Make a file of SQLite that is never empty for another process, unless one has made it
+    meanwhile.
+    """
     new = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     os.close(private_opener(str(new), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     try:
@@ -272,7 +340,9 @@ def _create(path: Path) -> None:
 
 
 def _put(new: Path, path: Path) -> None:
-    """Give the file its name, unless another has it by now; file systems without links have no such rule."""
+    """Give the file its name, unless another has it by now; file systems without links have no such
+    rule.
+    """
     try:
         os.link(new, path)
     except FileExistsError:
@@ -285,12 +355,18 @@ def _engine(url: URL) -> Engine:
     """Create an engine without a pool: an idle connection would outlive its thread."""
     if url.get_backend_name() == "sqlite":
         arguments = {"check_same_thread": False, **_unless_given(url, "timeout", LOCK_TIMEOUT_S)}
-        engine = create_engine(url, poolclass=StaticPool if _in_memory(url) else NullPool, connect_args=arguments)
+        engine = create_engine(
+            url, poolclass=StaticPool if _in_memory(url) else NullPool, connect_args=arguments
+        )
         event.listen(engine, "connect", _take_over_transactions)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer in bytes.
-    arguments = {**_unless_given(url, "connect_timeout", 10), **_unless_given(url, "client_encoding", "utf8")}
+    # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer
+    # in bytes.
+    arguments = {
+        **_unless_given(url, "connect_timeout", 10),
+        **_unless_given(url, "client_encoding", "utf8"),
+    }
     engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     event.listen(engine, "begin", _limit_lock_wait)
     return engine
@@ -305,13 +381,17 @@ def _unless_given(url: URL, name: str, value: float | str) -> dict[str, Any]:
 
 
 def _take_over_transactions(connection: Any, _record: Any) -> None:
-    """Turn off sqlite3's own transactions, which start late and never around DDL; see `_begin_sqlite`."""
+    """Turn off sqlite3's own transactions, which start late and never around DDL; see
+    `_begin_sqlite`.
+    """
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Begin a transaction; a writer takes the write lock first, since upgrading a read lock fails for two at once."""
+    """Begin a transaction; a writer takes the write lock first, since upgrading a read lock fails
+    for two at once.
+    """
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -326,4 +406,6 @@ def _next_step(error: DBAPIError) -> str:
         return "; another process holds it: try again, or give another store (SEATRIAL_HISTORY)"
     if "not a database" in text or "malformed" in text:
         return "; move the file away, or give another store (SEATRIAL_HISTORY)"
-    return "; check the path, the server and the permissions, or give another store (SEATRIAL_HISTORY)"
+    return (
+        "; check the path, the server and the permissions, or give another store (SEATRIAL_HISTORY)"
+    )

@@ -1,9 +1,13 @@
-"""Incidents: a problem of a cluster from its first run to its end, and which receivers got it. Pure.
+"""Incidents: a problem of a cluster from its first run to its end, and which receivers got it.
+
+Pure.
 
 There is at most one open incident of each kind for a cluster and suite:
 
-- `fault`: measured, and not a pass. Over with the next pass; a run without a measurement leaves it as it is.
-- `unmeasured`: the check could not measure, which is no fault of the cluster. Over with the next measurement.
+- `fault`: measured, and not a pass. Over with the next pass; a run without a measurement leaves it
+  as it is.
+- `unmeasured`: the check could not measure, which is no fault of the cluster. Over with the next
+  measurement.
 - `silent`: no run was recorded in its time, or the check itself died. Over with the next run.
 """
 
@@ -19,8 +23,13 @@ from seatrial.text import words
 Kind = Literal["fault", "unmeasured", "silent"]
 
 REASON_CHARS = 2000
-KEEP_TRYING = timedelta(days=7)  # how long failed deliveries of an incident that is over are repeated
-_OVER: Mapping[Kind, str] = {"fault": "pass again", "unmeasured": "measured again", "silent": "runs again"}
+# How long failed deliveries of an incident that is over are repeated
+KEEP_TRYING = timedelta(days=7)
+_OVER: Mapping[Kind, str] = {
+    "fault": "pass again",
+    "unmeasured": "measured again",
+    "silent": "runs again",
+}
 _ENDED_BY: Mapping[Kind, frozenset[Kind | None]] = {
     "fault": frozenset({None}),
     "unmeasured": frozenset({None, "fault"}),
@@ -100,14 +109,21 @@ def outcome_of(result: RunResult) -> RunOutcome:
 
 
 def advance(
-    incidents: Sequence[Incident], cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
+    incidents: Sequence[Incident],
+    cluster: str,
+    suite: str,
+    outcome: RunOutcome,
+    sinks: Iterable[str],
 ) -> list[Incident]:
-    """Return the unsettled `incidents` of the cluster and suite after a run, and a new one if there is.
+    """Return the unsettled `incidents` of the cluster and suite after a run, and a new one if there
+    is.
 
     Open incidents are for all `sinks`. The same outcome twice changes nothing.
     """
     after = [_followed(incident, outcome) for incident in incidents]
-    if outcome.kind and not any(i.kind == outcome.kind and i.last_run == outcome.run_id for i in after):
+    if outcome.kind and not any(
+        i.kind == outcome.kind and i.last_run == outcome.run_id for i in after
+    ):
         after.append(_opened(cluster, suite, outcome.kind, outcome))
     names = tuple(sinks)
     return [_addressed(incident, names, outcome.at) for incident in after]
@@ -140,7 +156,9 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
 
 
 def _change(incident: Incident, outcome: RunOutcome) -> str | None:
-    """Return what is new: a verdict worse than any before, a new suspect or a new check; None if nothing is."""
+    """Return what is new: a verdict worse than any before, a new suspect or a new check; None if
+    nothing is.
+    """
     if incident.kind != "fault":
         return None
     new = []
@@ -171,12 +189,18 @@ def _opened(cluster: str, suite: str, kind: Kind, outcome: RunOutcome) -> Incide
 
 
 def _addressed(incident: Incident, sinks: Iterable[str], now: datetime) -> Incident:
-    """Address an open incident to every sink; one that is long over counts as delivered to those that it had."""
+    """Address an open incident to every sink; one that is long over counts as delivered to those
+    that it had.
+    """
     if incident.closed is None:
-        return replace(incident, receipts={**{sink: Receipt() for sink in sinks}, **incident.receipts})
+        return replace(
+            incident, receipts={**{sink: Receipt() for sink in sinks}, **incident.receipts}
+        )
     if now - incident.closed < KEEP_TRYING:
         return incident
-    delivered = {sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()}
+    delivered = {
+        sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()
+    }
     return replace(incident, receipts=delivered)
 
 

@@ -1,7 +1,8 @@
 """What a run found of each of its nodes. Pure.
 
-A run has one verdict, and nodes come in and out of service one by one. A node is blamed by the suspects of the run. It
-has passed where nothing that was measured is open: what is inconclusive, or a fault without a suspect, may be any node.
+A run has one verdict, and nodes come in and out of service one by one. A node is blamed by the
+suspects of the run. It has passed where nothing that was measured is open: what is inconclusive, or
+a fault without a suspect, may be any node.
 """
 
 from collections.abc import Iterator
@@ -14,14 +15,16 @@ from seatrial.model.verdict import Verdict, worst
 Outcome = tuple[Verdict, str | None]  # and the code of its reason
 NOT_COMPARED = "not-compared"  # the code of a pass that rests on no baseline
 UNATTRIBUTED = "unattributed"  # the code of a node of a run whose fault may be that of another node
-_NOT_HELD = frozenset({"startup", "image", "record", "upload", "metrics", "notify"})  # steps that need no node
+# Steps that need no node
+_NOT_HELD = frozenset({"startup", "image", "record", "upload", "metrics", "notify"})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTest:
     """The verdict of one node in one run; `code` is that of its reason.
 
-    `partner` is the other node of a run of two nodes. `held_s` are the seconds that the run held the node.
+    `partner` is the other node of a run of two nodes. `held_s` are the seconds that the run held
+    the node.
     """
 
     run_id: str
@@ -76,7 +79,9 @@ def _blamed(result: RunResult) -> dict[str, Outcome]:
         nodes = [] if suspect.kind == "switch" else suspect.nodes
         sure = len(nodes) == 1 and suspect.confidence >= SURE
         for name in nodes:
-            verdict, code = (own, suspect.evidence.code) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
+            verdict, code = (
+                (own, suspect.evidence.code) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
+            )
             known = result_by_node.get(name)
             if known is None or worst((verdict, known[0])) is not known[0]:
                 result_by_node[name] = verdict, code

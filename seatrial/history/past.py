@@ -25,10 +25,12 @@ _CHANGES_SHOWN = 3
 
 
 def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
-    """Return the names of nodes in an earlier run where they differ; None for other hardware of the same name.
+    """Return the names of nodes in an earlier run where they differ; None for other hardware of the
+    same name.
 
-    A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If fewer than half of
-    the nodes are machines of that run, machines change with every run, as in clouds, and names count.
+    A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If
+    fewer than half of the nodes are machines of that run, machines change with every run, as in
+    clouds, and names count.
     """
     if current == earlier:
         return {}
@@ -40,7 +42,9 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     names: dict[str, str | None] = {}
     for node, hardware in current.items():
         was = same.get(node, node)
-        replaced = node not in same and (node in taken or (bool(same) and node in own and node in before))
+        replaced = node not in same and (
+            node in taken or (bool(same) and node in own and node in before)
+        )
         if replaced or (was in earlier and hardware.replaces(earlier[was])):
             names[node] = None
         elif was != node:
@@ -49,14 +53,24 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
 
 
 def _distinctive(hardware: Hardware) -> dict[str, frozenset[str]]:
-    """Return the ids by node that no other node of the run has: containers have those of their host or image."""
+    """Return the ids by node that no other node of the run has: containers have those of their host
+    or image.
+    """
     count = Counter(hardware_id for node in hardware.values() for hardware_id in node.ids)
-    own = {name: frozenset(i for i in node.ids if count[i] == 1) for name, node in hardware.items() if node.ids}
+    own = {
+        name: frozenset(i for i in node.ids if count[i] == 1)
+        for name, node in hardware.items()
+        if node.ids
+    }
     return {name: ids for name, ids in own.items() if ids}
 
 
-def _same_machines(own: Mapping[str, frozenset[str]], before: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Return the earlier name of each recognised node; if parts moved, the one with more of them has the name."""
+def _same_machines(
+    own: Mapping[str, frozenset[str]], before: Mapping[str, frozenset[str]]
+) -> dict[str, str]:
+    """Return the earlier name of each recognised node; if parts moved, the one with more of them
+    has the name.
+    """
     was_in = {hardware_id: name for name, ids in before.items() for hardware_id in ids}
     shared = [
         (count, node, was)
@@ -80,12 +94,17 @@ class Machines:
     hardware: Hardware = field(default_factory=dict)
     measured: Mapping[str, Measurement] = field(default_factory=dict)
 
-    def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[Mapping[int, str | None]]:
-        """Return the series of the same machine in each run of `then`, by index in `names`, where names differ.
+    def earlier_series(
+        self, names: Sequence[str], then: Sequence[Hardware]
+    ) -> list[Mapping[int, str | None]]:
+        """Return the series of the same machine in each run of `then`, by index in `names`, where
+        names differ.
 
         None: the machine was not there.
         """
-        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {frozenset(): {}}
+        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {
+            frozenset(): {}
+        }
         series: list[Mapping[int, str | None]] = []
         for earlier, hardware in zip((None, *then), then, strict=False):
             if hardware == earlier:  # as in most runs
@@ -110,18 +129,23 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     if len(names) < len(m.subject.nodes):
         return None
     subject = m.subject
-    name = "--".join(names) if subject.kind == "link" else names[0] + subject.name[len(subject.nodes[0]) :]
+    name = (
+        "--".join(names)
+        if subject.kind == "link"
+        else names[0] + subject.name[len(subject.nodes[0]) :]
+    )
     return replace(m, subject=replace(subject, name=name)).series()
 
 
 @dataclass(frozen=True, slots=True)
 class PastRuns:
-    """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not measured.
+    """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not
+    measured.
 
-    Arrays are (T, M): the first reading of each run, the mean of the others, the location of all, the squares of their
-    distances from their mean, as shares of that, in all, and their number.
-    `good`: the series was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that
-    is not that of the newest run that passed, "" where all is.
+    Arrays are (T, M): the first reading of each run, the mean of the others, the location of all,
+    the squares of their distances from their mean, as shares of that, in all, and their number.
+    `good`: the series was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is
+    the software that is not that of the newest run that passed, "" where all is.
     """
 
     runs: Sequence[RunRow]
@@ -144,16 +168,20 @@ def past_runs(
     machines: Machines | None = None,
     chosen: Sequence[RunRow] | None = None,
 ) -> PastRuns:
-    """Read the series `names` of earlier runs of `suite`; with `machines`, by hardware and not by name.
+    """Read the series `names` of earlier runs of `suite`; with `machines`, by hardware and not by
+    name.
 
-    `chosen` are the runs to read, the oldest first; the newest ones and those that passed when None.
+    `chosen` are the runs to read, the oldest first; the newest ones and those that passed when
+    None.
 
     Raises SeatrialError when the store cannot be read.
     """
     runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
     readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
     last_pass = next((run for run in reversed(runs) if run.passed), None)
-    return _dense(runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else "")
+    return _dense(
+        runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else ""
+    )
 
 
 def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> list[RunRow]:
@@ -165,8 +193,9 @@ def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> 
 def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
     """Choose the runs to compare the next one of the same cluster and suite with, oldest first.
 
-    The newest few are taken whatever their verdict. The others are those that passed, however old, so that a fault
-    that stays for months does not displace what was healthy; other runs fill up where too few passed.
+    The newest few are taken whatever their verdict. The others are those that passed, however old,
+    so that a fault that stays for months does not displace what was healthy; other runs fill up
+    where too few passed.
     """
     newest_first = sorted(runs, key=_age, reverse=True)
     recent, older = newest_first[:RECENT_RUNS], newest_first[RECENT_RUNS:]
@@ -179,14 +208,24 @@ def _age(run: RunRow) -> tuple[datetime, str]:
     return run.started, run.run_id
 
 
-def at_other_ranks(store: "Store", cluster: str, measurements: Sequence[Measurement]) -> dict[str, dict[int, str]]:
-    """Return stored series that differ only in the number of ranks, by series and ranks. Raises SeatrialError."""
+def at_other_ranks(
+    store: "Store", cluster: str, measurements: Sequence[Measurement]
+) -> dict[str, dict[int, str]]:
+    """Return stored series that differ only in the number of ranks, by series and ranks.
+
+    Raises SeatrialError.
+    """
     stored: dict[object, dict[int, str]] = {}
     for m in store.series_of_cluster(cluster):
         if type(ranks := m.conditions.get("ranks")) is int:
             stored.setdefault(_but_ranks(m), {})[ranks] = m.series()
-    alike = ((m.series(), stored.get(_but_ranks(m), {})) for m in measurements if "ranks" in m.conditions)
-    others = {name: {ranks: other for ranks, other in series.items() if other != name} for name, series in alike}
+    alike = (
+        (m.series(), stored.get(_but_ranks(m), {})) for m in measurements if "ranks" in m.conditions
+    )
+    others = {
+        name: {ranks: other for ranks, other in series.items() if other != name}
+        for name, series in alike
+    }
     return {name: series for name, series in others.items() if series}
 
 
@@ -195,11 +234,15 @@ def _but_ranks(m: Measurement) -> tuple[object, ...]:
     return m.metric, m.unit, m.subject, conditions
 
 
-def _readings(store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines) -> Readings:
+def _readings(
+    store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines
+) -> Readings:
     """Return the readings of the same machines for the series `names`, as indexes of both lists."""
     hardware = store.hardware(run_ids) if machines.hardware else {}
     changed = machines.earlier_series(names, [hardware.get(run_id, {}) for run_id in run_ids])
-    requested = list(dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)]))
+    requested = list(
+        dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)])
+    )
     column = np.full((len(run_ids), len(requested)), -1)
     column[:, : len(names)] = np.arange(len(names))
     place = {name: i for i, name in enumerate(requested)}
@@ -227,12 +270,16 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
     whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
     good = ((count > 0) & ~bad).reshape(shape) & whole[:, None]
-    one, others, middle, squares = (values.reshape(shape) for values in (first, rest, location, within))
+    one, others, middle, squares = (
+        values.reshape(shape) for values in (first, rest, location, within)
+    )
     return PastRuns(runs, one, others, middle, squares, count.reshape(shape), good, changed)
 
 
 def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
-    """Return the sum of squares of each cell's values around their mean, as shares of it; 0 of a single one."""
+    """Return the sum of squares of each cell's values around their mean, as shares of it; 0 of a
+    single one.
+    """
     usual = mean[cell]
     shares = np.divide(value, usual, out=np.ones(value.size), where=usual > 0) - 1
     return np.asarray(np.bincount(cell, shares**2, minlength=mean.size), dtype=np.float64)
@@ -248,7 +295,10 @@ def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    parts = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
+    parts = [
+        f"{key} {_short(before.get(key))} -> {_short(now.get(key))}"
+        for key in keys[:_CHANGES_SHOWN]
+    ]
     more = [f"{len(keys) - _CHANGES_SHOWN} more"] if len(keys) > _CHANGES_SHOWN else []
     return ", ".join([*parts, *more])
 

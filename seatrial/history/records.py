@@ -11,12 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import JSON, Connection, Row, Select, Text, and_, case, cast, func, literal, outerjoin, select
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    outerjoin,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from seatrial.history.node_tests import NodeTest
 from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
-from seatrial.history.schema import checks, clean, node_hardware, readings, runs, samples, series, suspects
+from seatrial.history.schema import (
+    checks,
+    clean,
+    node_hardware,
+    readings,
+    runs,
+    samples,
+    series,
+    suspects,
+)
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
@@ -50,7 +72,10 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 
 def check_records(result: RunResult) -> list[Record]:
-    rows = ({"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks))
+    rows = (
+        {"run_id": result.run_id, "nth": nth, **check.summary()}
+        for nth, check in enumerate(result.checks)
+    )
     return [{column.name: row[column.name] for column in checks.c} for row in rows]
 
 
@@ -79,7 +104,9 @@ def reading_records(
         series_id = ids[key]
         place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
         counts[series_id] += 1
-        numbers.append({**place, "value": _number(m.value), "verdict": verdicts[id(check)].get(m.series())})
+        numbers.append(
+            {**place, "value": _number(m.value), "verdict": verdicts[id(check)].get(m.series())}
+        )
         if m.samples:
             raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
     return numbers, raw
@@ -94,14 +121,18 @@ def hardware_records(result: RunResult) -> list[Record]:
     for hardware, ids_by_node in alike.items():
         facts = {key: value for key, value in asdict(hardware).items() if key != "ids"}
         known = {name: ids for name, ids in ids_by_node.items() if ids}
-        rows.append({"run_id": result.run_id, **facts, "nodes": list(ids_by_node), "ids": known or None})
+        rows.append(
+            {"run_id": result.run_id, **facts, "nodes": list(ids_by_node), "ids": known or None}
+        )
     return rows
 
 
 def suspect_records(result: RunResult) -> list[Record]:
     columns = ("kind", "name", "confidence", "code", "evidence")
     blamed = (suspect.to_dict() for suspect in result.suspects)
-    return [{"run_id": result.run_id, **{column: each[column] for column in columns}} for each in blamed]
+    return [
+        {"run_id": result.run_id, **{column: each[column] for column in columns}} for each in blamed
+    ]
 
 
 def node_test_record(test: NodeTest) -> Record:
@@ -138,7 +169,9 @@ def _judged(check: Check) -> dict[str, str]:
     verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
         name = judgement.measurement.series()
-        verdicts[name] = worst((judgement.verdict, verdicts[name])) if name in verdicts else judgement.verdict
+        verdicts[name] = (
+            worst((judgement.verdict, verdicts[name])) if name in verdicts else judgement.verdict
+        )
     return {name: verdict.value for name, verdict in verdicts.items()}
 
 
@@ -148,7 +181,9 @@ def _number(value: float) -> float | None:
 
 
 def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
-    """Return a query of the values as one parameter, since databases limit the number of parameters."""
+    """Return a query of the values as one parameter, since databases limit the number of
+    parameters.
+    """
     each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
     return select(each(literal(list(values), JSON)).table_valued("value").c.value)
 
@@ -156,7 +191,8 @@ def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
 def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
     """Return the id of each series, adding new ones; others may add the same at the same time."""
     ids = _ids(connection, requested)
-    # Always in the same order, or two runs that add the same series could wait for each other for ever.
+    # Always in the same order, or two runs that add the same series could wait for each other for
+    # ever.
     new = [requested[key] for key in sorted(requested) if key not in ids]
     if not new:
         return ids
@@ -169,20 +205,28 @@ def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, i
     columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
     digests = sorted({digest for digest, _, _ in requested})
     query = select(*columns).where(series.c.series_key.in_(listed(connection, digests)))
-    return {(digest, check, unit): series_id for digest, check, unit, series_id in _plain(connection, query)}
+    return {
+        (digest, check, unit): series_id
+        for digest, check, unit, series_id in _plain(connection, query)
+    }
 
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """Return the readings of the series in the runs, as indexes of both lists."""
     place = {series_key(name): i for i, name in enumerate(names)}
-    query = select(series.c.series_key, series.c.id).where(series.c.series_key.in_(listed(connection, sorted(place))))
+    query = select(series.c.series_key, series.c.id).where(
+        series.c.series_key.in_(listed(connection, sorted(place)))
+    )
     stored = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
     at = np.full(max((series_id for series_id, _ in stored), default=0) + 2, -1, dtype=np.int64)
     for series_id, i in stored:
         at[series_id] = i
     # A few series are looked up one by one; of more, runs are read whole.
     few = sorted(series_id for series_id, _ in stored) if len(stored) <= 500 else None
-    tables = [np.array(_rows(connection, run_id, few), dtype=np.float64).reshape(-1, 3) for run_id in run_ids]
+    tables = [
+        np.array(_rows(connection, run_id, few), dtype=np.float64).reshape(-1, 3)
+        for run_id in run_ids
+    ]
     run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
     where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
@@ -191,7 +235,8 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
     """Return the finite numbers of the run, of all series if `few` is None."""
-    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}  # nearly all passed
+    # Nearly all passed
+    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}
     verdict = case(places, value=readings.c.verdict, else_=-1)
     query = (
         select(readings.c.series_id, readings.c.value, verdict)
@@ -210,7 +255,9 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
 
 def run_row(row: Row[Any]) -> RunRow:
     fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
-    return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": Reason(row.code, {}, row.reason)})
+    return RunRow(
+        **{**fields, "verdict": Verdict(row.verdict), "reason": Reason(row.code, {}, row.reason)}
+    )
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
@@ -220,10 +267,20 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         samples.c.series_id == readings.c.series_id,
         samples.c.nth == readings.c.nth,
     )
-    described = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
+    described = (
+        "check_name",
+        "metric",
+        "unit",
+        "subject_kind",
+        "subject_name",
+        "conditions",
+        "better",
+    )
     query = (
         select(*(series.c[name] for name in described), readings.c.value, samples.c.samples)
-        .select_from(outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside))
+        .select_from(
+            outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside)
+        )
         .where(readings.c.run_id == run_id)
         .order_by(readings.c.series_id, readings.c.nth)
     )
@@ -233,7 +290,9 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
 def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
     """Return every series of the subject with NaN for a value."""
     of_subject = series.c.subject_kind == subject.kind, series.c.subject_name == subject.name
-    query = select(series, literal(None).label("value"), literal(None).label("samples")).where(*of_subject)
+    query = select(series, literal(None).label("value"), literal(None).label("samples")).where(
+        *of_subject
+    )
     measured = (_measurement(row) for row in connection.execute(query.order_by(series.c.id)))
     return list({m.series(): m for m in measured}.values())
 
@@ -252,19 +311,28 @@ def hardware_of(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, 
 
 
 def _nodes(
-    gpu_model: str, gpu_clock_mhz: int | None, cpu_model: str, driver: str, nodes: str, ids: str | None
+    gpu_model: str,
+    gpu_clock_mhz: int | None,
+    cpu_model: str,
+    driver: str,
+    nodes: str,
+    ids: str | None,
 ) -> Hardware:
     """Parse the nodes of one row; `nodes` and `ids` are JSON."""
     by_node = (json.loads(ids) if ids else None) or {}
     facts = gpu_model, gpu_clock_mhz, cpu_model, driver
-    return {name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)}
+    return {
+        name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)
+    }
 
 
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
     if row is None:
         return None
-    blamed = connection.execute(select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id))
+    blamed = connection.execute(
+        select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id)
+    )
     run = run_row(row)
     nodes = []
     for name, hardware in hardware_of(connection, [run_id]).get(run_id, {}).items():
@@ -298,7 +366,9 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
     own = row.found  # earlier versions saved no code or values
     reason = Reason(own.get("code"), own.get("values", {}), own["reason"])
-    check_result = CheckResult(Verdict(own["verdict"]), reason, tuple(map(_suspect, own["suspects"])))
+    check_result = CheckResult(
+        Verdict(own["verdict"]), reason, tuple(map(_suspect, own["suspects"]))
+    )
     return Check(
         row.name,
         Verdict(row.verdict),
@@ -311,8 +381,17 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
 
 def _suspect(saved: Any) -> Suspect:
     """Return the suspect; earlier versions saved none with a code, a verdict or values."""
-    verdict, evidence = saved.get("verdict"), Reason(saved.get("code"), saved.get("values", {}), saved["evidence"])
-    return Suspect(saved["kind"], saved["name"], saved["confidence"], evidence, Verdict(verdict) if verdict else None)
+    verdict, evidence = (
+        saved.get("verdict"),
+        Reason(saved.get("code"), saved.get("values", {}), saved["evidence"]),
+    )
+    return Suspect(
+        saved["kind"],
+        saved["name"],
+        saved["confidence"],
+        evidence,
+        Verdict(verdict) if verdict else None,
+    )
 
 
 def _measurement(row: Any) -> Measurement:

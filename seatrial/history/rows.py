@@ -27,7 +27,8 @@ class RunRow:
     reason: Reason
     fingerprint: dict[str, str]
     out: str
-    judged: str | None = None  # how much of it was compared: none, some or all; None in runs of earlier versions
+    # How much of it was compared: none, some or all; None in runs of earlier versions
+    judged: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -40,7 +41,10 @@ class RunRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as `seatrial history --json` prints it."""
-        times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "finished")}
+        times = {
+            name: getattr(self, name).isoformat(timespec="seconds")
+            for name in ("started", "finished")
+        }
         return {
             **asdict(self),
             **times,
@@ -52,9 +56,11 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Readings of series in runs, one element per number; `run` and `series` are indexes of the requested lists.
+    """Readings of series in runs, one element per number; `run` and `series` are indexes of the
+    requested lists.
 
-    Numbers of one series in one run are in order of measurement; `verdict` is an index of VERDICTS, -1 if not judged.
+    Numbers of one series in one run are in order of measurement; `verdict` is an index of VERDICTS,
+    -1 if not judged.
     """
 
     run: "NDArray[np.int64]"
@@ -65,7 +71,9 @@ class Readings:
     @property
     def good(self) -> "NDArray[np.bool_]":
         """Mask of the readings that were not judged bad."""
-        passed: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
+        passed: NDArray[np.bool_] = (self.verdict < 0) | (
+            self.verdict == VERDICTS.index(Verdict.PASS)
+        )
         return passed
 
     def moved(self, series: "NDArray[np.int64]") -> "Readings":
@@ -78,7 +86,8 @@ class Readings:
 class Pin:
     """A baseline that a person approved for one series (`Measurement.series()`), in `unit`.
 
-    `low` and `high` bound what is expected; None leaves that side open. `run_id` is the run it was taken from.
+    `low` and `high` bound what is expected; None leaves that side open. `run_id` is the run it was
+    taken from.
     """
 
     series: str

@@ -1,4 +1,7 @@
-"""The tables of the store. A change here needs a migration in seatrial/history/migrations/versions and a new HEAD."""
+"""The tables of the store.
+
+A change here needs a migration in seatrial/history/migrations/versions and a new HEAD.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,14 +26,17 @@ from sqlalchemy import (
 )
 
 OLDEST, HEAD = "0009", "0012"
-# Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
+# Not alembic's own name: the store may share a database with Prefect's server, which keeps its
+# version under that name.
 VERSION_TABLE = "seatrial_version"
 
 metadata = MetaData()
 
 
 class CleanText(TypeDecorator[str]):
-    """Text from anywhere, a remote log included: what PostgreSQL or UTF-8 cannot hold is replaced, never an error."""
+    """Text from anywhere, a remote log included: what PostgreSQL or UTF-8 cannot hold is replaced,
+    never an error.
+    """
 
     impl = Text
     cache_ok = True
@@ -78,7 +84,13 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def _run_id() -> Column[Any]:
-    return Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False, index=True)
+    return Column(
+        "run_id",
+        CleanText,
+        ForeignKey("runs.run_id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    )
 
 
 runs = Table(
@@ -90,16 +102,19 @@ runs = Table(
     Column("started", UtcDateTime, nullable=False),
     Column("finished", UtcDateTime, nullable=False),
     Column("verdict", String(16), nullable=False),
-    Column("code", String(100)),  # of the reason; null where it has none, and in runs of earlier versions
+    # Of the reason; null where it has none, and in runs of earlier versions
+    Column("code", String(100)),
     Column("reason", CleanText, nullable=False),
     Column("fingerprint", JSON, nullable=False),
     Column("out", CleanText, nullable=False),
     Column("setup", JSON),
-    Column("judged", String(8)),  # none, some or all of its numbers; null in runs of earlier versions
+    # None, some or all of its numbers; null in runs of earlier versions
+    Column("judged", String(8)),
     Index("ix_runs_cluster_started", "cluster", "started"),
 )
 
-# What each check came to, and by itself (`found`) before its numbers were judged. `nth` is its place in the run.
+# What each check came to, and by itself (`found`) before its numbers were judged. `nth` is its
+# place in the run.
 checks = Table(
     "checks",
     metadata,
@@ -113,8 +128,8 @@ checks = Table(
     Column("found", CleanJson, nullable=False),
 )
 
-# What is measured, described once. `series_key` is a digest: a series names its subject, and a group of a thousand
-# nodes is longer than PostgreSQL lets an index entry be.
+# What is measured, described once. `series_key` is a digest: a series names its subject, and a
+# group of a thousand nodes is longer than PostgreSQL lets an index entry be.
 series = Table(
     "series",
     metadata,
@@ -133,21 +148,36 @@ series = Table(
 
 
 def _place() -> list[Column[Any]]:
-    """Return columns of a reading's key: run, series, and number within the series; rows of a run are adjacent."""
+    """Return columns of a reading's key: run, series, and number within the series; rows of a run
+    are adjacent.
+    """
     return [
-        Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
-        Column("series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False),
+        Column(
+            "run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True
+        ),
+        Column(
+            "series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False
+        ),
         Column("nth", Integer, primary_key=True, autoincrement=False),
     ]
 
 
-# `value` is null where the number was not finite; `verdict` is the worst that its series was judged in that check.
+# `value` is null where the number was not finite; `verdict` is the worst that its series was judged
+# in that check.
 readings = Table(
-    "readings", metadata, *_place(), Column("value", Double), Column("verdict", String(16)), sqlite_with_rowid=False
+    "readings",
+    metadata,
+    *_place(),
+    Column("value", Double),
+    Column("verdict", String(16)),
+    sqlite_with_rowid=False,
 )
-samples = Table("samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False)
+samples = Table(
+    "samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False
+)
 
-# What the nodes were made of: one row for those that are alike, with their names; `ids` are digests of serials by name.
+# What the nodes were made of: one row for those that are alike, with their names; `ids` are digests
+# of serials by name.
 node_hardware = Table(
     "node_hardware",
     metadata,
@@ -161,8 +191,8 @@ node_hardware = Table(
     Column("ids", CleanJson),
 )
 
-# What a run found of each of its nodes, also in runs that are removed: the age of tests outlives them. `partner` is the
-# other node of a test of two, `held_s` how long the run held the node.
+# What a run found of each of its nodes, also in runs that are removed: the age of tests outlives
+# them. `partner` is the other node of a test of two, `held_s` how long the run held the node.
 node_tests = Table(
     "node_tests",
     metadata,
@@ -179,7 +209,8 @@ node_tests = Table(
     Index("ix_node_tests_cluster_ended", "cluster", "ended"),
 )
 
-# Suites in a loop over a cluster, with the runs of their phases; `plan` is a digest of the suite file.
+# Suites in a loop over a cluster, with the runs of their phases; `plan` is a digest of the suite
+# file.
 campaigns = Table(
     "campaigns",
     metadata,
@@ -196,7 +227,8 @@ campaigns = Table(
     Index("ix_campaigns_cluster_started", "cluster", "started"),
 )
 
-# A metric of every part in each minute of a run, packed: `readings` has one row a time and one column a part.
+# A metric of every part in each minute of a run, packed: `readings` has one row a time and one
+# column a part.
 minutes = Table(
     "minutes",
     metadata,
@@ -238,7 +270,8 @@ baselines = Table(
     UniqueConstraint("cluster", "series_key", name="uq_baselines_cluster_series"),
 )
 
-# What is wrong, and who has heard of it. It outlives its runs: they are named in words, not by foreign keys.
+# What is wrong, and who has heard of it. It outlives its runs: they are named in words, not by
+# foreign keys.
 incidents = Table(
     "incidents",
     metadata,

@@ -6,7 +6,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history.campaigns import CampaignState, campaign_of
@@ -62,16 +73,24 @@ _ADVISORY_LOCK = 7228466
 def _write(connection: Connection, incident: Incident) -> Incident:
     """Insert the incident, or replace the one of its id; return it with its id."""
     if incident.id is not None:
-        connection.execute(update(incidents).where(incidents.c.id == incident.id), _record(incident))
+        connection.execute(
+            update(incidents).where(incidents.c.id == incident.id), _record(incident)
+        )
         return incident
-    (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (None,)
+    (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (
+        None,
+    )
     return replace(incident, id=key)
 
 
 def _record(incident: Incident) -> dict[str, Any]:
-    columns = {name: value for name, value in asdict(incident).items() if name not in ("id", "run_count")}
+    columns = {
+        name: value for name, value in asdict(incident).items() if name not in ("id", "run_count")
+    }
     verdicts = {"verdict": incident.verdict.value, "worst": incident.worst.value}
-    receipts = {sink: {"told": r.reported, "place": dict(r.place)} for sink, r in incident.receipts.items()}
+    receipts = {
+        sink: {"told": r.reported, "place": dict(r.place)} for sink, r in incident.receipts.items()
+    }
     counted = {"nights": incident.run_count, "settled": incident.settled}
     return {**columns, **verdicts, **counted, "receipts": receipts}
 
@@ -81,11 +100,16 @@ def _incident(row: Row[Any]) -> Incident:
     lists = {key: tuple(fields[key]) for key in ("suspects", "checks", "changes")}
     receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
     verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
-    return Incident(**{**fields, **lists, **verdicts, "receipts": receipts, "run_count": row.nights})
+    return Incident(
+        **{**fields, **lists, **verdicts, "receipts": receipts, "run_count": row.nights}
+    )
 
 
 class Store:
-    """The history of every cluster. Each method is one transaction; all raise SeatrialError when the store fails."""
+    """The history of every cluster.
+
+    Each method is one transaction; all raise SeatrialError when the store fails.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -105,13 +129,16 @@ class Store:
         with explained(self._engine.url, f"run {result.run_id} cannot be saved"):
             try:
                 self._replace(result, out)
-            except IntegrityError:  # the same run, saved elsewhere at the same moment: it is there now
+            except IntegrityError:
+                # The same run, saved elsewhere at the same moment: it is there now
                 self._replace(result, out)
 
     def _replace(self, result: RunResult, out: Path) -> None:
         with self._writer.begin() as connection:
             measured = keyed(result)
-            numbers, raw = reading_records(result, measured, series_ids(connection, series_records(measured)))
+            numbers, raw = reading_records(
+                result, measured, series_ids(connection, series_records(measured))
+            )
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
             connection.execute(delete(node_tests).where(node_tests.c.run_id == result.run_id))
             connection.execute(insert(runs), run_record(result, out))
@@ -141,14 +168,19 @@ class Store:
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
         query = select(runs).where(runs.c.run_id == run_id)
-        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, f"run {run_id} cannot be read"),
+            self._engine.begin() as connection,
+        ):
             row = connection.execute(query).first()
             return run_row(row) if row else None
 
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:
-        """Return the cluster's newest `limit` runs of that suite that started before, newest first."""
+        """Return the cluster's newest `limit` runs of that suite that started before, newest
+        first.
+        """
         which = [runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before]
         if verdict is not None:
             which.append(runs.c.verdict == verdict.value)
@@ -158,7 +190,11 @@ class Store:
         """Count the cluster's runs of that suite that started later."""
         which = (runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started > after)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return int(connection.execute(select(func.count()).select_from(runs).where(*which)).scalar_one())
+            return int(
+                connection.execute(
+                    select(func.count()).select_from(runs).where(*which)
+                ).scalar_one()
+            )
 
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
         """Return the cluster's newest run of that suite."""
@@ -167,36 +203,69 @@ class Store:
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
         passed = runs.c.verdict == Verdict.PASS.value, runs.c.run_id != before
-        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *passed)), None)
+        return next(
+            iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *passed)), None
+        )
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
         ended = runs.c.finished == at
-        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, ended)), None)
+        return next(
+            iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, ended)), None
+        )
 
     def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
-        query = select(runs).where(*which).order_by(runs.c.started.desc(), runs.c.run_id.desc()).limit(limit)
+        query = (
+            select(runs)
+            .where(*which)
+            .order_by(runs.c.started.desc(), runs.c.run_id.desc())
+            .limit(limit)
+        )
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return [run_row(row) for row in connection.execute(query)]
 
     def remove_runs(self, run_ids: Sequence[str]) -> int:
-        """Delete the runs with their numbers; return how many there were. Pins and incidents stay."""
-        with explained(self._engine.url, "runs cannot be removed"), self._writer.begin() as connection:
-            return connection.execute(delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))).rowcount
+        """Delete the runs with their numbers; return how many there were.
 
-    def incidents(self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
-        """Update, save and return the unsettled incidents; see `seatrial.history.incident.advance`."""
+        Pins and incidents stay.
+        """
+        with (
+            explained(self._engine.url, "runs cannot be removed"),
+            self._writer.begin() as connection,
+        ):
+            return connection.execute(
+                delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))
+            ).rowcount
+
+    def incidents(
+        self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
+    ) -> list[Incident]:
+        """Update, save and return the unsettled incidents; see
+        `seatrial.history.incident.advance`.
+        """
         query = select(incidents).where(
-            incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
+            incidents.c.cluster == cluster,
+            incidents.c.suite == suite,
+            incidents.c.settled.is_(False),
         )
-        with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
+        with (
+            explained(self._engine.url, "incidents cannot be kept"),
+            self._writer.begin() as connection,
+        ):
             lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
             before = [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
-            return [_write(connection, each) for each in advance(before, cluster, suite, outcome, sinks)]
+            return [
+                _write(connection, each) for each in advance(before, cluster, suite, outcome, sinks)
+            ]
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
-        """Add receipts to the incident of that id, which another run may have changed during delivery."""
-        with explained(self._engine.url, f"incident {incident} cannot be kept"), self._writer.begin() as connection:
+        """Add receipts to the incident of that id, which another run may have changed during
+        delivery.
+        """
+        with (
+            explained(self._engine.url, f"incident {incident} cannot be kept"),
+            self._writer.begin() as connection,
+        ):
             lock(connection, _ADVISORY_LOCK)
             row = connection.execute(select(incidents).where(incidents.c.id == incident)).first()
             if row is None:
@@ -212,12 +281,18 @@ class Store:
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""
-        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "measurements cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return numbers_of(connection, run_ids, series)
 
     def series_of_cluster(self, cluster: str) -> list[Measurement]:
         """Return every series of the cluster as a whole, without values."""
-        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "measurements cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return described_series(connection, Subject("cluster", cluster))
 
     def hardware(self, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
@@ -232,32 +307,51 @@ class Store:
             .where(node_tests.c.cluster == cluster, node_tests.c.ended >= since)
             .order_by(node_tests.c.ended, node_tests.c.run_id)
         )
-        with explained(self._engine.url, "tests of nodes cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "tests of nodes cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return [node_test(row) for row in connection.execute(query)]
 
     def campaign(self, cluster: str, suite: str | None = None) -> CampaignState | None:
         """Return the newest campaign of the cluster, or of that suite on it."""
-        query = select(campaigns).where(campaigns.c.cluster == cluster).order_by(campaigns.c.started.desc()).limit(1)
+        query = (
+            select(campaigns)
+            .where(campaigns.c.cluster == cluster)
+            .order_by(campaigns.c.started.desc())
+            .limit(1)
+        )
         query = query if suite is None else query.where(campaigns.c.suite == suite)
-        with explained(self._engine.url, "campaigns cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "campaigns cannot be read"),
+            self._engine.begin() as connection,
+        ):
             row = connection.execute(query).first()
             return campaign_of(row) if row else None
 
     def keep_campaign(self, state: CampaignState) -> None:
         """Save the campaign; replace its earlier state."""
         which = campaigns.c.campaign_id == state.campaign_id
-        with explained(self._engine.url, "the campaign cannot be kept"), self._writer.begin() as connection:
+        with (
+            explained(self._engine.url, "the campaign cannot be kept"),
+            self._writer.begin() as connection,
+        ):
             connection.execute(delete(campaigns).where(which))
             connection.execute(insert(campaigns), asdict(state))  # a verdict is a text
 
     def add_node_tests(self, tests: Iterable[NodeTest]) -> None:
         """Save tests of nodes that the result of their run does not have: they never came up."""
         if records := [node_test_record(test) for test in tests]:
-            with explained(self._engine.url, "tests of nodes cannot be saved"), self._writer.begin() as connection:
+            with (
+                explained(self._engine.url, "tests of nodes cannot be saved"),
+                self._writer.begin() as connection,
+            ):
                 connection.execute(insert(node_tests), records)
 
     def keep_minutes(self, run_id: str, series: Iterable[MetricMinutes]) -> None:
-        """Save what devices reported during the run, which must be saved; replace what there is of it."""
+        """Save what devices reported during the run, which must be saved; replace what there is of
+        it.
+        """
         rows = [
             {
                 "run_id": run_id,
@@ -268,7 +362,10 @@ class Store:
             }
             for each in series
         ]
-        with explained(self._engine.url, "minutes cannot be kept"), self._writer.begin() as connection:
+        with (
+            explained(self._engine.url, "minutes cannot be kept"),
+            self._writer.begin() as connection,
+        ):
             connection.execute(delete(minutes).where(minutes.c.run_id == run_id))
             if rows:
                 connection.execute(insert(minutes), rows)
@@ -276,46 +373,74 @@ class Store:
     def minutes(self, run_id: str, metric: str) -> MetricMinutes | None:
         """Return what devices reported of the metric during the run; None without any."""
         query = select(minutes).where(minutes.c.run_id == run_id, minutes.c.metric == metric)
-        with explained(self._engine.url, "minutes cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "minutes cannot be read"),
+            self._engine.begin() as connection,
+        ):
             row = connection.execute(query).first()
             return unpacked(row.metric, row.parts, row.times_s, row.readings) if row else None
 
     def minute_metrics(self, run_ids: Sequence[str]) -> list[str]:
         """Return the metrics that devices reported in the runs."""
         query = select(minutes.c.metric).distinct().order_by(minutes.c.metric)
-        with explained(self._engine.url, "minutes cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "minutes cannot be read"),
+            self._engine.begin() as connection,
+        ):
             chosen = query.where(minutes.c.run_id.in_(listed(connection, run_ids)))
             return list(connection.execute(chosen).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
-        """Return the start of the newest run that measured it, by the name of each subject of the kind: link, gpu."""
+        """Return the start of the newest run that measured it, by the name of each subject of the
+        kind: link, gpu.
+        """
         query = (
             select(series.c.subject_name, func.max(runs.c.started))
             .join_from(runs, readings, readings.c.run_id == runs.c.run_id)
             .join(series, series.c.id == readings.c.series_id)
-            .where(runs.c.cluster == cluster, series.c.subject_kind == kind, readings.c.value.is_not(None))
+            .where(
+                runs.c.cluster == cluster,
+                series.c.subject_kind == kind,
+                readings.c.value.is_not(None),
+            )
             .group_by(series.c.subject_name)
         )
-        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "measurements cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return dict(connection.execute(query).tuples().all())
 
     def measurements(self, run_id: str) -> list[Measurement]:
         """Return the finite measurements of the run, without samples."""
-        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, f"run {run_id} cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return [m for _, m in stored_measurements(connection, run_id) if m.finite]
 
     def result(self, run_id: str) -> RunResult | None:
         """Return the run without judgements and timings, and of the nodes their hardware."""
-        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, f"run {run_id} cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return stored_result(connection, run_id)
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
         """Return the cluster's pinned baselines by series."""
         query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
-        with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "pinned baselines cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return {
                 row.series: Pin(
-                    **{key: value for key, value in row._mapping.items() if key not in ("id", "cluster", "series_key")}
+                    **{
+                        key: value
+                        for key, value in row._mapping.items()
+                        if key not in ("id", "cluster", "series_key")
+                    }
                 )
                 for row in connection.execute(query)
             }
@@ -323,19 +448,28 @@ class Store:
     def pinned_clusters(self) -> list[str]:
         """Return the names of clusters with pinned baselines."""
         query = select(baselines.c.cluster).distinct().order_by(baselines.c.cluster)
-        with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
+        with (
+            explained(self._engine.url, "pinned baselines cannot be read"),
+            self._engine.begin() as connection,
+        ):
             return list(connection.execute(query).scalars())
 
     def pin(self, cluster: str, pins: Sequence[Pin]) -> None:
         """Save `pins` in one transaction; each replaces the pin of its series."""
-        with explained(self._engine.url, "baselines cannot be pinned"), self._writer.begin() as connection:
+        with (
+            explained(self._engine.url, "baselines cannot be pinned"),
+            self._writer.begin() as connection,
+        ):
             _forget(connection, cluster, [pin.series for pin in pins])
             if pins:
                 connection.execute(insert(baselines), [pin_record(cluster, pin) for pin in pins])
 
     def unpin(self, cluster: str, series: Iterable[str]) -> int:
         """Delete pins; return how many there were."""
-        with explained(self._engine.url, "baselines cannot be unpinned"), self._writer.begin() as connection:
+        with (
+            explained(self._engine.url, "baselines cannot be unpinned"),
+            self._writer.begin() as connection,
+        ):
             return _forget(connection, cluster, series)
 
 

@@ -27,7 +27,9 @@ _WITHOUT_RATE = 0.8  # the confidence that a part that moved nothing, where othe
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The checks with their judgements and verdicts, and by check what to measure once more before those are sure."""
+    """The checks with their judgements and verdicts, and by check what to measure once more before
+    those are sure.
+    """
 
     checks: list[Check]
     doubts: Doubts
@@ -36,7 +38,8 @@ class Assessment:
 def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
     """Judge each measurement that can be judged, and say what follows from that for its check.
 
-    Measurements of the same series are repeats, in the order they were taken, and count by their median.
+    Measurements of the same series are repeats, in the order they were taken, and count by their
+    median.
     """
     judge = RunJudge(checks, knowledge)
     return Assessment(judge.judged(checks), judge.doubts())
@@ -52,12 +55,20 @@ class RunJudge:
         self._sizes = {check.name: swept_sizes(check.measurements) for check in checks}
         compared = {**by_series(knowledge.peers), **self._taken}
         unpinned = {name: taken for name, taken in compared.items() if name not in knowledge.pinned}
-        names = [name for name, taken in unpinned.items() if all(m.finite and m.value > 0 for m in taken)]
+        names = [
+            name for name, taken in unpinned.items() if all(m.finite and m.value > 0 for m in taken)
+        ]
         self._place = {name: i for i, name in enumerate(names)}
         table = SeriesTable.of([compared[name][0] for name in names], knowledge.groups)
         self._series = SeriesJudge(table, knowledge.past_of(table))
         for nth in range(max((len(compared[name]) for name in names), default=0)):
-            self._add([(self._place[name], compared[name][nth]) for name in names if len(compared[name]) > nth])
+            self._add(
+                [
+                    (self._place[name], compared[name][nth])
+                    for name in names
+                    if len(compared[name]) > nth
+                ]
+            )
         self._judged = self._judged_series()
         self._numbers = {name: self._number(name) for name in self._taken}
 
@@ -87,7 +98,9 @@ class RunJudge:
         return JudgedSeries(self._series, self._series.outcome()) if self._place else None
 
     def _number(self, name: str) -> Judgement | None:
-        """Return the judgement by what is known from elsewhere: physics, a pin, the catalog or the model."""
+        """Return the judgement by what is known from elsewhere: physics, a pin, the catalog or the
+        model.
+        """
         taken, pin = self._taken[name], self._knowledge.pinned.get(name)
         m = once(taken)[0]
         pinned = from_pin(m, pin) if pin else None
@@ -96,7 +109,11 @@ class RunJudge:
         if not baselines and self._has_reference(name):
             return None
         judgement = judge_number(m, baselines)
-        return replace(judgement, repeats=tuple(t.value for t in taken)) if judgement and len(taken) > 1 else judgement
+        return (
+            replace(judgement, repeats=tuple(t.value for t in taken))
+            if judgement and len(taken) > 1
+            else judgement
+        )
 
     def _has_reference(self, name: str) -> bool:
         place = self._place.get(name)
@@ -112,7 +129,11 @@ class RunJudge:
             own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
         if number is None or is_sanity_pass(number):
             return own
-        return number if number.verdict.severity < own.verdict.severity or not is_noisy(number) else own
+        return (
+            number
+            if number.verdict.severity < own.verdict.severity or not is_noisy(number)
+            else own
+        )
 
     def doubts(self) -> Doubts:
         """Return by check what to measure once more."""
@@ -129,21 +150,28 @@ class RunJudge:
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Return numbers to repeat.
 
-        Those that take a whole check, or show only large losses, are repeated if they read low; others if unsure.
+        Those that take a whole check, or show only large losses, are repeated if they read low;
+        others if unsure.
         """
         outcome, first = judged.outcome, judged.table.first
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
         places = np.flatnonzero(outcome.doubtful | outcome.supporting).tolist()
-        names = {i: name for i in places if (name := first[i].series()) in self._check_of}  # peers are not here
-        only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
+        # Peers are not here
+        names = {i: name for i in places if (name := first[i].series()) in self._check_of}
+        only_low = {
+            i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])
+        }
         return {name for i, name in names.items() if low[i] or i not in only_low}
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """Return the checks with the judgements of their numbers."""
-        judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
+        judgements = {
+            name: judgement for name in self._numbers if (judgement := self._judgement(name))
+        }
         run_findings = self._findings()
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
-        is_run = bool(self._knowledge.nodes)  # of logs without a fabric the judge of logs says it, with the evidence
+        # Of logs without a fabric the judge of logs says it, with the evidence
+        is_run = bool(self._knowledge.nodes)
         by_check: dict[str, list[str]] = defaultdict(list)
         for name in judgements:
             by_check[self._check_of[name]].append(name)
@@ -152,13 +180,18 @@ class RunJudge:
                 check,
                 {n: judgements[n] for n in by_check[check.name]},
                 run_findings,
-                [*unmeasured(check, nodes, blamed), *far_below_links(check, self._knowledge.setup, is_run)],
+                [
+                    *unmeasured(check, nodes, blamed),
+                    *far_below_links(check, self._knowledge.setup, is_run),
+                ],
             )
             for check in checks
         ]
 
     def _findings(self) -> list[Finding]:
-        """Return findings about this run's own series, without peers from other runs, which are not news."""
+        """Return findings about this run's own series, without peers from other runs, which are not
+        news.
+        """
         if self._judged is None:
             return []
         run_findings = []
@@ -182,20 +215,33 @@ class RunJudge:
         """Judge one check; `missing` says which numbers some nodes lack."""
         judgements = self._with_own(check, judgements)
         recorded = {j.measurement.series() for j in check.judgements}
-        new = {n: self._changed(j) for n, j in judgements.items() if not (is_sanity_pass(j) and n in recorded)}
+        new = {
+            n: self._changed(j)
+            for n, j in judgements.items()
+            if not (is_sanity_pass(j) and n in recorded)
+        }
         if not new:
             return check
         own = [f for f in run_findings if self._name(f.series[0]) in new]
-        together = [f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"]
+        together = [
+            f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"
+        ]
         members = {self._name(i): f.judgement for f in together for i in f.series}
         alone = [j for name, j in new.items() if name not in members]
-        # A number that is low together with its peers is as bad as they are, so that it teaches nothing.
+        # A number that is low together with its peers is as bad as they are, so that it teaches
+        # nothing.
         every = [
-            replace(j, verdict=members[name].verdict, reason=members[name].reason) if name in members else j
+            replace(j, verdict=members[name].verdict, reason=members[name].reason)
+            if name in members
+            else j
             for name, j in new.items()
         ]
         counted = [*(self._changed(f.judgement) for f in together), *counting(alone)]
-        verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
+        verdicts = (
+            check.verdict,
+            *(j.verdict for j in counted),
+            *(Verdict.INCONCLUSIVE for _ in missing),
+        )
         reason = self._summary(check, every, counted)
         return replace(
             check,
@@ -206,8 +252,12 @@ class RunJudge:
             raw_result=check.raw,
         )
 
-    def _with_own(self, check: Check, judgements: Mapping[str, Judgement]) -> Mapping[str, Judgement]:
-        """Return the harsher of the judge's judgements and the check's own for numbers it blames nodes for."""
+    def _with_own(
+        self, check: Check, judgements: Mapping[str, Judgement]
+    ) -> Mapping[str, Judgement]:
+        """Return the harsher of the judge's judgements and the check's own for numbers it blames
+        nodes for.
+        """
         if not check.raw.suspects:
             return judgements
         from seatrial.checks.table import judged_by  # every check, with its way to the nodes
@@ -224,14 +274,22 @@ class RunJudge:
         return self._judged.table.first[place].series()
 
     def _changed(self, judgement: Judgement) -> Judgement:
-        """Add to a bad number the software that has changed since the last pass, the first thing to look at."""
+        """Add to a bad number the software that has changed since the last pass, the first thing to
+        look at.
+        """
         past = self._knowledge.past
         if not past or not past.changed or judgement.passed or judgement.source != "history":
             return judgement
-        return replace(judgement, reason=extended(judgement.reason, f"; changed with {past.changed}"))
+        return replace(
+            judgement, reason=extended(judgement.reason, f"; changed with {past.changed}")
+        )
 
-    def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> Reason:
-        """Sum up the votes; name groups of nodes that were compared separately, and what is watched."""
+    def _summary(
+        self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]
+    ) -> Reason:
+        """Sum up the votes; name groups of nodes that were compared separately, and what is
+        watched.
+        """
         is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
         groups = uncoded(self._knowledge.groups.words if is_of_nodes else "")
         names = {judgement.measurement.series() for judgement in new}
@@ -242,21 +300,29 @@ class RunJudge:
 def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
     """Return whether fewer than two readings agree on a number that is bad."""
     low, high = j.expected.low, j.expected.high
-    outside = [(low is not None and m.value < low) or (high is not None and m.value > high) for m in taken]
+    outside = [
+        (low is not None and m.value < low) or (high is not None and m.value > high) for m in taken
+    ]
     if len(taken) == 1:
         return not j.passed
     return max(sum(outside), len(outside) - sum(outside)) < _AGREEING
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:
-    """Return the suspects of the findings, and nodes, GPUs and links that measured 0 while others did not."""
+    """Return the suspects of the findings, and nodes, GPUs and links that measured 0 while others
+    did not.
+    """
     suspects = [suspect for finding in found for suspect in finding.suspects]
     measured = [j.measurement for j in judgements]
     moving = {(m.metric, m.unit, m.subject.kind) for m in measured if m.value > 0}
     for j in judgements:
         m = j.measurement
         is_still = j.source == "sanity" and j.verdict is Verdict.FAIL and not m.value
-        if is_still and m.subject.kind in ("node", "gpu", "link") and (m.metric, m.unit, m.subject.kind) in moving:
+        if (
+            is_still
+            and m.subject.kind in ("node", "gpu", "link")
+            and (m.metric, m.unit, m.subject.kind) in moving
+        ):
             kind = cast(SuspectKind, m.subject.kind)
             suspects.append(Suspect(kind, m.subject.name, _WITHOUT_RATE, j.reason, j.verdict))
     return suspects

@@ -15,13 +15,20 @@ from seatrial.text.words import number, some_of
 
 
 def blamed_nodes(checks: Iterable[Check]) -> set[str]:
-    """Return the nodes that the check itself blames: it may have taken them out, and its verdict says so."""
+    """Return the nodes that the check itself blames: it may have taken them out, and its verdict
+    says so.
+    """
     suspects = (suspect for check in checks for suspect in check.raw.suspects)
-    return {node for suspect in suspects for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes}
+    return {
+        node
+        for suspect in suspects
+        for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes
+    }
 
 
 def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> Iterator[Reason]:
-    """Yield one reason per metric that some of the `nodes` (names, or how many) lack and other nodes have.
+    """Yield one reason per metric that some of the `nodes` (names, or how many) lack and other
+    nodes have.
 
     Nothing is said of a check that did not pass by itself: it has said what it could not measure.
     """
@@ -40,16 +47,28 @@ def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> It
             names = [name for name in nodes if name not in accounted_for]
             missing = f"missing: {some_of(names)}" if names else ""
         if missing:
-            yield Reason.of("nodes-unmeasured", metric=metric, measured=len(measured), nodes=total, missing=missing)
+            yield Reason.of(
+                "nodes-unmeasured",
+                metric=metric,
+                measured=len(measured),
+                nodes=total,
+                missing=missing,
+            )
 
 
 def far_below_links(check: Check, setup: Setup, without_fabric: bool) -> Iterator[Reason]:
-    """Yield the reason not to let a plateau pass that no fabric holds; `without_fabric`: even if none is named."""
+    """Yield the reason not to let a plateau pass that no fabric holds; `without_fabric`: even if
+    none is named.
+    """
     if not setup.fabric and not without_fabric:
         return
     sizes = swept_sizes(check.measurements)
     for m in check.measurements:
-        if m.metric == "busbw_plateau" and is_far_below_links(m, part_of(m, setup), max(sizes(m), default=None)):
+        if m.metric == "busbw_plateau" and is_far_below_links(
+            m, part_of(m, setup), max(sizes(m), default=None)
+        ):
             values = {"value": number(m.value), "links": number(setup.gpu_link_gb_s or 0)}
-            yield Reason.of("far-below-links", operation=m.operation, fabric=setup.fabric or "none", **values)
+            yield Reason.of(
+                "far-below-links", operation=m.operation, fabric=setup.fabric or "none", **values
+            )
             return

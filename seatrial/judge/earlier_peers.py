@@ -1,8 +1,10 @@
-"""Peers over time: what like nodes measured in other runs of the last days, where a run has too few nodes of its own.
+"""Peers over time: what like nodes measured in other runs of the last days, where a run has too few
+nodes of its own.
 
-A test of one to four nodes of a cluster at work has no peers of its own. The newest reading of each like node stands in
-for them, of the same software and accepted, so that one rule judges a night of all nodes and a test of one. Beside it
-comes the own history of the nodes: the runs that had them, however many runs lie between.
+A test of one to four nodes of a cluster at work has no peers of its own. The newest reading of each
+like node stands in for them, of the same software and accepted, so that one rule judges a night of
+all nodes and a test of one. Beside it comes the own history of the nodes: the runs that had them,
+however many runs lie between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +24,17 @@ if TYPE_CHECKING:
 FEW_NODES = 4  # a run of more has peers of its own
 _PEERS_FOR = timedelta(days=14)
 _HISTORY_FOR = timedelta(days=90)
-_MOST_PEERS = 32  # nodes, those that were tested last: the older a reading is, the sooner it makes room
+# Nodes, those that were tested last: the older a reading is, the sooner it makes room
+_MOST_PEERS = 32
 _MOST_RUNS = 35  # of the own nodes
 _PEER_KINDS = ("node", "gpu")
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierPeers:
-    """The runs to compare with, the oldest first, and the newest readings of like nodes with their hardware."""
+    """The runs to compare with, the oldest first, and the newest readings of like nodes with their
+    hardware.
+    """
 
     runs: Sequence[RunRow]
     measurements: Sequence[Measurement] = ()
@@ -42,7 +47,8 @@ def earlier_peers(
     hardware: Hardware,
     measured: Sequence[Measurement],
 ) -> EarlierPeers | None:
-    """Return what to compare a run of few nodes with; None if it has peers, or no other node was tested.
+    """Return what to compare a run of few nodes with; None if it has peers, or no other node was
+    tested.
 
     Raises SeatrialError when the store cannot be read.
     """
@@ -73,14 +79,20 @@ def earlier_peers(
     return EarlierPeers(runs, readings, {node: then[run_id][node] for node, run_id in kept.items()})
 
 
-def _readings(store: "Store", run_by_node: Mapping[str, str], measured: Sequence[Measurement]) -> Iterator[Measurement]:
+def _readings(
+    store: "Store", run_by_node: Mapping[str, str], measured: Sequence[Measurement]
+) -> Iterator[Measurement]:
     """Yield the newest accepted reading of each number, on each of the nodes."""
     shapes = list(_shapes(measured))
-    numbers = [(run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes]
+    numbers = [
+        (run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes
+    ]
     run_ids = list(dict.fromkeys(run_by_node.values()))
     readings = store.readings(run_ids, [m.series() for _, m in numbers])
     values: dict[int, float] = {}
-    for run, series, value, good in zip(readings.run, readings.series, readings.value, readings.good, strict=True):
+    for run, series, value, good in zip(
+        readings.run, readings.series, readings.value, readings.good, strict=True
+    ):
         if good and run_ids[int(run)] == numbers[int(series)][0]:
             values[int(series)] = float(value)
     for i, value in values.items():

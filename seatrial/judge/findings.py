@@ -1,6 +1,7 @@
 """From the judged series of a run to a judgement for each, and few findings. Pure.
 
-Many alike are one finding without suspects; what is wrong with one node, one GPU or one link is one suspect.
+Many alike are one finding without suspects; what is wrong with one node, one GPU or one link is one
+suspect.
 """
 
 import math
@@ -25,7 +26,9 @@ from seatrial.text.words import measured, quantity, some_of
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause: its judgement, the places of the series that it stands for, and who is to blame."""
+    """One cause: its judgement, the places of the series that it stands for, and who is to
+    blame.
+    """
 
     judgement: Judgement
     series: tuple[int, ...]
@@ -39,7 +42,9 @@ class JudgedSeries:
         reference = judge.reference
         self.table, self.outcome, self.readings = judge.table, outcome, judge.readings
         alone = np.bincount(self.table.group)[self.table.group] == 1
-        self._is_median = ((reference.runs >= ENOUGH) | (alone & (reference.runs > 0))) & (outcome.start == 0)
+        self._is_median = ((reference.runs >= ENOUGH) | (alone & (reference.runs > 0))) & (
+            outcome.start == 0
+        )
         centre = np.where(self._is_median, reference.own + outcome.moved, outcome.expected)
         self._centre = centre.tolist()
         self._low = (outcome.expected - outcome.limit).tolist()
@@ -53,7 +58,9 @@ class JudgedSeries:
 
     @property
     def bad(self) -> Bools:
-        """Mask of the series that read too low, by themselves or with their peers; nothing is learned from them."""
+        """Mask of the series that read too low, by themselves or with their peers; nothing is
+        learned from them.
+        """
         bad = self.outcome.bad.copy()
         for shift in self.outcome.shifts:
             bad[shift.members] |= shift.moved < -shift.limit
@@ -63,7 +70,13 @@ class JudgedSeries:
         """Return the judgement of a series that has a reference."""
         m, bad = self.table.first[i], self._bad[i]
         unproven = bool(self.unproven[i])
-        code = "low-unproven" if unproven else f"worse-than-{self.source(i)}" if bad else "within-limit"
+        code = (
+            "low-unproven"
+            if unproven
+            else f"worse-than-{self.source(i)}"
+            if bad
+            else "within-limit"
+        )
         words: dict[str, object] = {
             "number": measured(self.measurement(i)),
             "against": self._against(i),
@@ -83,7 +96,12 @@ class JudgedSeries:
         expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
         deviation = math.exp(self._sign[i] * (self._value[i] - self._centre[i])) - 1
         return Judgement(
-            self.measurement(i), self.verdict(i), Reason.of(code, **words), self.source(i), expected, deviation
+            self.measurement(i),
+            self.verdict(i),
+            Reason.of(code, **words),
+            self.source(i),
+            expected,
+            deviation,
         )
 
     def measurement(self, i: int) -> Measurement:
@@ -92,7 +110,13 @@ class JudgedSeries:
         if self._times[i] < 2 and m.finite:
             return m
         return Measurement(
-            m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better
+            m.metric,
+            self.table.value(i, self._value[i]),
+            m.unit,
+            m.subject,
+            m.conditions,
+            m.samples,
+            m.better,
         )
 
     def verdict(self, i: int) -> Verdict:
@@ -100,7 +124,11 @@ class JudgedSeries:
             return Verdict.INCONCLUSIVE
         if not self._bad[i]:
             return Verdict.PASS
-        return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
+        return (
+            Verdict.FAIL
+            if self._value[i] < self._low[i] - math.log(FAIL_FACTOR)
+            else Verdict.DEGRADED
+        )
 
     def _distance(self, i: int) -> float:
         """Return how much lower than expected the series has read on average since the change."""
@@ -110,7 +138,11 @@ class JudgedSeries:
     def _since(self, i: int) -> str:
         """Say since when a series is lower, and how sure that is; "" if it is since this run."""
         start = int(self.outcome.start[i])
-        return f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %") if start else ""
+        return (
+            f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %")
+            if start
+            else ""
+        )
 
     def watches(self, names: Container[str] | None = None) -> Iterator[Reason]:
         """Yield series that look lower but not surely enough to be bad, among `names` or all."""
@@ -143,7 +175,10 @@ class JudgedSeries:
         elif self._is_median[i] or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"
         elif runs:
-            words = f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers - 1} other {kinds}"
+            words = (
+                f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers - 1} "
+                f"other {kinds}"
+            )
         else:
             words = f"the median of {centre} of {peers} {kinds}"
         moved = self._moved[i]
@@ -166,17 +201,27 @@ def _side(m: Measurement) -> str:
 def findings(judged: JudgedSeries) -> list[Finding]:
     """Return the findings, the worst first, and of equals those that name a node, GPU or link."""
     outcome = judged.outcome
-    shifted = [_moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit]
+    shifted = [
+        _moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit
+    ]
     alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
     every = [*shifted, *alike, *_by_cause(judged, alone)]
-    return sorted(every, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
+    return sorted(
+        every, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series))
+    )
 
 
 def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
-    """Return a finding on peers that are slower than in their past, or new and slower than the known ones."""
+    """Return a finding on peers that are slower than in their past, or new and slower than the
+    known ones.
+    """
     places = shift.members.tolist()
     rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
-    words = {"past": "their earlier runs", "known": f"the {rest} that are known", "others": f"the other {rest}"}
+    words = {
+        "past": "their earlier runs",
+        "known": f"the {rest} that are known",
+        "others": f"the other {rest}",
+    }
     judgement = _of_many(judged, places, words[shift.against], shift.moved, shift.limit)
     if not shift.bad:  # seen once, and nothing was measured again
         judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE)
@@ -184,19 +229,29 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
-    """Return findings on groups of which more than a third, or all that share a fact, are low; and the rest."""
+    """Return findings on groups of which more than a third, or all that share a fact, are low; and
+    the rest.
+    """
     alike, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
         by_group[int(judged.table.group[i])].append(i)
     for group, places in by_group.items():
         peers = np.flatnonzero(judged.table.group == group).tolist()
-        slow, every = (_owning_nodes(judged.table.first[i].subject for i in some) for some in (places, peers))
+        slow, every = (
+            _owning_nodes(judged.table.first[i].subject for i in some) for some in (places, peers)
+        )
         is_shared = len(slow) > 1 and judged.table.groups.name_of(slow) and len(slow) < len(every)
         if is_shared or (len(slow) >= AGREEING and len(slow) > MINORITY * len(every)):
-            distance = float(np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places]))
+            distance = float(
+                np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places])
+            )
             limit = float(np.median(judged.outcome.limit[places]))
-            against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(peers)}"
+            against = (
+                "their earlier runs"
+                if judged.source(places[0]) == "history"
+                else f"the median of {len(peers)}"
+            )
             alike.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
         else:
             left += places
@@ -205,15 +260,22 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
 
 def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
     """Return the nodes of GPUs and nodes; links by their own names."""
-    return {subject.name if subject.kind == "link" else subject.nodes[0] for subject in subjects if subject.nodes}
+    return {
+        subject.name if subject.kind == "link" else subject.nodes[0]
+        for subject in subjects
+        if subject.nodes
+    }
 
 
-def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance: float, limit: float) -> Judgement:
+def _of_many(
+    judged: JudgedSeries, places: Sequence[int], against: str, distance: float, limit: float
+) -> Judgement:
     m = judged.table.first[places[0]]
     subjects = [judged.table.first[i].subject for i in places]
     kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
     names = _names(subjects)
-    if alike := judged.table.groups.name_of(_owning_nodes(subjects)):  # what all of them have, and no other
+    # What all of them have, and no other
+    if alike := judged.table.groups.name_of(_owning_nodes(subjects)):
         names = f"those with {alike}"
         total = sum(_without_nodes(other) == _without_nodes(m) for other in judged.table.first)
     verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
@@ -229,7 +291,9 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
         against=against,
         limit=percent_words(-limit, m),
     )
-    value = judged.table.value(places[0], float(np.median([judged.outcome.value[i] for i in places])))
+    value = judged.table.value(
+        places[0], float(np.median([judged.outcome.value[i] for i in places]))
+    )
     subject = Subject("group", f"{len(places)} of {total} {kinds}")
     measurement = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
     deviation = math.exp(-distance if m.better == "lower" else distance) - 1
@@ -241,7 +305,9 @@ def _without_nodes(m: Measurement) -> tuple[object, ...]:
 
 
 def _names(subjects: Sequence[Subject]) -> str:
-    """Format names: "node-1, node-2 and 3 more", or "gpu-0 of each" for the same GPU of many nodes."""
+    """Format names: "node-1, node-2 and 3 more", or "gpu-0 of each" for the same GPU of many
+    nodes.
+    """
     parts = {subject.name.partition("/")[2] for subject in subjects}
     if len(subjects) > 1 and len(parts) == 1 and "" not in parts:
         return f"{parts.pop()} of {len(subjects)} nodes"
@@ -282,7 +348,9 @@ def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]
     nodes = {subject.name for subject in subjects if subject.kind == "node"}
     gpus = {subject.name: subject.nodes[0] for subject in subjects if subject.kind == "gpu"}
     # Two links at least, and more than half of those that the node has.
-    nodes |= {node for node, names in measured.items() if len(names & links) > max(1.0, len(names) / 2)}
+    nodes |= {
+        node for node, names in measured.items() if len(names & links) > max(1.0, len(names) / 2)
+    }
     nodes |= {node for node, count in Counter(gpus.values()).items() if count > 1}
     culprits: list[tuple[str, str]] = []
     for subject in subjects:

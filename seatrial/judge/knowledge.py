@@ -1,4 +1,6 @@
-"""What is known of the numbers of a run: the cluster's facts, approved baselines, and what earlier runs measured."""
+"""What is known of the numbers of a run: the cluster's facts, approved baselines, and what earlier
+runs measured.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
 class Knowledge:
     """The cluster's facts, and by series what a person approved and what earlier runs measured.
 
-    `names` are the series of `past`, in its order. `nodes` are the names of all nodes of the run; empty where only
-    their number is known. `groups` are the nodes that are alike, `started` is when the run began. `peers` are readings
-    of like nodes in other runs, for a run of too few nodes.
+    `names` are the series of `past`, in its order. `nodes` are the names of all nodes of the run;
+    empty where only their number is known. `groups` are the nodes that are alike, `started` is when
+    the run began. `peers` are readings of like nodes in other runs, for a run of too few nodes.
     """
 
     setup: Setup
@@ -51,7 +53,15 @@ class Knowledge:
         count = len(table.first)
         if self.past is None or not self.past.runs:
             none = np.empty((0, count))
-            return Past(none, none, none, none, none.astype(np.int64), none.astype(np.bool_), np.array([UNKNOWN_DAY]))
+            return Past(
+                none,
+                none,
+                none,
+                none,
+                none.astype(np.int64),
+                none.astype(np.bool_),
+                np.array([UNKNOWN_DAY]),
+            )
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
         recorded = at >= 0
@@ -62,7 +72,9 @@ class Knowledge:
         within = np.where(recorded, self.past.within[:, at], 0.0)
         readings, good = self.past.count[:, at] * recorded, self.past.good[:, at] & recorded
         days = [run.started.weekday() for run in self.past.runs]
-        weekday = np.array([*days, self.started.weekday() if self.started else UNKNOWN_DAY], dtype=np.int64)
+        weekday = np.array(
+            [*days, self.started.weekday() if self.started else UNKNOWN_DAY], dtype=np.int64
+        )
         return Past(first, rest, location, within, readings, good, weekday)
 
 
@@ -80,7 +92,9 @@ class RunContext:
     nodes: Sequence[Mapping[str, Any]] = ()
 
 
-def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None) -> Knowledge:
+def knowledge_of(
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None
+) -> Knowledge:
     """Collect what the store and the cluster's facts say about the measurements of `checks`."""
     setup = with_links(setup)
     if context is None:
@@ -107,8 +121,16 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
     )
     past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
     if others and others.hardware:
-        knowledge = replace(knowledge, groups=group_nodes({**others.hardware, **hardware}), peers=peers)
-    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=every, started=context.started)
+        knowledge = replace(
+            knowledge, groups=group_nodes({**others.hardware, **hardware}), peers=peers
+        )
+    return replace(
+        knowledge,
+        pinned=store.pinned(context.cluster),
+        past=past,
+        names=every,
+        started=context.started,
+    )
 
 
 def _over_other_ranks(
@@ -118,15 +140,26 @@ def _over_other_ranks(
 
     It is scaled by what the links allow for either number.
     """
-    empty = [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < AGREEING] if past.runs else []
+    empty = (
+        [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < AGREEING]
+        if past.runs
+        else []
+    )
     earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty]) if empty else {}
     at = [i for i in empty if earlier.get(series[i].series())]
     if not at:
         return past
     nearest = [_nearest(series[i], earlier[series[i].series()]) for i in at]
-    then = past_runs(store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started)
-    rates = np.array([_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)])
-    rows = {name: getattr(past, name).copy() for name in ("first", "rest", "location", "within", "count", "good")}
+    then = past_runs(
+        store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started
+    )
+    rates = np.array(
+        [_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)]
+    )
+    rows = {
+        name: getattr(past, name).copy()
+        for name in ("first", "rest", "location", "within", "count", "good")
+    }
     measured = past.count[:, at] > 0
     for name, values in rows.items():
         carried = getattr(then, name) * (rates if name in ("first", "rest", "location") else 1)
@@ -141,12 +174,17 @@ def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
 
 
 def _rate(m: Measurement, then: int, setup: Setup) -> float:
-    """Return the ratio of what the links allow of a busbw now and over `then` ranks; 1 if unknown."""
+    """Return the ratio of what the links allow of a busbw now and over `then` ranks; 1 if
+    unknown.
+    """
     slots = max(1, setup.slots_per_node)
     earlier = replace(m, conditions={**m.conditions, "ranks": then})
     now_gb_s, then_gb_s = (
         limit and limit.gb_s
-        for limit in (wire(each, replace(setup, nodes=max(1, ranks_of(each, setup) // slots))) for each in (m, earlier))
+        for limit in (
+            wire(each, replace(setup, nodes=max(1, ranks_of(each, setup) // slots)))
+            for each in (m, earlier)
+        )
     )
     return now_gb_s / then_gb_s if now_gb_s and then_gb_s else 1.0
 

@@ -1,4 +1,7 @@
-"""Compare a measurement with its baselines. Pure: a measurement and baselines in, a judgement with its reason out."""
+"""Compare a measurement with its baselines.
+
+Pure: a measurement and baselines in, a judgement with its reason out.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,17 +22,21 @@ _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 
 
 def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    """Judge one number by what is known without earlier runs and peers; None where nothing is to be judged.
+    """Judge one number by what is known without earlier runs and peers; None where nothing is to be
+    judged.
 
-    A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
-    Sanity and physics come first, then a pin, then the harsher of catalog and model. Without any of them the number
-    passes by sanity only, and the reason says so, unless it is a small fraction of what the links carry.
+    A number without a better direction is only recorded, and so is the busbw of one rank, which is
+    0 by definition. Sanity and physics come first, then a pin, then the harsher of catalog and
+    model. Without any of them the number passes by sanity only, and the reason says so, unless it
+    is a small fraction of what the links carry.
     """
     if m.better is None or (m.metric.startswith("busbw") and m.conditions.get("ranks") == 1):
         return None
     if broken := _fails_sanity(m) or _impossible(m, baselines):
         return broken
-    external = sorted((b for b in baselines if b.source in _PREFERENCE), key=lambda b: _PREFERENCE.index(b.source))
+    external = sorted(
+        (b for b in baselines if b.source in _PREFERENCE), key=lambda b: _PREFERENCE.index(b.source)
+    )
     if external:  # of equally harsh ones the first counts
         chosen = external[:1] if external[0].source == "pinned" else external
         return max((_against(m, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
@@ -41,12 +48,17 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
 
 
 def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
-    """Return the baseline of `pin`; None where it leaves the bad side open or speaks of another unit."""
+    """Return the baseline of `pin`; None where it leaves the bad side open or speaks of another
+    unit.
+    """
     bound = pin.high if measurement.better == "lower" else pin.low
     if bound is None or pin.unit != measurement.unit:
         return None
     floor = bound * FAIL_FACTOR if measurement.better == "lower" else bound / FAIL_FACTOR
-    detail = f"the {quantity(pin.centre, pin.unit)} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
+    detail = (
+        f"the {quantity(pin.centre, pin.unit)} that {pin.pinned_by} pinned on "
+        f"{pin.pinned_at:%Y-%m-%d}"
+    )
     return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
@@ -58,7 +70,9 @@ def _fails_sanity(m: Measurement) -> Judgement | None:
         return None
     if m.value < 0 or m.better == "lower":
         kind = "time" if m.unit in TIMES else "rate"
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=kind))
+        return _sanity(
+            m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=kind)
+        )
     size = m.conditions.get("message_bytes")
     # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
     if m.metric == "busbw" and isinstance(size, int) and size <= 4096:
@@ -67,7 +81,9 @@ def _fails_sanity(m: Measurement) -> Judgement | None:
 
 
 def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    """Return a judgement of a value above what the links allow: it was not measured over those links."""
+    """Return a judgement of a value above what the links allow: it was not measured over those
+    links.
+    """
     for limit in baselines:
         if limit.source == "physics" and limit.high is not None and m.value > limit.high:
             reason = Reason.of("above-physics", comparison=_compared(m, limit))
@@ -85,7 +101,9 @@ def _against(m: Measurement, baseline: Baseline) -> Judgement:
     else:
         verdict = Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
     code = "within-interval" if verdict is Verdict.PASS else f"worse-than-{baseline.source}"
-    reason = Reason.of(code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict))
+    reason = Reason.of(
+        code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict)
+    )
     return _judgement(m, verdict, reason, baseline)
 
 
@@ -118,7 +136,11 @@ def _compared(m: Measurement, baseline: Baseline) -> str:
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
     bound, floor = _bound(m, baseline), baseline.floor
     words = "at most" if m.better == "lower" else "at least"
-    expected = f"expected {words} {quantity(bound, m.unit)}" if bound is not None else "no bound on that side"
+    expected = (
+        f"expected {words} {quantity(bound, m.unit)}"
+        if bound is not None
+        else "no bound on that side"
+    )
     return (
         f"{expected}; {words} {quantity(floor, m.unit)} or it fails"
         if verdict is Verdict.FAIL and floor is not None

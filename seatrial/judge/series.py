@@ -1,4 +1,6 @@
-"""The series of a run as arrays: which are peers, what noise is assumed of them, and their readings as logs."""
+"""The series of a run as arrays: which are peers, what noise is assumed of them, and their readings
+as logs.
+"""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +22,8 @@ PEERS = ("node", "gpu", "link")
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """M series, each with its first measurement of this run; `group` numbers those that are peers, from 0.
+    """M series, each with its first measurement of this run; `group` numbers those that are peers,
+    from 0.
 
     `sign` is -1 where less is better; `assumed` and `cap`, on logs, are the metric's own tolerance.
     """
@@ -34,7 +37,9 @@ class SeriesTable:
 
     @classmethod
     def of(cls, first: Sequence[Measurement], groups: NodeGroups) -> Self:
-        """Make the table; nodes, GPUs and links of like nodes that measure the same are peers, all else is alone."""
+        """Make the table; nodes, GPUs and links of like nodes that measure the same are peers, all
+        else is alone.
+        """
         numbers: dict[object, int] = {}
         keys = (peer_key(m, groups) if m.subject.kind in PEERS else i for i, m in enumerate(first))
         tolerances = [tolerance_of(m) for m in first]
@@ -49,7 +54,9 @@ class SeriesTable:
 
     def logs(self, values: Floats) -> Floats:
         """Return natural logs of (..., M) values, more = better; NaN where a value has none."""
-        return np.asarray(self.sign * np.log(np.where((values > 0) & np.isfinite(values), values, np.nan)))
+        return np.asarray(
+            self.sign * np.log(np.where((values > 0) & np.isfinite(values), values, np.nan))
+        )
 
     def value(self, i: int, log: float) -> float:
         """Return the value of series `i` in its unit."""
@@ -58,7 +65,14 @@ class SeriesTable:
 
 def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
     """Return what peers have in common."""
-    return m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()), groups.of(m.subject)
+    return (
+        m.metric,
+        m.unit,
+        m.better,
+        m.subject.kind,
+        frozenset(m.conditions.items()),
+        groups.of(m.subject),
+    )
 
 
 class SeriesJudge:
@@ -66,17 +80,21 @@ class SeriesJudge:
 
     def __init__(self, table: SeriesTable, past: Past) -> None:
         self.table, self.past = table, past
-        self.readings = np.full((1, len(table.first)), np.nan)  # (K, M) logs, in the order they were taken
+        # (K, M) logs, in the order they were taken
+        self.readings = np.full((1, len(table.first)), np.nan)
         self._count = np.zeros(len(table.first), dtype=np.int64)
         self._reference: Reference | None = None
 
     @property
     def reference(self) -> Reference:
-        """What the series should read, learned from the past and the first two readings of this run, and then kept."""
+        """What the series should read, learned from the past and the first two readings of this
+        run, and then kept.
+        """
         if self._reference is None:
             rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
             self._reference = learn(
-                self.past, ThisRun(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap)
+                self.past,
+                ThisRun(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap),
             )
         return self._reference
 
@@ -98,16 +116,26 @@ class SeriesJudge:
 
 
 def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:
-    """Return the last place of the same collective over another number of ranks that is `known`; else `place`.
+    """Return the last place of the same collective over another number of ranks that is `known`;
+    else `place`.
 
     A ring's busbw is what its links carry, whatever their number, so it is the same.
     """
     m = series[place]
     if not is_busbw(m):
         return place
-    same = (i for i in np.flatnonzero(known)[::-1].tolist() if _without_ranks(series[i]) == _without_ranks(m))
+    same = (
+        i
+        for i in np.flatnonzero(known)[::-1].tolist()
+        if _without_ranks(series[i]) == _without_ranks(m)
+    )
     return next(same, place)
 
 
 def _without_ranks(m: Measurement) -> tuple[object, ...]:
-    return m.metric, m.unit, m.subject, frozenset((key, value) for key, value in m.conditions.items() if key != "ranks")
+    return (
+        m.metric,
+        m.unit,
+        m.subject,
+        frozenset((key, value) for key, value in m.conditions.items() if key != "ranks"),
+    )

@@ -1,7 +1,9 @@
-"""From the judgements of a check's numbers to its verdict and the words for it. Pure, without numpy.
+"""From the judgements of a check's numbers to its verdict and the words for it.
 
-A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
-iterations that a stolen time slice spoils, so the sizes of one operation vote: see
+Pure, without numpy.
+
+A number that averages over a lot (a plateau, a training run) counts on its own. One message size is
+a few timed iterations that a stolen time slice spoils, so the sizes of one operation vote: see
 docs/decisions/0002-judging-with-few-samples.md.
 """
 
@@ -21,8 +23,12 @@ from seatrial.text.words import metric_name, some_of
 _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 
 
-def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: Reason) -> Reason:
-    """Return the check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
+def summary(
+    check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: Reason
+) -> Reason:
+    """Return the check's own words first, then the worst judgement, or what all of them rest on,
+    with `notes`.
+    """
     if not counted:
         rest = join((check.reason, rests_on(judged), *notes))
         return rest if check.passed else check.reason
@@ -40,7 +46,9 @@ def is_sanity_pass(judgement: Judgement) -> bool:
 
 
 def rests_on(judgements: Sequence[Judgement]) -> Reason:
-    """Say what a passing check was compared with, what was repeated, and which single sizes were let pass."""
+    """Say what a passing check was compared with, what was repeated, and which single sizes were
+    let pass.
+    """
     sources = sorted({j.source for j in judgements if j.compared})
     compared = {_named(j) for j in judgements if j.compared}
     without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
@@ -51,7 +59,9 @@ def rests_on(judgements: Sequence[Judgement]) -> Reason:
     odd = sum(not j.passed for j in judgements)
     parts = (
         against,
-        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
+        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated"
+        if repeated
+        else "",
         f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
     )
     return join(map(uncoded, parts))
@@ -63,7 +73,9 @@ def _named(judgement: Judgement) -> str:
 
 
 def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
+    """Return the judgements that decide the check, worst first: those that count alone, and single
+    sizes that agree.
+    """
     alone, votes = [], defaultdict(list)
     for judgement in judgements:
         if _is_vote(judgement):
@@ -79,14 +91,18 @@ def _is_vote(judgement: Judgement) -> bool:
 
 
 def _sweep(judgement: Judgement) -> tuple[object, ...]:
-    """Return what the sizes of one sweep have in common; its latency is a repeat of the smallest size."""
+    """Return what the sizes of one sweep have in common; its latency is a repeat of the smallest
+    size.
+    """
     m = judgement.measurement
     shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
     return (m.subject, *shared)
 
 
 def _agreeing(group: list[Judgement]) -> list[Judgement]:
-    """Return the bad sizes of one sweep, at the verdict that half of its sizes reach (at least two, if it has two)."""
+    """Return the bad sizes of one sweep, at the verdict that half of its sizes reach (at least two,
+    if it has two).
+    """
     sizes = {_size(j) for j in group}
     needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
     for verdict in (Verdict.FAIL, Verdict.DEGRADED):
@@ -101,7 +117,9 @@ def _size(judgement: Judgement) -> object:
 
 
 def _order(judgement: Judgement) -> tuple[int, bool, float]:
-    """Return a sort key: the worst verdict, numbers that count alone before single sizes, the largest factor."""
+    """Return a sort key: the worst verdict, numbers that count alone before single sizes, the
+    largest factor.
+    """
     ratio = 1 + (judgement.deviation or 0.0)
     distance = abs(log(ratio)) if ratio > 0 else float("inf")
     return judgement.verdict.severity, _is_vote(judgement), -distance

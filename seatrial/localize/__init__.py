@@ -9,8 +9,8 @@ Tests can be planned in rounds of disjoint groups:
         state = update(state, [group.result(collective, busbw_gb_s) for group in groups])
     state.localization -> Localization
 
-All of it is pure: the same tests give the same answer. seatrial/checks/localize runs the rounds of a run, and reads
-tests from logs.
+All of it is pure: the same tests give the same answer. seatrial/checks/localize runs the rounds of
+a run, and reads tests from logs.
 """
 
 from seatrial.localize.findings import Finding

@@ -14,15 +14,20 @@ from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Obser
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link", "socket", "leaf"]
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
-PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)  # of an intermittent one: a path is up to a hash, a port flaps
+# Of an intermittent one: a path is up to a hash, a port flaps
+PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)
 _SOMETIMES = 0.03  # the share of faults with each of the lower penetrances
-_LEAST_SLOW = 4  # groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
-# How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
+# Groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
+_LEAST_SLOW = 4
+# How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how
+# many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
     "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.06, "node": 1.0, "gpu": 0.5, "link": 0.5,
     "socket": 0.3, "leaf": 0.3,
 }  # fmt: skip
-_MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
+# Tests, of which a cause slows at least a fifth of what it should: less is chance in one of a
+# thousand
+_MANY = 40
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
 Place = TypeVar("Place", int, tuple[str, int])  # of a test, or of one beside a node
@@ -32,10 +37,13 @@ Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One explanation. `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
+    """One explanation.
 
-    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a rail, leaf or socket
-    others that slow its tests only where it is `at_one_end`. A cut has its groups of nodes as `sides`.
+    `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
+
+    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a
+    rail, leaf or socket others that slow its tests only where it is `at_one_end`. A cut has its
+    groups of nodes as `sides`.
     """
 
     kind: CauseKind
@@ -74,7 +82,11 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
     candidates = [
         *_of("node", _nodes(tests)),
         *_gpus(observed),
-        *_of("link", {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}, len(links)),
+        *_of(
+            "link",
+            {name: link for name, link in links.items() if not bad.isdisjoint(link[1])},
+            len(links),
+        ),
         *_switches(observed, groups),
         *_of("placement", _placements(tests)),
         *_rails(observed),
@@ -83,24 +95,35 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
 
 
 def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> list[Column]:
-    """Leave out the tests of a kind if the cause slows all of them: their level would be as slow."""
+    """Leave out the tests of a kind if the cause slows all of them: their level would be as
+    slow.
+    """
     fewer = []
     for column in candidates:
         tests = column.tests
         number = np.bincount(observed.like[tests], minlength=len(observed.like_sizes))
         all_alike = (number >= observed.like_sizes) & (observed.like_sizes > 0)
-        kept = tests if not all_alike.any() else tests[observed.failed[tests] | ~all_alike[observed.like[tests]]]
+        kept = (
+            tests
+            if not all_alike.any()
+            else tests[observed.failed[tests] | ~all_alike[observed.like[tests]]]
+        )
         if len(kept):
             fewer.append(replace(column, tests=kept))
     return fewer
 
 
 def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[Column]:
-    """Return the plausible columns, and for those with slow and fine tests others that slow a share of their tests."""
+    """Return the plausible columns, and for those with slow and fine tests others that slow a share
+    of their tests.
+    """
     explained = np.zeros(len(observed.tests))
     every = [
         replace(
-            column, cause=replace(column.cause, penetrance=penetrance, log_prior=column.cause.log_prior + log_share)
+            column,
+            cause=replace(
+                column.cause, penetrance=penetrance, log_prior=column.cause.log_prior + log_share
+            ),
         )
         for column in candidates
         for penetrance, log_share in _shares_of_faults(column, observed)
@@ -109,17 +132,27 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
 
 
 def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
-    """Return the penetrances that fit a column, each with the log of the share of faults that have it."""
+    """Return the penetrances that fit a column, each with the log of the share of faults that have
+    it.
+    """
     always, slow = [(ALWAYS, 0.0)], column.tests[observed.bad[column.tests]]
-    if len(column.cause.sides) > 2 or len(slow) == len(column.tests):  # with the freedom of a share too many groups fit
+    # With the freedom of a share too many groups fit
+    if len(column.cause.sides) > 2 or len(slow) == len(column.tests):
         return always
-    places = slow.tolist() if column.cause.kind == "link" else {frozenset(observed.tests[i].nodes) for i in slow}
-    least = max(_LEAST_SLOW, 2 * len(column.cause.nodes))  # a node that is slow with one partner may be a link's end
+    places = (
+        slow.tolist()
+        if column.cause.kind == "link"
+        else {frozenset(observed.tests[i].nodes) for i in slow}
+    )
+    # A node that is slow with one partner may be a link's end
+    least = max(_LEAST_SLOW, 2 * len(column.cause.nodes))
     sometimes = PENETRANCES[1:] if len(places) >= least else ()
     return always + [(penetrance, log(_SOMETIMES)) for penetrance in sometimes]
 
 
-def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
+def plausible(
+    candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats
+) -> list[Column]:
     """Return the causes of which a test is `bad`, and of many tests not far fewer than it slows."""
     if not candidates:
         return []
@@ -134,7 +167,9 @@ def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, expl
 
 
 def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
-    """Make the cut between two groups of nodes or more; each choice of nodes for groups of these sizes is as likely."""
+    """Make the cut between two groups of nodes or more; each choice of nodes for groups of these
+    sizes is as likely.
+    """
     group_of = {node: i for i, side in enumerate(sides) for node in side}
     groups = [{*map(group_of.get, test.nodes)} - {None} for test in observed.tests]
     nodes = len(observed.nodes)
@@ -145,12 +180,16 @@ def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
     blamed = named[:1] if len(named) == 2 else named
     members = tuple(node for side in blamed for node in side)
     log_prior = log(_EXPECTED["cut"] / nodes) - choices
-    cause = Cause("cut", " | ".join(map(" ".join, blamed)), members, sides=named, log_prior=log_prior)
+    cause = Cause(
+        "cut", " | ".join(map(" ".join, blamed)), members, sides=named, log_prior=log_prior
+    )
     return Column.of(cause, [i for i, some in enumerate(groups) if len(some) > 1])
 
 
 def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Ints:
-    """Return the place of the side with the first node of each test; one more than there are for a node of none."""
+    """Return the place of the side with the first node of each test; one more than there are for a
+    node of none.
+    """
     places = {node: i for i, side in enumerate(sides) for node in side}
     return np.array([places.get(test.nodes[0], len(sides)) for test in tests], dtype=np.int64)
 
@@ -161,7 +200,9 @@ def log_choose(n: int, k: int) -> float:
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
-    """Return the columns of parts of a kind; the fleet has `total` of them (default: those in `places`)."""
+    """Return the columns of parts of a kind; the fleet has `total` of them (default: those in
+    `places`).
+    """
     log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
     return [
         Column.of(Cause(kind, name, nodes, log_prior=log_prior), where)
@@ -179,7 +220,8 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
 
 
 def _gpus(observed: Observed) -> list[Column]:
-    """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together are one candidate.
+    """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together
+    are one candidate.
 
     So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
     """
@@ -193,17 +235,27 @@ def _gpus(observed: Observed) -> list[Column]:
         of_node = {i for some in tests.values() for i in some}
         for addresses, where in alike.items():
             share = _EXPECTED["gpu"] * len(addresses) / total
-            of_gpus.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
+            of_gpus.append(
+                _on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share)
+            )
         for socket in socket_halves(tests):
             where = sorted({i for address in socket for i in tests[address]})
             if socket not in alike and len(where) < len(of_node):
                 of_gpus.append(
-                    _on_node("socket", node, socket, where, _EXPECTED["socket"] / 2 / len(observed.tests.ends))
+                    _on_node(
+                        "socket",
+                        node,
+                        socket,
+                        where,
+                        _EXPECTED["socket"] / 2 / len(observed.tests.ends),
+                    )
                 )
     return of_gpus
 
 
-def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float) -> Column:
+def _on_node(
+    kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float
+) -> Column:
     cause = Cause(kind, f"{node}/{' '.join(addresses)}", (node,), addresses, log_prior=log(prior))
     return Column.of(cause, where)
 
@@ -220,7 +272,9 @@ def socket_halves(addresses: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the addresses on each of two sockets; none where all are on one."""
     seen = frozenset(addresses)
     second = frozenset(address for address in seen if _bus(address) >= _SECOND_SOCKET)
-    return [tuple(sorted(half)) for half in (seen - second, second) if len(half) > 1 and half != seen]
+    return [
+        tuple(sorted(half)) for half in (seen - second, second) if len(half) > 1 and half != seen
+    ]
 
 
 def _links(tests: Sequence[GroupTest]) -> Places:
@@ -233,7 +287,8 @@ def _links(tests: Sequence[GroupTest]) -> Places:
 
 
 def _rails(observed: Observed) -> list[Column]:
-    """Return columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
+    """Return columns of GPU addresses on all nodes, for addresses that some tests have and some
+    have not.
 
     Those that always take part together are one.
     """
@@ -241,22 +296,34 @@ def _rails(observed: Observed) -> list[Column]:
     for ends in observed.tests.ends.values():
         for address, tests in ends.items():
             nodes[address].append(tests)
-    everywhere = {address: sorted(set().union(*some)) for address, some in nodes.items() if len(some) > 1}
+    everywhere = {
+        address: sorted(set().union(*some)) for address, some in nodes.items() if len(some) > 1
+    }
     alike = together(everywhere)
-    rails = {addresses: where for addresses, where in alike.items() if len(where) < len(observed.tests)}
+    rails = {
+        addresses: where for addresses, where in alike.items() if len(where) < len(observed.tests)
+    }
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)))
-    causes = (Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior) for addresses in rails)
+    causes = (
+        Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior)
+        for addresses in rails
+    )
     of_rails = [Column.of(cause, rails[cause.gpus]) for cause in causes]
     return [some for rail in of_rails for some in (rail, *at_one_end(rail, observed.tests))]
 
 
 def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
-    """Return the column with only its tests to the outside, if it has others too: then only its uplinks are slow.
+    """Return the column with only its tests to the outside, if it has others too: then only its
+    uplinks are slow.
 
     Of a rail those on single GPUs: which path data takes may be up to a hash.
     """
     inside = set(part.cause.nodes)
-    outside = [i for i in part.tests.tolist() if tests[i].crossed or (inside and not inside.issuperset(tests[i].nodes))]
+    outside = [
+        i
+        for i in part.tests.tolist()
+        if tests[i].crossed or (inside and not inside.issuperset(tests[i].nodes))
+    ]
     if part.cause.kind == "rail":
         outside = [i for i in outside if all(len(gpus) == 1 for gpus in tests[i].gpus)]
     if not 0 < len(outside) < len(part.tests):
@@ -265,10 +332,11 @@ def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
 
 
 def _switches(observed: Observed, groups: Switches) -> list[Column]:
-    """Return the uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
+    """Return the uplink of each group that shares a switch, with the tests of nodes inside and
+    outside, and cuts.
 
-    Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over
-    the uplinks of two groups, such as the only two, they are the sides of a cut.
+    Of groups with the same nodes the last counts; that of one node is part of the node. Where the
+    same tests go over the uplinks of two groups, such as the only two, they are the sides of a cut.
     """
     alike: dict[tuple[int, ...], dict[frozenset[str], str]] = defaultdict(dict)
     for name, members in groups.items():
@@ -283,7 +351,11 @@ def _switches(observed: Observed, groups: Switches) -> list[Column]:
         else:
             switches[names[smaller]] = tuple(sorted(smaller)), list(places)
     log_prior = log(_EXPECTED["cut"] / max(1, len(cuts)))
-    known = [replace(cut, cause=replace(cut.cause, log_prior=log_prior)) for cut in cuts if len(cut.tests)]
+    known = [
+        replace(cut, cause=replace(cut.cause, log_prior=log_prior))
+        for cut in cuts
+        if len(cut.tests)
+    ]
     return [*_of("switch", switches), *known]
 
 

@@ -1,4 +1,7 @@
-"""Check the best explanation against the tests, since the model may lack the right one (Box, 1980). Pure."""
+"""Check the best explanation against the tests, since the model may lack the right one (Box, 1980).
+
+Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -27,9 +30,13 @@ _CHANCE = 0.01  # and of one that it must not
 
 
 def supported(posterior: Posterior, effect: Effect) -> bool:
-    """Return whether enough tests that nothing else explains are slow or failed, so that it is more than a stray."""
+    """Return whether enough tests that nothing else explains are slow or failed, so that it is more
+    than a stray.
+    """
     odd = posterior.unexplained(without=effect)
-    return effect.none < 1 - NAMED and any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
+    return effect.none < 1 - NAMED and any(
+        _enough(posterior, cause, odd) for cause in effect.causes[:3]
+    )
 
 
 def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
@@ -40,7 +47,8 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     if cause.penetrance < ALWAYS and cause.kind != "rail":
         more += _MORE_IF_SOMETIMES
     counts = np.where(observed.failed[hit], 0.5, 1.0)
-    most = np.bincount(observed.collective[hit], counts).max(initial=0)  # the operations of one log share a stray
+    # The operations of one log share a stray
+    most = np.bincount(observed.collective[hit], counts).max(initial=0)
     return bool(most >= LEAST_SLOW[cause.kind] + more)
 
 
@@ -62,11 +70,12 @@ def unsettled(posterior: Posterior) -> Bools:
 
 
 def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
-    """Return whether more slow tests are left than strays could be, and not just a few of all that are slow.
+    """Return whether more slow tests are left than strays could be, and not just a few of all that
+    are slow.
 
-    Then the right cause is none of the candidates, and the best of them is no more than that. Of a cause with a
-    `slowdown`, tests count that are at least half as slow. An intermittent `cause` fits many patterns: it may leave
-    half as many, and no more than strays usually are.
+    Then the right cause is none of the candidates, and the best of them is no more than that. Of a
+    cause with a `slowdown`, tests count that are at least half as slow. An intermittent `cause`
+    fits many patterns: it may leave half as many, and no more than strays usually are.
     """
     observed = posterior.observed
     as_slow = observed.slow & (observed.value < -slowdown / 2)  # failures have reasons of their own
@@ -114,14 +123,22 @@ def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
     if not len(slow):
         return False
     half = float(np.median(observed.value[slow])) / 2
-    clear = ~observed.failed[tests] & (observed.value[tests] > half) & (half < -2 * observed.scale[tests])
+    clear = (
+        ~observed.failed[tests]
+        & (observed.value[tests] > half)
+        & (half < -2 * observed.scale[tests])
+    )
     return _beyond_strays(int(clear.sum()), len(tests))
 
 
 def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> bool:
-    """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's exact test)."""
+    """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's
+    exact test).
+    """
     nodes = set(cause.nodes)
-    others = [i for i in rest.tolist() if not nodes or not nodes.isdisjoint(observed.tests[i].nodes)]
+    others = [
+        i for i in rest.tolist() if not nodes or not nodes.isdisjoint(observed.tests[i].nodes)
+    ]
     slow, hit = int(observed.bad[others].sum()), int(observed.bad[tests].sum())
     if not _beyond_strays(slow, len(others)):
         return True
@@ -129,25 +146,34 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
 
 
 def _uneven(observed: Observed, tests: Ints) -> bool:
-    """Return whether the slow tests of an intermittent cause share a node or GPU, as if that were the cause."""
+    """Return whether the slow tests of an intermittent cause share a node or GPU, as if that were
+    the cause.
+    """
     parts: TestsByName = defaultdict(list)
     for i in tests.tolist():
         test = observed.tests[i]
         for part in {*test.nodes, *(gpu for gpus in test.gpus for gpu in gpus)}:
             parts[part].append(i)
     hit = int(observed.bad[tests].sum())
-    odds = [_chance(int(observed.bad[where].sum()), len(where), hit, len(tests)) for where in parts.values()]
+    odds = [
+        _chance(int(observed.bad[where].sum()), len(where), hit, len(tests))
+        for where in parts.values()
+    ]
     return min(odds, default=1.0) < _CHANCE / max(1, len(odds))
 
 
 def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
-    """Return whether each slow test of a rail has a node that is fine in no test, and so may be slow itself."""
+    """Return whether each slow test of a rail has a node that is fine in no test, and so may be
+    slow itself.
+    """
     fine = observed.nodes_of(tests[observed.fine[tests]])
     return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
 
 
 def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
-    """Return whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
+    """Return whether more tests within the groups of a cut are slow than strays are, of one group
+    or of all.
+    """
     groups, slow = side_of(observed.tests, cause.sides), observed.bad & within
     for group in {*groups.tolist()}:
         inside = within & (groups == group)
@@ -162,9 +188,12 @@ def _beyond_strays(slow: int, of: int) -> bool:
 
 
 def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
-    """Return the probability that so many or more of those drawn are marked, by the hypergeometric distribution."""
+    """Return the probability that so many or more of those drawn are marked, by the hypergeometric
+    distribution.
+    """
     first = max(hit, drawn + marked - total)
     terms = (
-        log_choose(marked, k) + log_choose(total - marked, drawn - k) for k in range(first, min(drawn, marked) + 1)
+        log_choose(marked, k) + log_choose(total - marked, drawn - k)
+        for k in range(first, min(drawn, marked) + 1)
     )
     return sum(exp(term - log_choose(total, drawn)) for term in terms)

@@ -1,4 +1,7 @@
-"""The two sides of a cut, from pairs alone: few slow pairs inside a side, few fast ones across. Pure."""
+"""The two sides of a cut, from pairs alone: few slow pairs inside a side, few fast ones across.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +12,8 @@ import numpy as np
 
 from seatrial.localize.observations import Floats, GroupTest, Ints
 
-_STARTS, _STEPS, _CAP = 4, 200, 6.0  # tries, steps of power iteration, and what one pair counts at most
+# Tries, steps of power iteration, and what one pair counts at most
+_STARTS, _STEPS, _CAP = 4, 200, 6.0
 _DENSE = 16  # cells of a matrix for each pair, up to which it is quicker than the list of pairs
 
 
@@ -17,7 +21,8 @@ _DENSE = 16  # cells of a matrix for each pair, up to which it is quicker than t
 class Pairs:
     """The pairs of nodes that were tested: the places of their two `names`, a row for each pair.
 
-    `tests` are the places of the tests that have two nodes, and `pair` that of the pair of each of these.
+    `tests` are the places of the tests that have two nodes, and `pair` that of the pair of each of
+    these.
     """
 
     names: Sequence[str]
@@ -45,11 +50,12 @@ class Pairs:
 
 
 def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
-    """Return one side of the partition of nodes with the largest sum of `weight` over the pairs across it.
+    """Return one side of the partition of nodes with the largest sum of `weight` over the pairs
+    across it.
 
-    May be empty. A maximum cut with weights of both signs: sides by the sign of the leading eigenvector of the
-    normalized graph (spectral bisection; Fiedler, 1973), then single nodes change sides while that helps (Kernighan and
-    Lin, 1970).
+    May be empty. A maximum cut with weights of both signs: sides by the sign of the leading
+    eigenvector of the normalized graph (spectral bisection; Fiedler, 1973), then single nodes
+    change sides while that helps (Kernighan and Lin, 1970).
     """
     names = pairs.names
     if len(names) < 4:
@@ -62,14 +68,17 @@ def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
 
 
 def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
-    """Group nodes so that `weight` over pairs within groups is least: correlation clustering, greedily.
+    """Group nodes so that `weight` over pairs within groups is least: correlation clustering,
+    greedily.
 
-    Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
-    (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
+    Each node begins alone; the two groups between which the sum is lowest become one, as long as it
+    is below zero (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
     """
     between: list[dict[int, float]] = [{} for _ in pairs.names]
     lowest = []
-    for (a, b), sum_ in zip(pairs.ends.tolist(), pairs.summed(weight.clip(-_CAP, _CAP)).tolist(), strict=True):
+    for (a, b), sum_ in zip(
+        pairs.ends.tolist(), pairs.summed(weight.clip(-_CAP, _CAP)).tolist(), strict=True
+    ):
         between[a][b] = between[b][a] = sum_
         if sum_ < 0:
             lowest.append((sum_, a, b))
@@ -115,7 +124,9 @@ class _Graph:
         return np.bincount(self._node, self._weight * side[self._other], self._n).astype(np.float64)
 
     def spectral(self, random: np.random.Generator) -> Floats:
-        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from a random start."""
+        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from a
+        random start.
+        """
         scale = np.bincount(self._node, np.abs(self._weight), self._n).clip(min=1e-9) ** -0.5
         vector = random.standard_normal(self._n)
         for _ in range(_STEPS):

@@ -1,4 +1,7 @@
-"""Findings: a cause with its confidence, the tests that convince, and the sentence that says so. Pure."""
+"""Findings: a cause with its confidence, the tests that convince, and the sentence that says so.
+
+Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +41,9 @@ _WORDS: Mapping[Band, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A test that convinces: its name, nodes, and its speed as a share of that of like tests; None if it failed."""
+    """A test that convinces: its name, nodes, and its speed as a share of that of like tests; None
+    if it failed.
+    """
 
     source: str
     nodes: tuple[str, ...]
@@ -51,7 +56,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause with the share of its effect; `sides` are the parts that it divides: of a cut, both groups of nodes."""
+    """One cause with the share of its effect; `sides` are the parts that it divides: of a cut, both
+    groups of nodes.
+    """
 
     cause: Cause
     kind: FindingKind
@@ -75,7 +82,9 @@ class Finding:
 
     @property
     def title(self) -> str:
-        return called(replace(self.cause, nodes=self.nodes, sides=self.sides if self.cause.sides else ()))
+        return called(
+            replace(self.cause, nodes=self.nodes, sides=self.sides if self.cause.sides else ())
+        )
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
@@ -115,19 +124,35 @@ def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Findin
     shown = [key for key, share in shares.items() if share >= SHOWN]
     lead = effect.causes[0].key
     return [
-        finding_of(posterior, first[key], min(shares[key], 0.999), band, effect.unsure if key == lead else ())
+        finding_of(
+            posterior,
+            first[key],
+            min(shares[key], 0.999),
+            band,
+            effect.unsure if key == lead else (),
+        )
         for key in shown
     ]
 
 
 def finding_of(
-    posterior: Posterior, cause: Cause, confidence: float, band: Band, differing: Collection[str] = ()
+    posterior: Posterior,
+    cause: Cause,
+    confidence: float,
+    band: Band,
+    differing: Collection[str] = (),
 ) -> Finding:
-    """Make the finding of a cause; likely variants of it have other nodes of those that are `differing`."""
+    """Make the finding of a cause; likely variants of it have other nodes of those that are
+    `differing`.
+    """
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = tests[observed.bad[tests]]
-    slowdown = -float(np.median(observed.value[slow])) if len(slow) > (len(hit) - len(slow)) else float("inf")
+    slowdown = (
+        -float(np.median(observed.value[slow]))
+        if len(slow) > (len(hit) - len(slow))
+        else float("inf")
+    )
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
     unsure = tuple(sorted({*unsure_nodes(posterior, cause), *differing}))
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
@@ -152,17 +177,34 @@ def finding_of(
         "groups": len(sides),
         "side": some_of(map(printable, side), _NODES_SHOWN),
         "other": some_of(map(printable, other), _NODES_SHOWN),
-        "sides": " | ".join(some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]),
+        "sides": " | ".join(
+            some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]
+        ),
         "more": _circumstances(observed, tests, band) + not_sure,
     }
     code = _code(cause, dead=slowdown == float("inf"))
     reason = Reason.of(code, **values)
     rows = _rows(observed, hit, tests)
     told_apart = cause.kind != "socket" or dividing(posterior, cause) is None
-    divided = cause.kind != "cut" or (len(unsure) <= _MOST_UNSURE * sum(map(len, sides)) and min(map(len, sides)) > 1)
-    if unsure and (not divided or len(_without(unsure, cause.nodes)) < _LEAST_SURE.get(cause.kind, 1)):
+    divided = cause.kind != "cut" or (
+        len(unsure) <= _MOST_UNSURE * sum(map(len, sides)) and min(map(len, sides)) > 1
+    )
+    if unsure and (
+        not divided or len(_without(unsure, cause.nodes)) < _LEAST_SURE.get(cause.kind, 1)
+    ):
         confidence = min(confidence, 0.5)
-    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown, band, told_apart, unsure)
+    return Finding(
+        cause,
+        _FINDINGS[cause.kind],
+        confidence,
+        reason,
+        sides,
+        rows,
+        slowdown,
+        band,
+        told_apart,
+        unsure,
+    )
 
 
 def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -177,17 +219,28 @@ def _code(cause: Cause, dead: bool) -> str:
 
 
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
-    """Return the sizes, operations and days on which the tests of a part are slow, if they differ."""
+    """Return the sizes, operations and days on which the tests of a part are slow, if they
+    differ.
+    """
     clauses = [_WORDS[band]] if band != "large" else []
     by_operation: TestsByName = defaultdict(list)
     for i in tests.tolist():
         by_operation[observed.tests[i].collective].append(i)
     if len(by_operation) > 1:
-        clauses.append("by operation: " + ", ".join(_of_operation(observed, *each) for each in by_operation.items()))
+        clauses.append(
+            "by operation: "
+            + ", ".join(_of_operation(observed, *each) for each in by_operation.items())
+        )
     days = sorted({observed.tests[i].day for i in tests if observed.tests[i].day})
-    slow_days = sorted({observed.tests[i].day for i in tests[observed.bad[tests]] if observed.tests[i].day})
+    slow_days = sorted(
+        {observed.tests[i].day for i in tests[observed.bad[tests]] if observed.tests[i].day}
+    )
     if slow_days and len(days) > 1:
-        clauses.append(f"since {slow_days[0]}" if slow_days[0] > days[0] else f"since the first test, {days[0]}")
+        clauses.append(
+            f"since {slow_days[0]}"
+            if slow_days[0] > days[0]
+            else f"since the first test, {days[0]}"
+        )
     return "".join(f"; {clause}" for clause in clauses)
 
 
@@ -197,7 +250,9 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     often = len(bad) > OFTEN * len(places)
     shown = bad if often else places
     known = shown[~observed.failed[shown] & ~observed.alone[shown]]
-    ratio = f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %" if len(known) else "failed"
+    ratio = (
+        f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %" if len(known) else "failed"
+    )
     return (
         f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
         if often
@@ -213,12 +268,18 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     rows = []
     for i in (*slowest[: _ROWS - len(fastest)], *fastest):
         test = observed.tests[i]
-        rows.append(Evidence(test.name, test.nodes, None if test.failed else round(exp(observed.value[i]), 3)))
+        rows.append(
+            Evidence(
+                test.name, test.nodes, None if test.failed else round(exp(observed.value[i]), 3)
+            )
+        )
     return tuple(rows)
 
 
 def _sides(observed: Observed, cause: Cause) -> Sides:
-    """Return the part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of nodes."""
+    """Return the part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of
+    nodes.
+    """
     if cause.sides:
         return cause.sides
     if cause.kind in ("rail", "gpu", "socket", "leaf"):
@@ -231,7 +292,9 @@ def _sides(observed: Observed, cause: Cause) -> Sides:
 
 
 def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the blamed addresses and the others; on blamed nodes each with the name of its node in front."""
+    """Return the blamed addresses and the others; on blamed nodes each with the name of its node in
+    front.
+    """
     seen: set[tuple[str, str]] = set()
     for test in observed.tests:
         for node, gpus in zip(test.nodes, test.gpus, strict=False):
@@ -246,14 +309,19 @@ def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], t
 
 
 def called(cause: Cause) -> str:
-    """Return a cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
+    """Return a cause by kind and name: "node n07"; of a cut and of several nodes by their
+    number.
+    """
     if len(cause.sides) > 2:
         return f"a cut between {len(cause.sides)} groups"
     if cause.kind == "cut":
         return f"a cut around {some_of(map(printable, cause.nodes), 3)}"
     if cause.kind in ("leaf", "socket"):
         part = "GPU address" if len(cause.gpus) == 1 else "GPUs"
-        return f"{part} {printable(' '.join(cause.gpus))} of {some_of(map(printable, cause.nodes), _NODES_SHOWN)}"
+        return (
+            f"{part} {printable(' '.join(cause.gpus))} of "
+            f"{some_of(map(printable, cause.nodes), _NODES_SHOWN)}"
+        )
     several = len(cause.nodes) > 1 and cause.kind == "node"
     name = some_of(map(printable, cause.nodes), 3) if several else printable(cause.name)
     return f"{cause.kind} {name}"

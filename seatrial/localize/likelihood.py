@@ -7,24 +7,30 @@ import numpy as np
 from seatrial.localize.causes import ALWAYS
 from seatrial.localize.observations import Floats, Ints, Observed
 
-# Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps of a third.
+# Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps
+# of a third.
 SLOWDOWNS = 0.031 * 1.35 ** np.arange(16)
-_SEVERITIES = ((0, 5), (5, 11), (11, 16))  # of them, up to 10 % and up to a half, for which parts are sought
-SOUGHT = (ALWAYS, 0.5)  # probabilities with which a cause slows its tests, for which parts are sought
+# Of them, up to 10 % and up to a half, for which parts are sought
+_SEVERITIES = ((0, 5), (5, 11), (11, 16))
+# Probabilities with which a cause slows its tests, for which parts are sought
+SOUGHT = (ALWAYS, 0.5)
 _LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
 _SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
-_STRAYS, _STRAY_TESTS = 0.02, 50  # the share of tests slow for a reason of their own, known as from that many tests
+# The share of tests slow for a reason of their own, known as from that many tests
+_STRAYS, _STRAY_TESTS = 0.02, 50
 _LEAST_STRAYS = 0.01
 _WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
-_FAILS, FAILS_IF_DEAD, _FAILS_IF_SLOW = 0.05, 0.9, 3.0  # a share, a share, and how many times as often
+# A share, a share, and how many times as often
+_FAILS, FAILS_IF_DEAD, _FAILS_IF_SLOW = 0.05, 0.9, 3.0
 
 
 class Likelihood:
     """Densities of the tests' values, given what other causes explain already.
 
-    A value is normal around what the causes of its test leave of the speed, or with probability `strays` that of a
-    stray. The share of strays, where they lie, and the share of tests that fail are fitted to what nothing explains
-    (empirical Bayes): many slow or failed tests without a pattern are then no proof of any cause.
+    A value is normal around what the causes of its test leave of the speed, or with probability
+    `strays` that of a stray. The share of strays, where they lie, and the share of tests that fail
+    are fitted to what nothing explains (empirical Bayes): many slow or failed tests without a
+    pattern are then no proof of any cause.
     """
 
     def __init__(
@@ -37,9 +43,9 @@ class Likelihood:
     ) -> None:
         """Fit the strays of the tests.
 
-        `base` is the log slowdown that is explained already, `fails` the probability of failing. Strays are fitted to
-        what those two of `fitted` leave unexplained; default: to what `base` and `fails` do. `stray` is the density of
-        each test as a stray; default: fitted as well.
+        `base` is the log slowdown that is explained already, `fails` the probability of failing.
+        Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base`
+        and `fails` do. `stray` is the density of each test as a stray; default: fitted as well.
         """
         self._observed, self.base = observed, base
         known = ~observed.failed & ~observed.alone
@@ -47,13 +53,16 @@ class Likelihood:
         others = observed.failed[failing < 0.5]
         self._fails = np.maximum(fails, max(_FAILS, float(others.sum()) / max(1, len(others))))
         odd = known & (observed.value + explained < -3 * width_of(observed.scale, explained))
-        count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
+        # As groups of nodes
+        count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
         self.stray = np.full(len(base), _WIDE) if stray is None else stray
         if stray is None and count >= 5:  # they lie together
             centre = float(np.median(observed.value[odd]))
-            self.stray = 0.5 * self.stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+            self.stray = 0.5 * self.stray + 0.5 * _normal(
+                observed.value - centre, np.abs(centre) * _SPREAD + 0.03
+            )
         self._usual = self._density(base, np.arange(len(base)))
         usual = np.log(np.where(observed.failed, self._fails, (1 - self._fails) * self._usual))
         self.log_total = float((observed.weight * usual)[~observed.alone].sum())
@@ -64,9 +73,11 @@ class Likelihood:
         return len(self.base)
 
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
-        """Return the log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
+        """Return the log likelihood ratio of each test for each slowdown, and last for a cause that
+        makes tests fail.
 
-        One table for each of the probabilities `penetrances` with which a cause affects its tests. Default: all tests.
+        One table for each of the probabilities `penetrances` with which a cause affects its tests.
+        Default: all tests.
         """
         tests = np.arange(self.tests) if tests is None else tests
         slowed = np.maximum(self.base[tests, None], SLOWDOWNS[None, :])
@@ -84,16 +95,24 @@ class Likelihood:
         return tables
 
     def severities(self, *penetrances: float) -> list[Floats]:
-        """Return the log likelihood ratios of an operation's tests at its likeliest small, medium and large slowdown.
+        """Return the log likelihood ratios of an operation's tests at its likeliest small, medium
+        and large slowdown.
 
-        Those of other tests are zero, since a cause may slow one operation alone. Those of each penetrance follow.
+        Those of other tests are zero, since a cause may slow one operation alone. Those of each
+        penetrance follow.
         """
         tables = []
-        for ratios, operation in product(self.ratios(*penetrances), np.unique(self._observed.collective)):
-            of_operation = np.where((self._observed.collective == operation)[:, None], ratios[:, :-1], 0.0)
+        for ratios, operation in product(
+            self.ratios(*penetrances), np.unique(self._observed.collective)
+        ):
+            of_operation = np.where(
+                (self._observed.collective == operation)[:, None], ratios[:, :-1], 0.0
+            )
             gain = of_operation.clip(min=0).sum(axis=0)
             best = [first + int(np.argmax(gain[first:last])) for first, last in _SEVERITIES]
-            tables += [of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN]
+            tables += [
+                of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN
+            ]
         return tables
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
@@ -105,7 +124,9 @@ class Likelihood:
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
-    """Return the scatter of tests that are slowed: that of the others, and the spread of the slowdown."""
+    """Return the scatter of tests that are slowed: that of the others, and the spread of the
+    slowdown.
+    """
     return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
 
 

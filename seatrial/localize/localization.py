@@ -1,4 +1,6 @@
-"""From the posterior to findings, suspects, a verdict, and the next test where the tests do not decide. Pure."""
+"""From the posterior to findings, suspects, a verdict, and the next test where the tests do not
+decide. Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +12,14 @@ import numpy as np
 
 from seatrial.localize.causes import CauseKind
 from seatrial.localize.confounded import doubt_confounded, doubted
-from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, has_misfits, supported, unsettled
+from seatrial.localize.criticism import (
+    LEAST_SLOW,
+    NAMED,
+    contradicted,
+    has_misfits,
+    supported,
+    unsettled,
+)
 from seatrial.localize.findings import Finding, findings_of, titled
 from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
@@ -23,14 +32,17 @@ from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
 _LEAST = 4  # comparable tests
-_REASONS, _EXPLAINS = 4, 0.5  # parts that are listed; the share of an effect that explains its tests
+# Parts that are listed; the share of an effect that explains its tests
+_REASONS, _EXPLAINS = 4, 0.5
 Doubt = tuple[Reason | None, NextTest | None]  # and the test that would settle it
 _SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
 class Localization:
-    """What the tests show: the findings, the likeliest first, and the test that would decide between them."""
+    """What the tests show: the findings, the likeliest first, and the test that would decide
+    between them.
+    """
 
     verdict: Verdict
     reason: Reason
@@ -58,7 +70,13 @@ class Localization:
 def tests_of(localization: Localization) -> list[dict[str, Any]]:
     """Return each test with its median busbw, and its large messages as a share of like tests."""
     seen = localization.posterior.observed
-    values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
+    values = zip(
+        seen.tests,
+        seen.value.tolist(),
+        (seen.failed | seen.alone).tolist(),
+        seen.bad.tolist(),
+        strict=True,
+    )
     return [
         {
             "name": printable(test.name),
@@ -76,8 +94,8 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
 def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Localization:
     """Say what slows tests, among nodes, GPUs, rails, links, cuts and placements.
 
-    `groups` are nodes that share a switch, rack or block, by its name. The large messages are looked at first, then
-    those of other sizes for faults that only these show.
+    `groups` are nodes that share a switch, rack or block, by its name. The large messages are
+    looked at first, then those of other sizes for faults that only these show.
     """
     comparison = Comparison(tests)
     observed = comparison.observed()
@@ -101,17 +119,26 @@ def _with_band(first: Localization, of_band: Localization) -> Localization:
 
 
 def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
-    """Return what a band names on other nodes than those found; nothing beside a cut or a cause on all nodes."""
+    """Return what a band names on other nodes than those found; nothing beside a cut or a cause on
+    all nodes.
+    """
     if any(not finding.cause.nodes or finding.kind == "cut" for finding in first.findings):
         return []
     known = {node for finding in first.findings for node in finding.cause.nodes}
-    named = [finding for finding in of_band.findings if finding.named and known.isdisjoint(finding.cause.nodes)]
-    return [finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")]
+    named = [
+        finding
+        for finding in of_band.findings
+        if finding.named and known.isdisjoint(finding.cause.nodes)
+    ]
+    return [
+        finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    """Effects that tests support and none contradicts, their findings, and the keys of causes that are contradicted.
+    """Effects that tests support and none contradicts, their findings, and the keys of causes that
+    are contradicted.
 
     `apart` is a test that tells causes apart, where one would.
     """
@@ -124,7 +151,9 @@ class _Explanation:
     @classmethod
     def of(cls, posterior: Posterior, band: Band) -> "_Explanation":
         posterior = with_variants(posterior)
-        posterior = replace(posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e)))
+        posterior = replace(
+            posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e))
+        )
         out = [effect for effect in posterior.effects if contradicted(posterior, effect)]
         keys = frozenset(cause.key for effect in out for cause in effect.causes)
         kept = tuple(effect for effect in posterior.effects if effect.causes[0].key not in keys)
@@ -134,9 +163,13 @@ class _Explanation:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether other causes may explain more: those that were sought are contradicted, too few, or an unsure cut."""
+        """Whether other causes may explain more: those that were sought are contradicted, too few,
+        or an unsure cut.
+        """
         unsure_cut = any(finding.kind == "cut" and not finding.named for finding in self.findings)
-        return bool(self.contradicted) or unsure_cut or has_misfits(self.posterior.settled(_EXPLAINS))
+        return (
+            bool(self.contradicted) or unsure_cut or has_misfits(self.posterior.settled(_EXPLAINS))
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -147,7 +180,9 @@ class _Explanation:
 def _localized(observed: Observed, groups: Switches, band: Band) -> Localization:
     explanation = _Explanation.of(infer(observed, groups), band)
     if explanation.is_doubtful:
-        other = _Explanation.of(infer(observed, groups, explanation.contradicted, with_single_nodes=True), band)
+        other = _Explanation.of(
+            infer(observed, groups, explanation.contradicted, with_single_nodes=True), band
+        )
         explanation = other if other.is_whole else explanation
     posterior, findings, apart = explanation.posterior, explanation.findings, explanation.apart
     best = max(findings, key=lambda finding: finding.confidence, default=None)
@@ -163,11 +198,15 @@ def _misfit(settled: Posterior, best: str) -> Doubt:
     observed, odd = settled.observed, unsettled(settled)
     next_test, slow = repeated(observed.tests[int(np.argmax(odd))]), observed.bad
     left = int((odd & slow).sum())
-    return Reason.of("localize-misfit", odd=left, slow=int(slow.sum()), best=best, next_test=next_test), next_test
+    return Reason.of(
+        "localize-misfit", odd=left, slow=int(slow.sum()), best=best, next_test=next_test
+    ), next_test
 
 
 def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | None) -> Doubt:
-    """Return what is open, and the test that would decide; `apart` is one that tells causes apart."""
+    """Return what is open, and the test that would decide; `apart` is one that tells causes
+    apart.
+    """
     observed = posterior.observed
     undecided = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
     unsure = [finding for finding in findings if not finding.named]
@@ -183,8 +222,12 @@ def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | 
     odd = np.flatnonzero(unsettled(posterior))
     if len(odd):
         next_test = repeated(observed.tests[odd[0]])
-        return Reason.of("localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test), next_test
-    blamed = next((finding.cause for finding in findings if finding.named and not finding.told_apart), None)
+        return Reason.of(
+            "localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test
+        ), next_test
+    blamed = next(
+        (finding.cause for finding in findings if finding.named and not finding.told_apart), None
+    )
     if blamed and (next_test := dividing(posterior, blamed)):
         gpus = printable(" ".join(blamed.gpus))
         return Reason.of("localize-together", gpus=gpus, next_test=next_test), next_test
@@ -201,15 +244,23 @@ def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) 
         return Localization(Verdict.INCONCLUSIVE, reason, tuple(findings), next_test, posterior)
     if compared < _LEAST:
         next_test = repeated(observed.tests[0]) if observed.tests else None
-        few = Reason.of("localize-too-few", tests=compared, next_test=next_test or "any pair of nodes")
+        few = Reason.of(
+            "localize-too-few", tests=compared, next_test=next_test or "any pair of nodes"
+        )
         return Localization(Verdict.INCONCLUSIVE, few, (), next_test, posterior)
     none = Reason.of("localize-none", tests=compared, nodes=len(observed.nodes))
     return Localization(Verdict.PASS, none, (), None, posterior)
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:
-    """Return a sort key: what is named first, the worst before the surest; then what may be, the likeliest first."""
-    return (not finding.named, -finding.slowdown if finding.named else -finding.confidence, -finding.confidence)
+    """Return a sort key: what is named first, the worst before the surest; then what may be, the
+    likeliest first.
+    """
+    return (
+        not finding.named,
+        -finding.slowdown if finding.named else -finding.confidence,
+        -finding.confidence,
+    )
 
 
 def _verdict(findings: Sequence[Finding]) -> Verdict:

@@ -1,7 +1,9 @@
-"""Which nodes of a cut, a leaf switch or a socket are sure, and which may belong to it or not. Pure.
+"""Which nodes of a cut, a leaf switch or a socket are sure, and which may belong to it or not.
 
-A search finds one division of the nodes; the tests may fit others that differ by a node. Each node is weighed by its
-own tests, the others as they were found (naive Bayes).
+Pure.
+
+A search finds one division of the nodes; the tests may fit others that differ by a node. Each node
+is weighed by its own tests, the others as they were found (naive Bayes).
 """
 
 from collections import Counter, defaultdict
@@ -22,19 +24,34 @@ _SURE = log(9)  # log odds
 
 
 def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Return nodes whose odds to belong to a cause of several nodes, or to its group, are between 1:9 and 9:1."""
+    """Return nodes whose odds to belong to a cause of several nodes, or to its group, are between
+    1:9 and 9:1.
+    """
     if cause.kind == "cut":
         return _unsure_of_cut(posterior, cause)
-    return _unsure_of_set(posterior, cause) if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1 else ()
+    return (
+        _unsure_of_set(posterior, cause)
+        if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1
+        else ()
+    )
 
 
 def with_variants(posterior: Posterior) -> Posterior:
-    """Return the effects with causes that differ from the likeliest in unsure nodes alone taken together with it."""
-    return replace(posterior, effects=tuple(_with_variants(posterior, effect) for effect in posterior.effects))
+    """Return the effects with causes that differ from the likeliest in unsure nodes alone taken
+    together with it.
+    """
+    return replace(
+        posterior, effects=tuple(_with_variants(posterior, effect) for effect in posterior.effects)
+    )
 
 
 def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
-    first, share, others, differing = effect.causes[0], effect.shares[0], list[tuple[Cause, float]](), set[str]()
+    first, share, others, differing = (
+        effect.causes[0],
+        effect.shares[0],
+        list[tuple[Cause, float]](),
+        set[str](),
+    )
     unsure = set(unsure_nodes(posterior, first))
     for cause, each in zip(effect.causes[1:], effect.shares[1:], strict=True):
         nodes = _difference(posterior, first, cause)
@@ -48,8 +65,12 @@ def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
 
 
 def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
-    """Return the nodes in which two leaves, sockets or cuts in two differ; none for other causes."""
-    if (one.kind, one.gpus, len(one.sides)) != (other.kind, other.gpus, len(other.sides)) or len(one.sides) > 2:
+    """Return the nodes in which two leaves, sockets or cuts in two differ; none for other
+    causes.
+    """
+    if (one.kind, one.gpus, len(one.sides)) != (other.kind, other.gpus, len(other.sides)) or len(
+        one.sides
+    ) > 2:
         return set()
     nodes = set(one.nodes).symmetric_difference(other.nodes)
     return min(nodes, set(posterior.observed.nodes - nodes), key=len) if one.sides else nodes
@@ -60,18 +81,22 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     observed, tests = posterior.left_to(cause), posterior.tests_of(cause)
     within = slowed_operations(observed, tests) & ~observed.alone
     tests = tests[within[tests]]
-    share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
+    share = (
+        float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
+    )
     odds = np.where(observed.bad, log(share / _STRAYS), log((1 - share) / (1 - _STRAYS)))
-    informative = within & ~posterior.observed.levels.flat[observed.like]  # where none is slow, all may be
+    # Where none is slow, all may be
+    informative = within & ~posterior.observed.levels.flat[observed.like]
     informative[tests] &= ~posterior.slower_than_by(cause)[tests]
     return np.where(informative, odds * observed.weight, 0.0)
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Return nodes that are about as likely in another group; of more than two groups also in one of their own.
+    """Return nodes that are about as likely in another group; of more than two groups also in one
+    of their own.
 
-    So are those that no chain of tests joins with most: together they may be on either side. Of two of many groups that
-    no slow test tells apart, the nodes of the smaller are.
+    So are those that no chain of tests joins with most: together they may be on either side. Of two
+    of many groups that no slow test tells apart, the nodes of the smaller are.
     """
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
     group_of = {node: i for i, side in enumerate(cause.sides) for node in side}
@@ -115,8 +140,8 @@ def joined(tests: Sequence[GroupTest], some: Bools) -> dict[str, str]:
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     """Return nodes that are about as likely in the set as not.
 
-    A slow test counts for a node if no other node of it may be in the set; a fine one against all of its nodes, or by
-    the same rule if tests within the set are fine.
+    A slow test counts for a node if no other node of it may be in the set; a fine one against all
+    of its nodes, or by the same rule if tests within the set are fine.
     """
     users = [_users(test, cause) for test in posterior.observed.tests]
     odds = _log_odds(posterior, cause).tolist()
@@ -126,7 +151,9 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
         possible = unsure.union(cause.nodes)
         for nodes, each in zip(users, odds, strict=True):
             for node in nodes:
-                shows = possible.intersection(nodes) <= {node} or (each < 0 and not cause.at_one_end)
+                shows = possible.intersection(nodes) <= {node} or (
+                    each < 0 and not cause.at_one_end
+                )
                 evidence[node] += each if shows else 0.0
         more = {node for node, each in evidence.items() if abs(each) < _SURE}
         if more <= unsure:
@@ -136,4 +163,8 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
 
 def _users(test: GroupTest, cause: Cause) -> set[str]:
     """Return the nodes that take part in a test with a GPU of the cause."""
-    return {node for node, gpus in zip(test.nodes, test.gpus, strict=False) if not set(cause.gpus).isdisjoint(gpus)}
+    return {
+        node
+        for node, gpus in zip(test.nodes, test.gpus, strict=False)
+        if not set(cause.gpus).isdisjoint(gpus)
+    }

@@ -13,7 +13,8 @@ from seatrial.localize.observations import Addresses, GroupTest
 from seatrial.localize.posterior import Effect, Posterior
 from seatrial.text.printable import printable
 
-_HELPERS, _ADDRESSES, _SUSPECTS = 4, 3, 6  # nodes, addresses and suspected nodes that a test is sought among
+# Nodes, addresses and suspected nodes that a test is sought among
+_HELPERS, _ADDRESSES, _SUSPECTS = 4, 3, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
         case "gpu" | "socket" | "leaf" | "rail":
             nodes = cause.nodes or trial.nodes
             used = zip(trial.nodes, trial.gpus, strict=False)
-            touched = any(node in nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used)
+            touched = any(
+                node in nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used
+            )
             within = set(nodes).issuperset(trial.nodes) and not trial.crossed
             return touched and not (cause.at_one_end and within)
         case "link":
@@ -57,14 +60,21 @@ def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
-    """Return the pair whose result is least certain before it is run: about half of the shares expect it to be slow."""
+    """Return the pair whose result is least certain before it is run: about half of the shares
+    expect it to be slow.
+    """
     tests = list(_candidates(posterior, effect))
-    slow = [sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test)) for test in tests]
+    slow = [
+        sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test))
+        for test in tests
+    ]
     return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
 
 
 def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> NextTest:
-    """Return a pair that shows whether the first `unsure` node belongs to a cause; without any, its slowest test."""
+    """Return a pair that shows whether the first `unsure` node belongs to a cause; without any, its
+    slowest test.
+    """
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = observed.tests[tests[np.argmin(observed.value[tests])]]
     met = {frozenset(test.nodes) for test in observed.tests}
@@ -74,10 +84,14 @@ def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> Next
 
 
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
-    """Return a pair with half of a cause's GPUs, which always took part together; None if a test separates them."""
+    """Return a pair with half of a cause's GPUs, which always took part together; None if a test
+    separates them.
+    """
     node, where = cause.nodes[0], []
     for address in cause.gpus:
-        with_it = (dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests)
+        with_it = (
+            dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests
+        )
         where.append([address in gpus.get(node, ()) for gpus in with_it])
     if len(where) < 2 or any(places != where[0] for places in where):
         return None
@@ -91,15 +105,22 @@ def repeated(test: GroupTest) -> NextTest:
 
 
 def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
-    """Yield pairs of suspected nodes with each other and with nodes that are fine, and the slowest test once more."""
+    """Yield pairs of suspected nodes with each other and with nodes that are fine, and the slowest
+    test once more.
+    """
     observed = posterior.observed
     where = np.concatenate([posterior.tests_of(cause) for cause in effect.causes])
     slow = sorted(
-        {i for i in where.tolist() if observed.slow[i] or observed.failed[i]}, key=lambda i: observed.value[i]
+        {i for i in where.tolist() if observed.slow[i] or observed.failed[i]},
+        key=lambda i: observed.value[i],
     )
-    suspects = list(dict.fromkeys(node for cause in effect.causes for node in cause.nodes[:_SUSPECTS]))[:_SUSPECTS]
+    suspects = list(
+        dict.fromkeys(node for cause in effect.causes for node in cause.nodes[:_SUSPECTS])
+    )[:_SUSPECTS]
     if not suspects:
-        suspects = list(dict.fromkeys(node for i in slow for node in observed.tests[i].nodes))[:_SUSPECTS]
+        suspects = list(dict.fromkeys(node for i in slow for node in observed.tests[i].nodes))[
+            :_SUSPECTS
+        ]
     helpers = _helpers(posterior, set(suspects))
     pairs = [*product(suspects, helpers), *combinations(suspects, 2), *combinations(helpers, 2)]
     settings = _settings(observed.tests, slow, effect.causes)
@@ -119,8 +140,12 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
     return list(islice(sorted(nodes, key=lambda node: (slow[node] / fine[node], node)), _HELPERS))
 
 
-def _settings(tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]) -> list[Addresses]:
-    """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that separate causes."""
+def _settings(
+    tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
+) -> list[Addresses]:
+    """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that
+    separate causes.
+    """
     if not any(len(gpus) for test in tests for gpus in test.gpus):
         return [()]
     seen = Counter(gpus for i in slow for gpus in tests[i].gpus)
@@ -128,11 +153,17 @@ def _settings(tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[
     several = [gpus for gpus, _ in (*seen.most_common(_ADDRESSES), *others.most_common(_ADDRESSES))]
     distinct = list(dict.fromkeys(several))
     crossed = ((a, b) for a, b in product(distinct, repeat=2) if a != b)
-    return [*((gpus, gpus) for gpus in distinct), *crossed, *((gpus, gpus) for gpus in _dividing(causes))]
+    return [
+        *((gpus, gpus) for gpus in distinct),
+        *crossed,
+        *((gpus, gpus) for gpus in _dividing(causes)),
+    ]
 
 
 def _dividing(causes: Sequence[Cause]) -> list[tuple[str, ...]]:
-    """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets, and each of them."""
+    """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets,
+    and each of them.
+    """
     blamed = list(dict.fromkeys(cause.gpus for cause in causes if cause.gpus))
     half = sorted({address for gpus in blamed[: len(blamed) // 2] for address in gpus})
     return [tuple(half), *blamed] if half else blamed

@@ -1,4 +1,7 @@
-"""Tests of groups of nodes as numbers: the log ratio to what like tests reach, and its noise. Pure."""
+"""Tests of groups of nodes as numbers: the log ratio to what like tests reach, and its noise.
+
+Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +19,8 @@ Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
 _FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
-_SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
+# What a healthy pair scatters by, until tests show it
+_SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4
 _FAR = 6 * _SIGMA  # below the fastest tests, what lies so low is slow and no noise
 _EFFICIENCY = 0.37  # of MAD, by which so many tests count
 _HALVES, _SHORTH = 20, 1.15  # tests from which their shortest half is wide enough, with its bias
@@ -24,9 +28,11 @@ _LEAST_SCATTER = 4  # tests
 _LOWEST, _HIGHEST = -4.0, 0.5
 _FAST = 0.15
 _MESH = 32  # nodes; of more, single links make no difference to an alltoall
-_MORE_FAULTS = (0.3, 0.15, 0.05)  # how likely one, two or three faults more are, which may slow all tests of a kind
+# How likely one, two or three faults more are, which may slow all tests of a kind
+_MORE_FAULTS = (0.3, 0.15, 0.05)
 
-Band = Literal["large", "largest", "middle", "small"]  # of message sizes; the large ones are the plateau
+# Of message sizes; the large ones are the plateau
+Band = Literal["large", "largest", "middle", "small"]
 Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
 Addresses = tuple[tuple[str, ...], ...]  # of the GPUs of each node
 TestsByName = dict[str, list[int]]  # the places of tests
@@ -38,9 +44,10 @@ BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
 class GroupTest:
     """One collective over one group of nodes, in the order of its ranks.
 
-    `gpus` are the addresses of the GPUs that took part, for each node; empty where they are not known. `busbw_gb_s` is
-    by message bytes, and empty for a test that failed. Tests under other `conditions` are not compared. `weight` is
-    what it counts for, less the older it is, and `day` its date, where that is known.
+    `gpus` are the addresses of the GPUs that took part, for each node; empty where they are not
+    known. `busbw_gb_s` is by message bytes, and empty for a test that failed. Tests under other
+    `conditions` are not compared. `weight` is what it counts for, less the older it is, and `day`
+    its date, where that is known.
     """
 
     name: str
@@ -68,7 +75,9 @@ class GroupTest:
 
     @property
     def neighbours(self) -> Iterable[tuple[str, str]]:
-        """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all links."""
+        """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all
+        links.
+        """
         if len(self.nodes) < 2:
             return ()
         if len(self.nodes) == 2:
@@ -80,7 +89,10 @@ class GroupTest:
 
 
 class Tests(tuple[GroupTest, ...]):
-    """The tests, in their order. What was tested is the same for messages of all sizes, and found once."""
+    """The tests, in their order.
+
+    What was tested is the same for messages of all sizes, and found once.
+    """
 
     @cached_property
     def nodes(self) -> frozenset[str]:
@@ -101,10 +113,12 @@ class Tests(tuple[GroupTest, ...]):
 
 @dataclass(frozen=True)
 class Levels:
-    """Like tests of which none is slow: either all are fine, or faults slow all of them, and the level is theirs.
+    """Like tests of which none is slow: either all are fine, or faults slow all of them, and the
+    level is theirs.
 
-    Such tests say little for a part, and nothing if the known faults and this part touch every one of them. They say
-    much beside a test of nodes that are `clear`: fine in tests like which others are slow.
+    Such tests say little for a part, and nothing if the known faults and this part touch every one
+    of them. They say much beside a test of nodes that are `clear`: fine in tests like which others
+    are slow.
     """
 
     flat: Bools
@@ -124,7 +138,12 @@ class Levels:
         telling = observed.fine & ~observed.fast & ~flat[observed.like]
         fine = observed.nodes_of(np.flatnonzero(telling))
         clear = np.array([fine.issuperset(test.nodes) for test in observed.tests], dtype=bool)
-        return cls(flat, clear & observed.fine, np.array([len(some) for some in groups], dtype=float), np.array(reach))
+        return cls(
+            flat,
+            clear & observed.fine,
+            np.array([len(some) for some in groups], dtype=float),
+            np.array(reach),
+        )
 
     def doubt(self, like: Ints, without: Floats) -> Floats:
         """Return the probability that faults elsewhere slow all tests without a part.
@@ -142,10 +161,10 @@ class Levels:
 class Observed:
     """What each test shows: `value`, the log ratio to like tests, with the `scale` of its noise.
 
-    `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What else slowed
-    a test slowed those of the same nodes on other GPUs: m of them that are slow have the `weight` of sqrt(m). `share`
-    is that of a test among all of the same nodes. `collective` and `like` number the collectives and the sets of like
-    tests, from 0.
+    `failed` tests have no value. `alone` are those that nothing is comparable with: they show
+    nothing. What else slowed a test slowed those of the same nodes on other GPUs: m of them that
+    are slow have the `weight` of sqrt(m). `share` is that of a test among all of the same nodes.
+    `collective` and `like` number the collectives and the sets of like tests, from 0.
     """
 
     tests: Tests
@@ -209,14 +228,20 @@ class Comparison:
         self._share = 1 / np.bincount(nodes)[nodes]
         several = (len(test.gpus[0]) if test.gpus else 0 for test in tests)
         self._group = numbered(zip(nodes.tolist(), several, strict=True))
-        self._setting = numbered(zip(self._group.tolist(), (test.gpus for test in tests), strict=True))
+        self._setting = numbered(
+            zip(self._group.tolist(), (test.gpus for test in tests), strict=True)
+        )
         self._kind = numbered(
-            (i, t.collective, t.conditions) for i, t in zip(self._setting.tolist(), tests, strict=True)
+            (i, t.collective, t.conditions)
+            for i, t in zip(self._setting.tolist(), tests, strict=True)
         )
         by_like: dict[int, list[int]] = defaultdict(list)
         for i in np.flatnonzero(~self._failed).tolist():
             by_like[int(self._like[i])].append(i)
-        self._logs = [(np.array(some), _logs([tests[i].busbw_gb_s for i in some])) for some in by_like.values()]
+        self._logs = [
+            (np.array(some), _logs([tests[i].busbw_gb_s for i in some]))
+            for some in by_like.values()
+        ]
 
     def observed(self, band: Band = "large") -> Observed:
         """Return what the tests show at the sizes of a band."""
@@ -230,19 +255,31 @@ class Comparison:
             scale[where] = _scale_of(ratio[known], noise)
         weight = self._weights((value < -3 * scale) | self._failed)
         return Observed(
-            self._tests, value, scale, self._failed, alone, weight, self._share, self._collective, self._like
+            self._tests,
+            value,
+            scale,
+            self._failed,
+            alone,
+            weight,
+            self._share,
+            self._collective,
+            self._like,
         )
 
     def _weights(self, slow: Bools) -> Floats:
-        """Return the weight of each test: less if it is old, or if others of its nodes are no independent evidence.
+        """Return the weight of each test: less if it is old, or if others of its nodes are no
+        independent evidence.
 
-        m that are slow on different GPUs or in different operations count as sqrt(m), as do m operations that are fine.
+        m that are slow on different GPUs or in different operations count as sqrt(m), as do m
+        operations that are fine.
         """
         alike = np.where(slow, self._kinds(self._group, slow), self._kinds(self._setting, ~slow))
         return np.array([test.weight for test in self._tests]) * alike**-0.5
 
     def _kinds(self, within: Ints, some: Bools) -> Ints:
-        """Return for each test how many kinds `some` of the same number `within` are, at least 1."""
+        """Return for each test how many kinds `some` of the same number `within` are, at least
+        1.
+        """
         _, first = np.unique(self._kind[some], return_index=True)
         return np.bincount(within[some][first], minlength=len(within))[within].clip(min=1)
 
@@ -254,7 +291,9 @@ def numbered(keys: Iterable[object]) -> Ints:
 
 
 def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
-    """Return the log ratio of each sweep to the level of all, a column for each size; NaN if no other has it."""
+    """Return the log ratio of each sweep to the level of all, a column for each size; NaN if no
+    other has it.
+    """
     sizes = sorted({size for sweep in sweeps for size in sweep})
     values = np.array([[sweep.get(size, 0) for size in sizes] for sweep in sweeps], dtype=float)
     logs = np.log(np.where(values > 0, values, np.nan))
@@ -264,7 +303,9 @@ def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
 
 
 def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
-    """Return the median log ratio of each sweep over the sizes of a band, NaN without any, and the noise by scatter."""
+    """Return the median log ratio of each sweep over the sizes of a band, NaN without any, and the
+    noise by scatter.
+    """
     largest = _of_band(~np.isnan(logs), band)
     ratios, some = np.full(len(logs), np.nan), largest.any(axis=1)
     plateau = np.where(largest, logs, np.nan)
@@ -289,8 +330,8 @@ def _of_band(known: Bools, band: Band) -> Bools:
 def _scatter(plateau: Floats) -> float:
     """Return half of the scatter between sizes: the shortest interval with half of the tests.
 
-    It is that between the smallest and the largest size. A fault slows most tests at all sizes alike, so it does not
-    count as noise; 0 for tests of one size.
+    It is that between the smallest and the largest size. A fault slows most tests at all sizes
+    alike, so it does not count as noise; 0 for tests of one size.
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
@@ -300,7 +341,9 @@ def _scatter(plateau: Floats) -> float:
 
 
 def _shortest_half(values: Floats) -> float:
-    """Return the width of the shortest interval with half of the values, 1.349 sigma of normal ones (the shorth)."""
+    """Return the width of the shortest interval with half of the values, 1.349 sigma of normal ones
+    (the shorth).
+    """
     ordered = np.sort(values)
     half = len(ordered) // 2
     return float((ordered[half:] - ordered[: len(ordered) - half]).min())
@@ -309,8 +352,8 @@ def _shortest_half(values: Floats) -> float:
 def fast_level(values: Floats) -> float:
     """Return the level of the fast tests: the highest at which a tenth of them agree.
 
-    With two or three tests it is the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from
-    above, then the median around it.
+    With two or three tests it is the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a
+    tenth, taken from above, then the median around it.
     """
     if len(values) < 4:
         return float(values.max())
@@ -322,9 +365,13 @@ def fast_level(values: Floats) -> float:
     if len(fast) >= _HALVES:
         sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(fast) / 1.349))
     gaps = ordered[width - 1 : -1] - ordered[width:]
-    apart = max(gaps, default=0.0) / 5  # above a gap five times as wide, tests agree however much they scatter
+    # Above a gap five times as wide, tests agree however much they scatter
+    apart = max(gaps, default=0.0) / 5
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
-    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, sigma)
+    level, scale = (
+        float(np.median(ordered[first : first + width])),
+        max(float(spans[first]) / 2, sigma),
+    )
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]
         level = float(np.median(near))
@@ -333,10 +380,11 @@ def fast_level(values: Floats) -> float:
 
 
 def _scale_of(ratios: Floats, least: float) -> float:
-    """Return the noise of like tests around their level, by MAD, with a few tests' worth of what is usual.
+    """Return the noise of like tests around their level, by MAD, with a few tests' worth of what is
+    usual.
 
-    `least` or more. It is wider the fewer tests show it, as Student's t is at three times its scale (first term of its
-    expansion).
+    `least` or more. It is wider the fewer tests show it, as Student's t is at three times its scale
+    (first term of its expansion).
     """
     near, scale = ratios, least
     for _ in range(5):
@@ -346,4 +394,6 @@ def _scale_of(ratios: Floats, least: float) -> float:
         scale = min(scale, max(least, _SHORTH * _shortest_half(near) / 1.349))
     own, usual = len(near) * scale**2, _PRIOR_TESTS * _SIGMA**2
     degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
-    return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (1 + 2.5 / degrees)
+    return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (
+        1 + 2.5 / degrees
+    )

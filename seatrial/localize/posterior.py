@@ -1,17 +1,18 @@
 """The posterior over few causes of many slow tests. Pure.
 
-Group testing with continuous, noisy results (Dorfman, 1943; adaptive and Bayesian: Aldridge, Johnson and Scarlett,
-"Group Testing: An Information Theory Perspective", 2019, chapters 3 and 4). The causes are a sum of single effects
-(SuSiE; Wang, Sarkar, Carbonetto and Stephens, J. R. Stat. Soc. B 82, 2020): each effect is exactly one cause or none,
-so where tests cannot separate two causes, the shares of both add up to one.
+Group testing with continuous, noisy results (Dorfman, 1943; adaptive and Bayesian: Aldridge,
+Johnson and Scarlett, "Group Testing: An Information Theory Perspective", 2019, chapters 3 and 4).
+The causes are a sum of single effects (SuSiE; Wang, Sarkar, Carbonetto and Stephens, J. R. Stat.
+Soc. B 82, 2020): each effect is exactly one cause or none, so where tests cannot separate two
+causes, the shares of both add up to one.
 
     share(c) = prior(c) BF(c) / (1 + sum over all causes k of prior(k) BF(k))
     BF(c)    = product over operations of 1 - q + q times the mean over slowdowns d of
                product over kinds of like tests of e + (1 - e) times
                product over tests t of c of p(t | d) / p(t | no such cause)
 
-A cause slows an operation with probability q, and at least one. Of a kind of tests all may be slow, with probability
-e (`Levels`). A test is as slow as the worst of its causes.
+A cause slows an operation with probability q, and at least one. Of a kind of tests all may be slow,
+with probability e (`Levels`). A test is as slow as the worst of its causes.
 """
 
 from collections.abc import Collection, Sequence
@@ -34,7 +35,14 @@ from seatrial.localize.causes import (
     with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
-from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, SOUGHT, Likelihood, log_mean, width_of
+from seatrial.localize.likelihood import (
+    FAILS_IF_DEAD,
+    SLOWDOWNS,
+    SOUGHT,
+    Likelihood,
+    log_mean,
+    width_of,
+)
 from seatrial.localize.observations import Bools, Floats, Ints, Observed, Switches
 
 _MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
@@ -45,13 +53,15 @@ _HOPELESS = 0.99
 _ACTS = 0.5  # the probability that a cause slows one of several operations
 _MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
 _COVERED = 2.0  # times its noise, of a test that known causes slow
-_LEAST_GROUPS, _LEAST_IN_GROUPS = 3, 0.9  # of a spine; the share of nodes that are in groups of two or more
+# Of a spine; the share of nodes that are in groups of two or more
+_LEAST_GROUPS, _LEAST_IN_GROUPS = 3, 0.9
 LEAST_OF_A_CUT = 4  # slow pairs across
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One of the causes of slow tests: which it is, with shares that add up to one with that of `none`.
+    """One of the causes of slow tests: which it is, with shares that add up to one with that of
+    `none`.
 
     Those that differ from the first in the nodes that are `unsure` alone count with it.
     """
@@ -81,27 +91,42 @@ class Posterior:
     columns: tuple[Column, ...]
 
     def unexplained(self, without: Effect | None = None, limit: float = 3.0) -> Bools:
-        """Return slow tests, slower than the effects account for by `limit` times their noise, and failed ones.
+        """Return slow tests, slower than the effects account for by `limit` times their noise, and
+        failed ones.
 
         The effect `without` does not count.
         """
-        return _unexplained(self.observed, [effect for effect in self.effects if effect is not without], limit)
+        return _unexplained(
+            self.observed, [effect for effect in self.effects if effect is not without], limit
+        )
 
     def settled(self, confidence: float) -> "Posterior":
         """Return the same with those effects alone of which one part has this share or more."""
-        return replace(self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence))
+        return replace(
+            self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence)
+        )
 
     def left_to(self, cause: Cause) -> Observed:
-        """Return the tests for the effect of a cause: those that other effects slow show nothing of it."""
+        """Return the tests for the effect of a cause: those that other effects slow show nothing of
+        it.
+        """
         own = self._effect_of(cause)
         explained = self.observed.bad & ~self.unexplained(without=own) & (own is not None)
-        return replace(self.observed, alone=self.observed.alone | explained, failed=self.observed.failed & ~explained)
+        return replace(
+            self.observed,
+            alone=self.observed.alone | explained,
+            failed=self.observed.failed & ~explained,
+        )
 
     def slower_than_by(self, cause: Cause) -> Bools:
-        """Return tests slower than the effect of a cause makes them, by more than noise: they have another reason."""
+        """Return tests slower than the effect of a cause makes them, by more than noise: they have
+        another reason.
+        """
         own, observed = self._effect_of(cause), self.observed
         explained = own.explained if own else np.full(len(observed.tests), np.inf)
-        slower: Bools = observed.slow & (observed.value + explained < -3 * width_of(observed.scale, explained))
+        slower: Bools = observed.slow & (
+            observed.value + explained < -3 * width_of(observed.scale, explained)
+        )
         return slower
 
     def _effect_of(self, cause: Cause) -> Effect | None:
@@ -112,12 +137,17 @@ class Posterior:
         known = next((column.tests for column in self.columns if column.cause is cause), None)
         if known is not None:
             return known
-        column = cut_column(self.observed, (cause.nodes, self.observed.nodes.difference(cause.nodes)))
-        return next((some.tests for some in with_reference_tests([column], self.observed)), column.tests)
+        column = cut_column(
+            self.observed, (cause.nodes, self.observed.nodes.difference(cause.nodes))
+        )
+        return next(
+            (some.tests for some in with_reference_tests([column], self.observed)), column.tests
+        )
 
 
 class _Design:
-    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one kind of like tests.
+    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one
+    kind of like tests.
 
     Runs of one operation lie side by side.
     """
@@ -145,7 +175,9 @@ class _Design:
         self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
 
     def doubts(self, base: Floats) -> Floats:
-        """Return the probability that a run's tests show nothing: faults, with those of `base`, slow all alike."""
+        """Return the probability that a run's tests show nothing: faults, with those of `base`,
+        slow all alike.
+        """
         observed = self.observed
         shown = ~observed.failed & ~observed.alone
         free = shown & (base < _COVERED * observed.scale)
@@ -155,7 +187,9 @@ class _Design:
         sizes = observed.like_sizes[self.run_like].clip(min=1)
         doubt = observed.levels.doubt(self.run_like, 1 - number / sizes)
         clear = observed.levels.clear
-        cleared = np.bincount(observed.like[clear], minlength=len(observed.like_sizes))[self.run_like]
+        cleared = np.bincount(observed.like[clear], minlength=len(observed.like_sizes))[
+            self.run_like
+        ]
         doubt[cleared > np.add.reduceat(clear[self.test], self.starts, dtype=np.int64)] = 0.0
         nothing_left = observed.levels.flat[self.run_like] & (uncovered == left) & (number > 0)
         return np.where(nothing_left, 1.0, doubt)
@@ -170,7 +204,8 @@ def infer(
 ) -> Posterior:
     """Return the likeliest effects, with as many cuts as make the whole likelier than without.
 
-    Causes that are `excluded`, by their key, are none of them. Groups of a cut may be single nodes, if asked for.
+    Causes that are `excluded`, by their key, are none of them. Groups of a cut may be single nodes,
+    if asked for.
     """
     candidates = columns(observed, groups) if observed.bad.any() else []
     if candidates:
@@ -182,9 +217,14 @@ def infer(
     design, pairs = _Design(candidates, observed), Pairs.of(observed.tests)
     best = _with_more_effects([], design, observed)
     evidence = _evidence(best, design, observed)
-    # Before all other causes, then beside those that always slow their tests: the rest may stand in for a cut.
+    # Before all other causes, then beside those that always slow their tests: the rest may stand in
+    # for a cut.
     for before_others in (True, False):
-        known = [] if before_others else [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
+        known = (
+            []
+            if before_others
+            else [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
+        )
         for _ in range(_MOST_CUTS):
             some = _cuts(observed, pairs, known, with_single_nodes)
             old = {column.cause.key for column in design.columns}.union(excluded)
@@ -202,14 +242,20 @@ def infer(
     return Posterior(observed, tuple(best), design.columns)
 
 
-def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tuple[list[Effect], _Design]:
+def _refined(
+    effects: list[Effect], design: _Design, observed: Observed
+) -> tuple[list[Effect], _Design]:
     """Return the effects, or likelier ones that do without a node or GPU that has fine tests too.
 
     One cause at a time may take a node for two of its links (`refine` of susieR).
     """
     best, evidence = (effects, design), _evidence(effects, design, observed)
-    for cause in (effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")):
-        others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != (cause.kind, cause.nodes)]
+    for cause in (
+        effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")
+    ):
+        others = [
+            c for c in design.columns if (c.cause.kind, c.cause.nodes) != (cause.kind, cause.nodes)
+        ]
         if others and observed.fine[_column(design.columns, cause).tests].any():
             tried = _Design(others, observed)
             other = _with_more_effects([], tried, observed)
@@ -222,17 +268,25 @@ def _column(columns: Sequence[Column], cause: Cause) -> Column:
     return next(column for column in columns if column.cause is cause)
 
 
-def _with_more_effects(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
+def _with_more_effects(
+    first: Sequence[Effect], design: _Design, observed: Observed
+) -> list[Effect]:
     """Add effects while there may be another, then weigh each anew, given the others.
 
-    One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
-    are added first, and weighed when all are there.
+    One of several faults is hardly likelier than a stray as long as the others count as strays, so
+    even the unlikely are added first, and weighed when all are there.
     """
     effects, every = list(first), design
     if first:
-        left = plausible(design.columns, observed, _unexplained(observed, first), _worst(first, len(observed.tests))[0])
+        left = plausible(
+            design.columns,
+            observed,
+            _unexplained(observed, first),
+            _worst(first, len(observed.tests))[0],
+        )
         design = _Design(
-            [*left, *(column for column in design.columns if column.cause is first[-1].causes[0])], observed
+            [*left, *(column for column in design.columns if column.cause is first[-1].causes[0])],
+            observed,
         )
     while len(effects) < _MOST_EFFECTS:
         added = _single(design, _likelihood(observed, effects))
@@ -244,21 +298,27 @@ def _with_more_effects(first: Sequence[Effect], design: _Design, observed: Obser
 
 
 def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
-    """Return the log probability of all tests, each effect by its likeliest cause and given those before it."""
+    """Return the log probability of all tests, each effect by its likeliest cause and given those
+    before it.
+    """
     fitted = _worst(effects, len(observed.tests))
     nothing = np.zeros(len(observed.tests))
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
         before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
-        weight, _, _ = _weights(_Design([_column(design.columns, effect.causes[0])], observed), before)
+        weight, _, _ = _weights(
+            _Design([_column(design.columns, effect.causes[0])], observed), before
+        )
         total += float(weight[0]) - np.log(effect.shares[0])
     return total
 
 
 def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
-    """Return the effects after each has been weighed anew, given the others; what has become nothing is dropped.
+    """Return the effects after each has been weighed anew, given the others; what has become
+    nothing is dropped.
 
-    With the effect there are fewer strays than without, so each of the two has its own share of them.
+    With the effect there are fewer strays than without, so each of the two has its own share of
+    them.
     """
     effects = list(known)
     for _ in range(_SWEEPS):
@@ -277,7 +337,9 @@ def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3
     explained, fails = _worst(effects, len(observed.tests))
     rest = observed.value + explained < -limit * width_of(observed.scale, explained)
     rest &= explained < -observed.value / 3  # or the worse part of it is explained
-    odd: Bools = (observed.slow & rest) | (observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT))
+    odd: Bools = (observed.slow & rest) | (
+        observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT)
+    )
     return odd
 
 
@@ -291,8 +353,12 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
 
 
-def _cuts(observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single_nodes: bool) -> list[Column]:
-    """Return the best cut in two, and in more groups, of enough slow pairs that no known effect explains."""
+def _cuts(
+    observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single_nodes: bool
+) -> list[Column]:
+    """Return the best cut in two, and in more groups, of enough slow pairs that no known effect
+    explains.
+    """
     odd = _unexplained(observed, known)
     if odd.sum() < LEAST_OF_A_CUT:
         return []
@@ -300,7 +366,8 @@ def _cuts(observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single
     cuts = list[Column]()
     informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
     likelihood = _likelihood(observed, known)
-    penetrances = (ALWAYS,) if known else SOUGHT  # beside a known cause many an intermittent cut fits
+    # Beside a known cause many an intermittent cut fits
+    penetrances = (ALWAYS,) if known else SOUGHT
     for penetrance in penetrances:
         for weight in (informative * ratio for ratio in likelihood.severities(penetrance)):
             side = best_side(pairs, weight)
@@ -318,16 +385,22 @@ def _cuts(observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single
 
 
 def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
-    """Return whether enough pairs across are odd, and within each side no more tests than are fine."""
+    """Return whether enough pairs across are odd, and within each side no more tests than are
+    fine.
+    """
     side = side_of(observed.tests, column.cause.sides)
     side[column.tests] = len(column.cause.sides)
-    odd_in, fine_in = (np.bincount(side, some)[: len(column.cause.sides)] for some in (odd, observed.fine))
+    odd_in, fine_in = (
+        np.bincount(side, some)[: len(column.cause.sides)] for some in (odd, observed.fine)
+    )
     pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[odd[column.tests]]}
     return len(pairs) >= LEAST_OF_A_CUT and bool((odd_in <= fine_in).all())
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
-    """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood ratios of its tests."""
+    """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood
+    ratios of its tests.
+    """
     layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     doubt = design.doubts(likelihood.base)[:, None]
@@ -339,10 +412,14 @@ def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, F
 
 
 def _of_operations(log_factors: Floats, design: _Design) -> Floats:
-    """Return the log Bayes factor of each cause from those of its operations, of which it slows at least one."""
+    """Return the log Bayes factor of each cause from those of its operations, of which it slows at
+    least one.
+    """
     number = np.bincount(design.part_cause, minlength=len(design.columns))
     several = number[design.part_cause] > 1
-    mixed = np.where(several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors)
+    mixed = np.where(
+        several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors
+    )
     total = np.bincount(design.part_cause, mixed, len(design.columns))
     none = number * np.log(1 - _ACTS)
     with np.errstate(divide="ignore"):
@@ -366,8 +443,12 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
     return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
 
 
-def _explain(design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
-    """Write, for each test, the log slowdown and the probability of failing that follow from the likeliest cause."""
+def _explain(
+    design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats
+) -> None:
+    """Write, for each test, the log slowdown and the probability of failing that follow from the
+    likeliest cause.
+    """
     penetrance = design.columns[cause].cause.penetrance
     ends = np.append(design.starts[design.part_starts][1:], len(design.test))
     starts = design.starts[design.part_starts]
@@ -382,5 +463,7 @@ def _explain(design: _Design, parts: Floats, layers: Floats, cause: int, explain
         log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
         affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
         dead = weight[-1]
-        explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9) if dead < 0.5 else 0.0
+        explained[tests] = (
+            affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9) if dead < 0.5 else 0.0
+        )
         fails[tests] = dead * FAILS_IF_DEAD

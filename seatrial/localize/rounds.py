@@ -1,10 +1,11 @@
 """Plan rounds of tests of disjoint groups, each from the results of the earlier rounds. Pure.
 
-The first two rounds are the pairs of a ring over all nodes in the order of their ranks: between them they have every
-node twice and every link of the ring that a collective of all nodes goes over. Few nodes that the first leaves in doubt
-have half of their GPUs in the second, and half with a node that was fine. Later rounds pair what is doubtful with nodes
-that were fine, each time with others (adaptive group testing with confirmation), repeat doubtful links, take doubtful
-nodes apart by their GPUs, and pair all other nodes at random, which shows cuts, or on single rails.
+The first two rounds are the pairs of a ring over all nodes in the order of their ranks: between
+them they have every node twice and every link of the ring that a collective of all nodes goes over.
+Few nodes that the first leaves in doubt have half of their GPUs in the second, and half with a node
+that was fine. Later rounds pair what is doubtful with nodes that were fine, each time with others
+(adaptive group testing with confirmation), repeat doubtful links, take doubtful nodes apart by
+their GPUs, and pair all other nodes at random, which shows cuts, or on single rails.
 """
 
 import random
@@ -22,10 +23,14 @@ from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import GroupTest, Observed, Switches
 
-_CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
-_WIDESPREAD = 0.75  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+# Partners with which a part was slow; of a link, slow tests
+_CONFIRMED = {"node": 3, "gpu": 4, "link": 3}
+# Of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+_WIDESPREAD = 0.75
 _APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
-_LIKE = 6  # nodes on single GPUs, to each fine pair that is; nodes, to each that may be in doubt after the first round
+# Nodes on single GPUs, to each fine pair that is; nodes, to each that may be in doubt after the
+# first round
+_LIKE = 6
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
 
 
@@ -39,14 +44,22 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are tested together, in the order of their ranks; `gpus`: those of each node that take part."""
+    """Nodes that are tested together, in the order of their ranks; `gpus`: those of each node that
+    take part.
+    """
 
     nodes: tuple[str, ...]
     gpus: tuple[str, ...] = ()
 
     def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
         """Return the test of this group; without busbw it failed."""
-        return GroupTest("--".join(self.nodes), collective, self.nodes, busbw_gb_s, (self.gpus,) * len(self.nodes))
+        return GroupTest(
+            "--".join(self.nodes),
+            collective,
+            self.nodes,
+            busbw_gb_s,
+            (self.gpus,) * len(self.nodes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +75,18 @@ class State:
 
 
 def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Switches | None = None) -> State:
-    """Return the state before the first round; `nodes` in the order of their ranks in the collective that was slow."""
+    """Return the state before the first round; `nodes` in the order of their ranks in the
+    collective that was slow.
+    """
     return State(tuple(nodes), tuple(gpus), groups or {}, (), 0, localize(()))
 
 
 def update(state: State, results: Iterable[GroupTest]) -> State:
     """Return the state after the results of a round."""
     tests = (*state.tests, *results)
-    return replace(state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups))
+    return replace(
+        state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups)
+    )
 
 
 def plan(state: State, budget: Budget) -> list[Group]:
@@ -110,7 +127,11 @@ class _Round:
         self.halved = set[str]()  # nodes in tests of half of their GPUs
         self.taken = set[tuple[str, str]]()  # their GPUs that are in one
         self.random = random.Random(state.rounds)
-        links = [finding for finding in state.localization.findings if finding.named and finding.kind == "link"]
+        links = [
+            finding
+            for finding in state.localization.findings
+            if finding.named and finding.kind == "link"
+        ]
         self.linked = {node for link in links for node in link.cause.nodes}
         self._learn(state.localization.posterior.observed)
 
@@ -134,11 +155,21 @@ class _Round:
         pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
         is_cut = any(finding.kind == "cut" for finding in localization.findings)
         enough = not is_cut or pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
-        return bool(localization.findings) and not self.chosen and localization.next_test is None and enough
+        return (
+            bool(localization.findings)
+            and not self.chosen
+            and localization.next_test is None
+            and enough
+        )
 
     def first_doubts(self) -> None:
-        """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a fine node."""
-        odd = (self.state.tests[i] for i in np.flatnonzero(unsettled(self.state.localization.posterior)))
+        """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a
+        fine node.
+        """
+        odd = (
+            self.state.tests[i]
+            for i in np.flatnonzero(unsettled(self.state.localization.posterior))
+        )
         doubtful = {node for test in odd for node in test.nodes} - self.fine
         if not doubtful or len(self.each) < 2 or len(doubtful) > len(self.state.nodes) // _LIKE:
             return
@@ -146,9 +177,12 @@ class _Round:
         for place, node in enumerate(ring):
             if node in doubtful:
                 beside = (ring[place - 1], ring[(place + 1) % len(ring)])
-                links = [(node, other) for other in beside if frozenset((node, other)) not in self.met]
+                links = [
+                    (node, other) for other in beside if frozenset((node, other)) not in self.met
+                ]
                 helper = self._free_fine_node(node)
-                for pair in [*links[:1], *([(node, helper)] * 2 if helper else [])]:  # both halves, without a neighbour
+                # Both halves, without a neighbour
+                for pair in [*links[:1], *([(node, helper)] * 2 if helper else [])]:
                     self._test_half_the_gpus(pair)
 
     def doubts(self) -> None:
@@ -156,12 +190,20 @@ class _Round:
         localization = self.state.localization
         odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(localization.posterior))]
         times = Counter(node for test in odd for node in test.nodes)
-        known = {node for finding in localization.findings if finding.named for node in finding.cause.nodes}
+        known = {
+            node
+            for finding in localization.findings
+            if finding.named
+            for node in finding.cause.nodes
+        }
         new = times.keys() - self.fine - known
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
         if len(times) > _WIDESPREAD * len(self.state.nodes):
             return
-        self._decide([finding.cause for finding in localization.findings if not finding.named], localization.next_test)
+        self._decide(
+            [finding.cause for finding in localization.findings if not finding.named],
+            localization.next_test,
+        )
         for node in sorted(new):
             self._pair_with_fine_node(node)
         self._repeat([test for test in odd if new.isdisjoint(test.nodes)], times)
@@ -172,15 +214,24 @@ class _Round:
         """Add the test that tells most about doubtful causes, and pairs of nodes among these."""
         if doubtful and next_test and len(set(next_test.gpus)) < 2:
             self._add(next_test.nodes, (*next_test.gpus, self.state.gpus)[0])
-        self._add_untested_neighbours(list(dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node")))
+        self._add_untested_neighbours(
+            list(dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node"))
+        )
 
     def _repeat(self, odd: Sequence[GroupTest], times: Mapping[str, int]) -> None:
-        """Test pairs once more, and of groups the links; `times` is how often each node is in an odd test."""
+        """Test pairs once more, and of groups the links; `times` is how often each node is in an
+        odd test.
+        """
         tested = Counter(test.nodes for test in self.state.tests)
-        for test in sorted(odd, key=lambda test: tested[test.nodes]):  # first what has not been repeated
+        # First what has not been repeated
+        for test in sorted(odd, key=lambda test: tested[test.nodes]):
             if len(test.nodes) != 2:
                 self._add_untested_neighbours((*test.nodes, test.nodes[0]))
-            elif max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
+            elif (
+                max(times[node] for node in test.nodes) > 1
+                and tested[test.nodes] == 1
+                and len(self.each) > 1
+            ):
                 self._test_half_the_gpus(test.nodes)
             else:
                 self._add(test.nodes, test.gpus[0])
@@ -229,21 +280,33 @@ class _Round:
         self.apart.update({node} if by_gpu else ())
 
     def _retest_fine_pair(self) -> None:
-        """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may be slow."""
-        pair = next((p for p in self.good if p not in self.compared and all(node in self.free for node in p)), None)
+        """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may
+        be slow.
+        """
+        pair = next(
+            (
+                p
+                for p in self.good
+                if p not in self.compared and all(node in self.free for node in p)
+            ),
+            None,
+        )
         if pair and len(self.compared) <= len(self.apart) // _LIKE:
             self._add(pair, *self.each)
             self.compared.add(pair)
 
     def _test_half_the_gpus(self, pair: tuple[str, ...]) -> None:
-        """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free for another pair.
+        """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free
+        for another pair.
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
         """
         middle = len(self.each) // 2
         for half in (self.each[:middle], self.each[middle:]):
             taken = {(node, gpu) for node in pair for (gpu,) in half}
-            if self.taken.isdisjoint(taken) and all(node in self.free or node in self.halved for node in pair):
+            if self.taken.isdisjoint(taken) and all(
+                node in self.free or node in self.halved for node in pair
+            ):
                 self.taken |= taken
                 self.halved.update(pair)
                 self.chosen += [Group(pair, gpus) for gpus in half]
@@ -256,46 +319,81 @@ class _Round:
         if not self.helpers:
             self.helpers = [n for n in self.free if n in self.fine]
             self.random.shuffle(self.helpers)
-        free = (n for n in self.helpers if n in self.free and n != node and frozenset((n, node)) not in self.met)
+        free = (
+            n
+            for n in self.helpers
+            if n in self.free and n != node and frozenset((n, node)) not in self.met
+        )
         return next(free, None)
 
     def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
-        """Add a group of these nodes, if they are free, or one for each of several choices of their GPUs."""
+        """Add a group of these nodes, if they are free, or one for each of several choices of their
+        GPUs.
+        """
         if all(node in self.free for node in nodes):
             self.chosen += [Group(tuple(nodes), each) for each in gpus]
             for node in nodes:
                 del self.free[node]
 
     def ring(self, size: int) -> None:
-        """Add segments of the ring, in the second round shifted by half of one: of pairs, the other links."""
+        """Add segments of the ring, in the second round shifted by half of one: of pairs, the other
+        links.
+        """
         shift = size // 2 if self.state.rounds else 0
         ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
         for first in range(0, len(ring), size):
-            if len(members := [node for node in ring[first : first + size] if node in self.free]) > 1:
+            if (
+                len(members := [node for node in ring[first : first + size] if node in self.free])
+                > 1
+            ):
                 self._add(members, self.state.gpus)
 
     def rest_of_ring(self) -> None:
-        """Add links of the ring that were not tested because their nodes were busy, except those of slow nodes."""
-        slow = {f.cause.name for f in self.state.localization.findings if f.cause.kind == "node" and f.named}
+        """Add links of the ring that were not tested because their nodes were busy, except those of
+        slow nodes.
+        """
+        slow = {
+            f.cause.name
+            for f in self.state.localization.findings
+            if f.cause.kind == "node" and f.named
+        }
         self._add_untested_neighbours((*self.state.nodes, self.state.nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
-        """Pair all remaining nodes at random; in every other round on single rails, until something is found."""
-        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
+        """Pair all remaining nodes at random; in every other round on single rails, until something
+        is found.
+        """
+        by_rail = (
+            self.state.rounds % 2 == 0
+            and len(self.state.gpus) > 1
+            and not self.state.localization.findings
+        )
         if by_rail:
             self._retest_fine_pair()
-        free = [node for node in self.free if node not in self.linked]  # whom one stray more would put in doubt
+        # Whom one stray more would put in doubt
+        free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
         every = max(1, min(len(self.state.gpus), len(free) // 6))
         for i, pair in enumerate(self._untested_pairs(free)):
             if len(self.chosen) >= most:
                 break
-            rails = [(gpu,) for gpu in self.state.gpus[i % every :: every]] if by_rail else [self.state.gpus]
+            rails = (
+                [(gpu,) for gpu in self.state.gpus[i % every :: every]]
+                if by_rail
+                else [self.state.gpus]
+            )
             self.chosen += [Group(pair, gpus) for gpus in rails]
 
     def _untested_pairs(self, free: list[str]) -> Iterable[tuple[str, str]]:
         """Yield pairs that have not been tested together, as long as there are such."""
         while len(free) > 1:
             node = free.pop()
-            place = next((i for i, other in enumerate(reversed(free)) if frozenset((node, other)) not in self.met), 0)
+            place = next(
+                (
+                    i
+                    for i, other in enumerate(reversed(free))
+                    if frozenset((node, other)) not in self.met
+                ),
+                0,
+            )
             yield node, free.pop(len(free) - 1 - place)

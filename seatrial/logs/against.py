@@ -21,17 +21,25 @@ _GROSS_LOSS = 0.1  # of the link rate: what another network, or one link of many
 
 
 def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Check:
-    """Judge the check by what is known of its cluster; a control arm, with a link switched off, by nothing."""
+    """Judge the check by what is known of its cluster; a control arm, with a link switched off, by
+    nothing.
+    """
     if other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
         claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
     if not claim.is_placed:
         claim = replace(claim, hardware="")
     setup = setup_of(within_a_group(claim, sweep), sweep)
     setup = with_own_nics(setup) if group_of(sweep) else setup
-    known = Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
+    known = (
+        Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
+    )
     check = judged_alone(with_shares(measured, setup), known)
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
-    missing = uncoded("a control arm, held against nothing") if is_control else missing_reference(check, setup)
+    missing = (
+        uncoded("a control arm, held against nothing")
+        if is_control
+        else missing_reference(check, setup)
+    )
     missing = missing if claim.is_placed else None
     # A bad number may be a fallback to sockets, of which such a log says nothing.
     is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
@@ -50,8 +58,14 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
 
 
 def _far_below(check: Check, setup: Setup) -> Reason | None:
-    """Return a reason to suspect that the data took another path, if a plateau reaches a small share of its links."""
-    failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
+    """Return a reason to suspect that the data took another path, if a plateau reaches a small
+    share of its links.
+    """
+    failed = [
+        j
+        for j in check.judgements
+        if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL
+    ]
     if not failed:
         return None
     plateau = failed[0].measurement.value
@@ -61,7 +75,9 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
     if not share or share >= _GROSS_LOSS:
         return None
     links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
-    return Reason.of("far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links)
+    return Reason.of(
+        "far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links
+    )
 
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | None]:
@@ -73,16 +89,27 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | 
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
-    """Return a reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
-    if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
+    """Return a reason to suspect TCP between GPUs with links of their own, if no fabric was
+    claimed.
+    """
+    if (
+        setup.fabric
+        or setup.nodes < 2
+        or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS)
+    ):
         return None
     if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
-        return Reason.of("log-over-sockets", seen=f"the data went over sockets ({sweep.transport.evidence})")
+        return Reason.of(
+            "log-over-sockets", seen=f"the data went over sockets ({sweep.transport.evidence})"
+        )
     plateau = next((m for m in check.measurements if m.metric == "busbw_plateau"), None)
     largest_bytes = max((row.size for row in sweep.rows), default=None)
     if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
-    return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
+    return Reason.of(
+        "log-over-sockets",
+        seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach",
+    )
 
 
 def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:

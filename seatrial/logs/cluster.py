@@ -1,4 +1,7 @@
-"""The cluster that a log is of: what was claimed, and what the log itself names where nothing was. Pure."""
+"""The cluster that a log is of: what was claimed, and what the log itself names where nothing was.
+
+Pure.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,10 +34,12 @@ class LogsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The cluster that a sweep is compared with; `hardware` is empty where its GPU model is unknown.
+    """The cluster that a sweep is compared with; `hardware` is empty where its GPU model is
+    unknown.
 
-    `is_whole`: all GPUs of that many nodes should have taken part, because the nodes were claimed. `is_placed`: the
-    number of nodes is known. `gpus_per_node` None: the usual number of the hardware.
+    `is_whole`: all GPUs of that many nodes should have taken part, because the nodes were claimed.
+    `is_placed`: the number of nodes is known. `gpus_per_node` None: the usual number of the
+    hardware.
     """
 
     hardware: str
@@ -46,7 +51,9 @@ class Claim:
 
 
 def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> Claim:
-    """Return what was claimed, its gaps filled by the sweep's log, else by the other logs of the same run."""
+    """Return what was claimed, its gaps filled by the sweep's log, else by the other logs of the
+    same run.
+    """
     sweeps = (sweep, *all_sweeps)
     hardware = config.hardware or next(filter(None, map(_hardware, sweeps)), None) or ""
     own = _layout(sweep)
@@ -56,7 +63,9 @@ def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> C
     layout = own or next(filter(None, map(_layout, same_ranks)), None)
     if layout is None:  # of a log without rows the causes count, wherever its ranks were
         ranks = sweep.ranks or usual_gpus(hardware) or 1
-        return Claim(hardware, 1, config.gpus_per_node or ranks, config.fabric, False, not sweep.rows)
+        return Claim(
+            hardware, 1, config.gpus_per_node or ranks, config.fabric, False, not sweep.rows
+        )
     nodes, most, is_even = layout
     usual = usual_gpus(hardware)
     is_part = is_even and (not usual or usual % most == 0)
@@ -77,7 +86,9 @@ def hosts_of(sweep: Sweep) -> set[str]:
 
 
 def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
-    """Return whether the tests are of parts of a cluster, such as pairs: different sets of hosts that overlap."""
+    """Return whether the tests are of parts of a cluster, such as pairs: different sets of hosts
+    that overlap.
+    """
     parts = {frozenset(device.host for device in sweep.devices if device.host) for sweep in sweeps}
     several = [part for part in parts if len(part) > 1]
     everywhere = frozenset().union(*several)
@@ -92,9 +103,11 @@ def _hardware(sweep: Sweep) -> str | None:
 
 
 def _layout(sweep: Sweep) -> tuple[int, int, bool] | None:
-    """Return the number of nodes, the most ranks on one of them, and whether all have as many; None if unknown.
+    """Return the number of nodes, the most ranks on one of them, and whether all have as many; None
+    if unknown.
 
-    Two ranks with one host name and one device are on two nodes of that name, as containers may have.
+    Two ranks with one host name and one device are on two nodes of that name, as containers may
+    have.
     """
     if sweep.ranks == 1:
         return 1, 1, True
@@ -120,13 +133,21 @@ def _shares(devices: Counter[int]) -> list[int]:
 
 
 def setup_of(config: Claim, sweep: Sweep) -> Setup:
-    """Return the claimed cluster; with as many GPUs per node as took part if that was not claimed."""
-    usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
+    """Return the claimed cluster; with as many GPUs per node as took part if that was not
+    claimed.
+    """
+    usual = (
+        config.gpus_per_node
+        or usual_gpus(config.hardware)
+        or max(1, ceil((sweep.ranks or 0) / config.nodes))
+    )
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
 def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
-    """Return the reason why a GPU may be missing: each node has as many, but not the usual number."""
+    """Return the reason why a GPU may be missing: each node has as many, but not the usual
+    number.
+    """
     usual = usual_gpus(config.hardware)
     each, rest = divmod(sweep.ranks or 0, config.nodes)
     if config.gpus_per_node or not usual or not sweep.rows or not each or each == usual:
@@ -134,11 +155,14 @@ def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
     if rest and config.is_whole:
         return None
     nodes, hardware = config.nodes * usual, config.hardware
-    return Reason.of("log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware)
+    return Reason.of(
+        "log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware
+    )
 
 
 def within_a_group(config: Claim, sweep: Sweep) -> Claim:
-    """Return the claim for a group of ranks, inside a node or across nodes, if the sweep has groups.
+    """Return the claim for a group of ranks, inside a node or across nodes, if the sweep has
+    groups.
 
     Under NCCL_TESTS_SPLIT each is a communicator of its own.
     """

@@ -1,4 +1,7 @@
-"""A verdict on logs that already exist, from any launcher, by the rules that a run is judged by. Pure."""
+"""A verdict on logs that already exist, from any launcher, by the rules that a run is judged by.
+
+Pure.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +11,14 @@ from seatrial.catalog.hardware_names import gpu_model
 from seatrial.catalog.log_facts import older_nccl
 from seatrial.catalog.published import nearest_figures
 from seatrial.causes.table import GENERIC
-from seatrial.checks.collectives.logs import Arm, by_kind, no_control, settings_of, switched_off, treatment_of
+from seatrial.checks.collectives.logs import (
+    Arm,
+    by_kind,
+    no_control,
+    settings_of,
+    switched_off,
+    treatment_of,
+)
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.logs.against import checked
 from seatrial.logs.cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
@@ -29,7 +39,8 @@ _RATES = ("throughput", "tokens_per_gpu")  # of a training
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output.
+    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other
+    tools' output.
 
     `hosts` are the names in a list of hosts; `why` it has no part.
     """
@@ -50,7 +61,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class LogsJudgement:
-    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
+    """The verdict on logs: a check for each sweep, named as its log, and one for what was found
+    across them.
+    """
 
     verdict: Verdict
     reason: Reason
@@ -90,7 +103,9 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
 
 
 def _concluded(checks: Sequence[Check]) -> LogsJudgement:
-    """Return the verdict of all checks, and the reason: that of the worst, or of the first few where all pass."""
+    """Return the verdict of all checks, and the reason: that of the worst, or of the first few
+    where all pass.
+    """
     # A reason that names a consequence, or a failure without its cause, comes last.
     verdict, reason = conclude_logs(sorted(checks, key=lambda check: check.reason.code in GENERIC))
     if len(checks) == 1:
@@ -106,16 +121,23 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
     """Check that a list of hosts has as many different ones as there are nodes."""
     hosts = len(set(log.hosts))
     if nodes is not None and hosts < nodes:
-        return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=hosts, nodes=nodes))
+        return Check(
+            log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
+        )
     return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:
-    """Return the check of another tool; the rate of a training is compared with what is published of its GPUs."""
+    """Return the check of another tool; the rate of a training is compared with what is published
+    of its GPUs.
+    """
     rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check
-    ranks, named = int(rates[0].conditions["ranks"]), gpu_model(str(rates[0].conditions.get("device", "")))
+    ranks, named = (
+        int(rates[0].conditions["ranks"]),
+        gpu_model(str(rates[0].conditions.get("device", ""))),
+    )
     setup = with_links(Setup(named or hardware, 1, ranks, ranks))
     judged = judged_alone(replace(check, measurements=tuple(rates)), setup)
     beside = nearest_figures(judged, setup)
@@ -135,7 +157,9 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
-    """Judge one sweep among all, as a check and with its plateau; `nodes` are those of the whole run."""
+    """Judge one sweep among all, as a check and with its plateau; `nodes` are those of the whole
+    run.
+    """
     claimed = _of_one_node(arm, arms, claimed, nodes)
     claim = with_named_fabric(claimed, arm.sweep)
     is_control = treatment_of(arm, arms, nodes) is not None
@@ -162,15 +186,26 @@ def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
 
 def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
     """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
-    settings, is_whole = settings_of(arm.sweep), any(len(hosts_of(other.sweep)) >= nodes for other in arms)
+    settings, is_whole = (
+        settings_of(arm.sweep),
+        any(len(hosts_of(other.sweep)) >= nodes for other in arms),
+    )
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
     is_one = is_whole and is_inside and len(hosts_of(arm.sweep)) == 1
     return replace(claim, nodes=1, fabric=None) if is_one else claim
 
 
 def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
-    """Return the outcome as a check named as its log; of several logs every measurement says which it is of."""
-    off = "".join(f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items()))
+    """Return the outcome as a check named as its log; of several logs every measurement says which
+    it is of.
+    """
+    off = "".join(
+        f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items())
+    )
     mark = {"log": arm.name} if several else {}
-    measurements = tuple(replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements)
-    return Check(arm.name, outcome.verdict, extended(outcome.reason, off), measurements=measurements)
+    measurements = tuple(
+        replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements
+    )
+    return Check(
+        arm.name, outcome.verdict, extended(outcome.reason, off), measurements=measurements
+    )

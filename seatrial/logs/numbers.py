@@ -1,4 +1,6 @@
-"""Judge the numbers of one check by what is published of its cluster: a log has no earlier runs and no peers. Pure."""
+"""Judge the numbers of one check by what is published of its cluster: a log has no earlier runs and
+no peers. Pure.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,10 +20,15 @@ def judged_alone(check: Check, setup: Setup) -> Check:
     """Return the check with a judgement for each number, and the verdict and reason that follow."""
     sizes = swept_sizes(check.measurements)
     series = by_series(m for m in check.measurements if m.better)
-    judgements = [judgement for taken in series.values() if (judgement := _judgement(taken, setup, sizes))]
+    judgements = [
+        judgement for taken in series.values() if (judgement := _judgement(taken, setup, sizes))
+    ]
     if not judgements:
         return check
-    missing = (*unmeasured(check, setup.nodes, blamed_nodes([check])), *far_below_links(check, setup, False))
+    missing = (
+        *unmeasured(check, setup.nodes, blamed_nodes([check])),
+        *far_below_links(check, setup, False),
+    )
     counted = counting(judgements)
     verdicts = [check.verdict, *(judgement.verdict for judgement in counted)]
     if missing:

@@ -1,6 +1,7 @@
 """Conclude from one sweep of a log by itself, by the rules of a run. Pure.
 
-What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
+What was asked of a run is known; of a log only what it says, so the sizes that it holds are those
+that were asked for.
 """
 
 from dataclasses import replace
@@ -28,7 +29,8 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
 
-_CUT_OFF = 4  # small sizes at the beginning that people leave out of what they publish, where a lost line is one
+# Small sizes at the beginning that people leave out of what they publish, where a lost line is one
+_CUT_OFF = 4
 
 
 def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
@@ -59,7 +61,9 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
 
 
 def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOutcome:
-    """Return the outcome for numbers of another cluster: wrong results and named causes count, numbers do not."""
+    """Return the outcome for numbers of another cluster: wrong results and named causes count,
+    numbers do not.
+    """
     if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
         return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
     return replace(
@@ -71,8 +75,12 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOut
 
 
 def _without_a_measurement(sweep: Sweep) -> Reason | None:
-    """Return the reason of a log that holds another program's table, or a header after which nothing came."""
-    of_mscclpp = next((finding for finding in sweep.findings if finding.code == "log-mscclpp"), None)
+    """Return the reason of a log that holds another program's table, or a header after which
+    nothing came.
+    """
+    of_mscclpp = next(
+        (finding for finding in sweep.findings if finding.code == "log-mscclpp"), None
+    )
     if of_mscclpp:
         return log_reason(of_mscclpp)
     if sweep.outcome == "truncated" and sweep.devices and not sweep.rows and not sweep.findings:
@@ -91,7 +99,8 @@ def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Se
 
 
 def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
-    """Return the sizes that must have a row: those of the header, from the first row on if the small ones were cut off.
+    """Return the sizes that must have a row: those of the header, from the first row on if the
+    small ones were cut off.
 
     Without a header, or with that of another table, the sizes of the rows.
     """
@@ -107,7 +116,9 @@ def begins_late(sweep: Sweep) -> list[Reason]:
     asked, requested = _asked_sizes(sweep), sweep.requested
     if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
         return []
-    return [Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))]
+    return [
+        Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))
+    ]
 
 
 def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason | None:
@@ -123,16 +134,25 @@ def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason 
 
 
 def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> SweepOutcome:
-    """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an odd GPU."""
+    """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an
+    odd GPU.
+    """
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         is_clear = outcome.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE)
         reason = join((outcome.reason, unusual) if is_clear else (unusual, outcome.reason))
         return replace(outcome, verdict=verdict, reason=reason)
-    if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
-        problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
+    # Rows that hold no numbers, or were not kept
+    if outcome.verdict is Verdict.PASS and sweep.errors:
+        problem_of_rows = Reason.of(
+            "log-rows-unread", measured=outcome.reason, problem=sweep.errors[0]
+        )
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
     if mixed := mixed_models(sweep.devices):
-        reasons = (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
-        return replace(outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons))
+        reasons = (
+            (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
+        )
+        return replace(
+            outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons)
+        )
     return outcome if sweep.collective else replace(outcome, reason=unplaced(outcome.reason))

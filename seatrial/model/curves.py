@@ -21,7 +21,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's own."""
+    """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's
+    own.
+    """
 
     message_bytes: int
     busbw_gb_s: float
@@ -33,7 +35,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The busbw of one operation over message sizes, smallest first, and what its plateau should be (GB/s)."""
+    """The busbw of one operation over message sizes, smallest first, and what its plateau should be
+    (GB/s).
+    """
 
     operation: str
     points: tuple[Point, ...]
@@ -42,7 +46,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class LatencyTable:
-    """Microseconds by message size (rows) and operation (columns); None where nothing was measured."""
+    """Microseconds by message size (rows) and operation (columns); None where nothing was
+    measured.
+    """
 
     operations: tuple[str, ...]
     rows: tuple[tuple[int, tuple[float | None, ...]], ...]
@@ -54,7 +60,9 @@ def readings(check: Check) -> list[Reading]:
 
 
 def worst_first(judgement: Judgement) -> tuple[int, bool]:
-    """Return a sort key: the worst verdict first, then judgements with a baseline before those without."""
+    """Return a sort key: the worst verdict first, then judgements with a baseline before those
+    without.
+    """
     return judgement.verdict.severity, not judgement.compared
 
 
@@ -74,13 +82,21 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
 
 
 def busbw_curves(check: Check) -> list[Curve]:
-    """Return one curve per operation, over the whole cluster, out of place where that was measured."""
+    """Return one curve per operation, over the whole cluster, out of place where that was
+    measured.
+    """
     all_readings = readings(check)
-    plateaus = {_operation(r.measurement): r.judgement.expected for r in all_readings if _is_plateau(r) and r.judgement}
+    plateaus = {
+        _operation(r.measurement): r.judgement.expected
+        for r in all_readings
+        if _is_plateau(r) and r.judgement
+    }
     by_operation = _by_operation(r for r in all_readings if r.measurement.metric == "busbw")
     curves = []
     for operation, group in by_operation.items():
-        points = tuple(_point(size, reading) for size, reading in _one_placement(group).items() if size > 0)
+        points = tuple(
+            _point(size, reading) for size, reading in _one_placement(group).items() if size > 0
+        )
         if len(points) > 1:
             curves.append(Curve(operation, points, plateaus.get(operation, Expected())))
     return curves
@@ -93,7 +109,9 @@ def latency_table(check: Check) -> LatencyTable | None:
         op: {size: r.measurement.value for size, r in _one_placement(group).items()}
         for op, group in by_operation.items()
     }
-    sizes = sorted({size for column in columns.values() for size in column if size <= LATENCY_MAX_BYTES})
+    sizes = sorted(
+        {size for column in columns.values() for size in column if size <= LATENCY_MAX_BYTES}
+    )
     rows = tuple((size, tuple(column.get(size) for column in columns.values())) for size in sizes)
     return LatencyTable(tuple(columns), rows) if rows else None
 
@@ -101,12 +119,19 @@ def latency_table(check: Check) -> LatencyTable | None:
 def losses(check: Check) -> tuple[float, ...]:
     """Return the loss of every training step in order; empty if it was not recorded."""
     return next(
-        (m.samples for r in readings(check) if (m := r.measurement).metric == "loss" and len(m.samples) > 1), ()
+        (
+            m.samples
+            for r in readings(check)
+            if (m := r.measurement).metric == "loss" and len(m.samples) > 1
+        ),
+        (),
     )
 
 
 def plateau(check: Check, operation: str) -> float | None:
-    """Return the busbw of large messages in GB/s: the measured plateau, else the best of the curve."""
+    """Return the busbw of large messages in GB/s: the measured plateau, else the best of the
+    curve.
+    """
     for reading in readings(check):
         if _is_plateau(reading) and _operation(reading.measurement) == operation:
             return reading.measurement.value
@@ -123,7 +148,9 @@ def share(check: Check, operation: str) -> float | None:
 
 
 def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
-    """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then furthest off."""
+    """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then
+    furthest off.
+    """
     bad = [(check, j) for check in checks for j in check.judgements if not j.passed]
     return sorted(bad, key=lambda pair: _badness(pair[1]))
 
@@ -134,7 +161,10 @@ def _badness(judgement: Judgement) -> tuple[int, bool, float]:
 
 
 def _is_plateau(reading: Reading) -> bool:
-    return reading.measurement.metric == "busbw_plateau" and reading.measurement.subject.kind == "cluster"
+    return (
+        reading.measurement.metric == "busbw_plateau"
+        and reading.measurement.subject.kind == "cluster"
+    )
 
 
 def _operation(measurement: Measurement) -> str:
@@ -146,7 +176,11 @@ def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
     groups: dict[str, list[Reading]] = {}
     for reading in readings:
         m = reading.measurement
-        if m.subject.kind == "cluster" and m.finite and isinstance(m.conditions.get("message_bytes"), int):
+        if (
+            m.subject.kind == "cluster"
+            and m.finite
+            and isinstance(m.conditions.get("message_bytes"), int)
+        ):
             groups.setdefault(_operation(m), []).append(reading)
     return groups
 
@@ -165,4 +199,6 @@ def _point(message_bytes: int, reading: Reading) -> Point:
     m, judgement = reading.measurement, reading.judgement
     if judgement is None:
         return Point(message_bytes, m.value, Expected(), None, series=m.series())
-    return Point(message_bytes, m.value, judgement.expected, judgement.verdict, judgement.source, m.series())
+    return Point(
+        message_bytes, m.value, judgement.expected, judgement.verdict, judgement.source, m.series()
+    )

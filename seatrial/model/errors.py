@@ -1,4 +1,6 @@
-"""The errors that seatrial raises on purpose; each message names the thing, the place and the next step."""
+"""The errors that seatrial raises on purpose; each message names the thing, the place and the next
+step.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +8,16 @@ from seatrial.model.reason import Reason, join, placed, uncoded
 
 
 class SeatrialError(Exception):
-    """Base of every error that seatrial raises on purpose; its argument is a Reason, or a text that has no code."""
+    """Base of every error that seatrial raises on purpose; its argument is a Reason, or a text that
+    has no code.
+    """
 
     @property
     def reason(self) -> Reason:
         """The reason that it was raised with; one without a code if that was a text."""
-        return self.args[0] if self.args and isinstance(self.args[0], Reason) else uncoded(str(self))
+        return (
+            self.args[0] if self.args and isinstance(self.args[0], Reason) else uncoded(str(self))
+        )
 
 
 def classed(error: BaseException) -> str:
@@ -25,7 +31,10 @@ def described(error: BaseException) -> str:
 
 
 class InputError(SeatrialError):
-    """Bad input; the message names file, field and the legal values. The command line exits with status 2."""
+    """Bad input; the message names file, field and the legal values.
+
+    The command line exits with status 2.
+    """
 
 
 class FileError(InputError):
@@ -45,7 +54,9 @@ class LaunchError(SeatrialError):
 
 
 class MissingError(SeatrialError):
-    """A prerequisite is missing, so a check is `not_run`; the message names it and how to get it."""
+    """A prerequisite is missing, so a check is `not_run`; the message names it and how to get
+    it.
+    """
 
 
 class RemoteError(SeatrialError):

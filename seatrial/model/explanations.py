@@ -10,7 +10,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The sentence of a code as a template for `str.format`, its meaning, and the next step if it has one.
+    """The sentence of a code as a template for `str.format`, its meaning, and the next step if it
+    has one.
 
     `formerly`: codes of earlier versions that it stands for; a run.json may hold them.
     """

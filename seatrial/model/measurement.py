@@ -14,7 +14,9 @@ TIMES = frozenset({"us", "ms", "s"})
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a measurement: the cluster, a node, a GPU, a link ("node-0--node-3") or a named group."""
+    """The subject of a measurement: the cluster, a node, a GPU, a link ("node-0--node-3") or a
+    named group.
+    """
 
     kind: SubjectKind
     name: str
@@ -31,9 +33,10 @@ class Subject:
 class Measurement:
     """One number.
 
-    `metric` is the field's own name (busbw, latency, loss, clock_skew); `value` is in `unit`. `samples` are the raw
-    repeats that `value` summarises, in the same unit. `better` says which direction is good; None means that the
-    number is only recorded, never compared. `printed` is what the program itself printed, where `value` is computed.
+    `metric` is the field's own name (busbw, latency, loss, clock_skew); `value` is in `unit`.
+    `samples` are the raw repeats that `value` summarises, in the same unit. `better` says which
+    direction is good; None means that the number is only recorded, never compared. `printed` is
+    what the program itself printed, where `value` is computed.
     """
 
     metric: str
@@ -44,7 +47,8 @@ class Measurement:
     samples: tuple[float, ...] = ()
     better: Literal["higher", "lower"] | None = "higher"
     printed: float | None = field(default=None, compare=False)
-    _series: str = field(default="", init=False, repr=False, compare=False)  # made once: a fleet's are read often
+    # Made once: a fleet's are read often
+    _series: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def finite(self) -> bool:
@@ -58,15 +62,23 @@ class Measurement:
 
     @property
     def operation(self) -> str | None:
-        """The collective, and the arm that it was swept in: "all_reduce", "all_reduce (network)"; None for others."""
+        """The collective, and the arm that it was swept in: "all_reduce", "all_reduce (network)";
+        None for others.
+        """
         operation, arm = self.conditions.get("operation"), self.conditions.get("arm")
         return None if operation is None else f"{operation} ({arm})" if arm else str(operation)
 
     def series(self) -> str:
-        """Return the key that the same measurement has in every run: metric, subject, conditions and unit."""
+        """Return the key that the same measurement has in every run: metric, subject, conditions
+        and unit.
+        """
         if not self._series:
-            conditions = ",".join([f"{key}={self.conditions[key]}" for key in sorted(self.conditions)])
-            series = f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
+            conditions = ",".join(
+                [f"{key}={self.conditions[key]}" for key in sorted(self.conditions)]
+            )
+            series = (
+                f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
+            )
             object.__setattr__(self, "_series", series)
         return self._series
 
@@ -77,7 +89,9 @@ def finite(value: float | None) -> float | None:
 
 
 def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """Return the measurements of each series in the order they were taken: the first, and its repeats."""
+    """Return the measurements of each series in the order they were taken: the first, and its
+    repeats.
+    """
     series: dict[str, list[Measurement]] = {}
     for m in measurements:
         series.setdefault(m.series(), []).append(m)

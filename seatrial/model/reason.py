@@ -1,4 +1,7 @@
-"""A reason is data: a stable code and its values. The sentence that people read is made from them here alone."""
+"""A reason is data: a stable code and its values.
+
+The sentence that people read is made from them here alone.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +16,9 @@ Value = str | int | float
 class Reason:
     """A code and the values of its sentence. An empty reason has neither.
 
-    `written` is the sentence where no code makes it, as of a reason that was read from a file. `parts` are the reasons
-    that a joined one holds; it has the code of the first. `places` stand in front of the sentence: a check, a node or a
-    file. `detail` stands behind it.
+    `written` is the sentence where no code makes it, as of a reason that was read from a file.
+    `parts` are the reasons that a joined one holds; it has the code of the first. `places` stand in
+    front of the sentence: a check, a node or a file. `detail` stands behind it.
     """
 
     code: str | None = None
@@ -27,11 +30,16 @@ class Reason:
 
     @classmethod
     def of(cls, code: str, /, **values: object) -> Self:
-        """Return the reason with that code. Raises KeyError for an unknown code and for a missing value.
+        """Return the reason with that code.
+
+        Raises KeyError for an unknown code and for a missing value.
 
         What is neither text nor number is kept as its text.
         """
-        plain = {name: value if isinstance(value, Value) else str(value) for name, value in values.items()}
+        plain = {
+            name: value if isinstance(value, Value) else str(value)
+            for name, value in values.items()
+        }
         explanation = explanation_of(code)
         if explanation is None:
             raise KeyError(code)
@@ -47,7 +55,9 @@ class Reason:
         return ": ".join((*self.places, sentence)) + self.detail
 
     def to_dict(self, name: str = "reason") -> dict[str, Any]:
-        """Return the reason as run.json has it, with its sentence as `name`, and its parts if it was joined."""
+        """Return the reason as run.json has it, with its sentence as `name`, and its parts if it
+        was joined.
+        """
         parts = [part.to_dict() for part in parts_of(self) if part is not self]
         written = {"code": self.code, "values": self.values, name: self.sentence}
         return {**written, "parts": parts} if parts else written
@@ -59,7 +69,10 @@ class Reason:
         return bool(self.sentence)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reason) and (self.code, self.sentence) == (other.code, other.sentence)
+        return isinstance(other, Reason) and (self.code, self.sentence) == (
+            other.code,
+            other.sentence,
+        )
 
     def __hash__(self) -> int:
         return hash(self.sentence)
@@ -71,7 +84,9 @@ def uncoded(sentence: str) -> Reason:
 
 
 def join(reasons: Iterable[Reason | None]) -> Reason:
-    """Join reasons into one, each once and empty ones left out; it has the code of the first that has one."""
+    """Join reasons into one, each once and empty ones left out; it has the code of the first that
+    has one.
+    """
     parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in parts_of(reason)))
     if len(parts) == 1:
         return parts[0]
@@ -100,12 +115,19 @@ def extended(reason: Reason, detail: str) -> Reason:
 
 
 def caused(reason: Reason, cause: Reason | None) -> Reason:
-    """Give the reason the code and the values of the cause that its sentence names, if the cause has a code."""
+    """Give the reason the code and the values of the cause that its sentence names, if the cause
+    has a code.
+    """
     return Reason(cause.code, cause.values, reason.sentence) if cause and cause.code else reason
 
 
 def rewritten(reason: Reason, rewrite: Callable[[str], str]) -> Reason:
-    """Rewrite the sentence and the values of the reason, such as to cut them or to remove secrets."""
-    values = {name: rewrite(value) if isinstance(value, str) else value for name, value in reason.values.items()}
+    """Rewrite the sentence and the values of the reason, such as to cut them or to remove
+    secrets.
+    """
+    values = {
+        name: rewrite(value) if isinstance(value, str) else value
+        for name, value in reason.values.items()
+    }
     made = Reason(reason.code, values, rewrite(reason.sentence))
     return reason if (made, values) == (reason, reason.values) else made

@@ -23,7 +23,8 @@ SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 class Coverage:
     """`judged` of `numbers` series were compared with a baseline.
 
-    `without_baseline` names what was measured and compared in no size and on no node: "collectives: all_reduce".
+    `without_baseline` names what was measured and compared in no size and on no node: "collectives:
+    all_reduce".
     """
 
     judged: int
@@ -32,7 +33,9 @@ class Coverage:
 
     @property
     def extent(self) -> Extent | None:
-        """`all` if each operation or metric was compared at some size; None if nothing was measured."""
+        """`all` if each operation or metric was compared at some size; None if nothing was
+        measured.
+        """
         if not self.numbers:
             return None
         if not self.judged:
@@ -47,12 +50,18 @@ class Coverage:
         return f"no baseline yet: {self.judged:,} of {self.numbers:,} numbers compared"
 
     def to_dict(self) -> Document:
-        return {"judged": self.judged, "measured": self.numbers, "without_baseline": list(self.without_baseline)}
+        return {
+            "judged": self.judged,
+            "measured": self.numbers,
+            "without_baseline": list(self.without_baseline),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The interval a value should fall in, in the measurement's unit; None leaves that side open."""
+    """The interval a value should fall in, in the measurement's unit; None leaves that side
+    open.
+    """
 
     low: float | None = None
     high: float | None = None
@@ -62,10 +71,10 @@ class Expected:
 class Judgement:
     """A measurement compared with its baselines.
 
-    `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
-    of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the values that the measurement's is the median
-    of, in the order they were taken; empty where it was taken once. `share` is what a
-    plateau is of what the links allow.
+    `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is
+    value over centre of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the
+    values that the measurement's is the median of, in the order they were taken; empty where it was
+    taken once. `share` is what a plateau is of what the links allow.
     """
 
     measurement: Measurement
@@ -83,8 +92,14 @@ class Judgement:
 
     @property
     def compared(self) -> bool:
-        """Whether it was compared with a bound; a number that passes for being finite and positive was not."""
-        return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
+        """Whether it was compared with a bound; a number that passes for being finite and positive
+        was not.
+        """
+        return (
+            self.source != "sanity"
+            or self.verdict is not Verdict.PASS
+            or self.expected != Expected()
+        )
 
     def to_dict(self) -> Document:
         m = self.measurement
@@ -134,7 +149,9 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What to do about a suspect, or about the run where `suspect` is empty; `seatrial explain CODE` says more."""
+    """What to do about a suspect, or about the run where `suspect` is empty; `seatrial explain
+    CODE` says more.
+    """
 
     step: str
     code: str | None = None
@@ -161,8 +178,8 @@ class CheckResult:
 class Check:
     """One check of a run, with its measurements and their judgements.
 
-    `raw_result` is the check's own result; it is set once the numbers have been judged, and verdict, reason and
-    suspects then follow from both.
+    `raw_result` is the check's own result; it is set once the numbers have been judged, and
+    verdict, reason and suspects then follow from both.
     """
 
     name: str
@@ -190,7 +207,14 @@ class Check:
     def unjudged(self) -> "Check":
         """Return the check as it was before its numbers were judged."""
         own = self.raw
-        return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
+        return Check(
+            self.name,
+            own.verdict,
+            own.reason,
+            self.seconds,
+            self.measurements,
+            suspects=own.suspects,
+        )
 
     def summary(self) -> Document:
         """Return `to_dict` without the judgements."""
@@ -222,9 +246,11 @@ class RunResult:
     suspects: Sequence[Suspect] = ()
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
+    # What people should know besides: where its files are, that its nodes are still up
+    notes: Sequence[str] = ()
     setup: Setup | None = None  # the cluster's facts that numbers are held against
-    localization: Mapping[str, Any] | None = None  # as run.json has it: findings and tests of groups of nodes
+    # As run.json has it: findings and tests of groups of nodes
+    localization: Mapping[str, Any] | None = None
     folder: Path | None = None  # of the run's files, where its flow returns it
     since: str = ""  # second line of the summary (seatrial/text/headline.py)
     next_steps: Sequence[NextStep] = ()  # in order of harm
@@ -275,20 +301,25 @@ def _outcome(verdict: Verdict, reason: Reason) -> Document:
 
 
 def verdict_line(verdict: Verdict, coverage: Coverage, reason: Reason) -> str:
-    """Format `verdict: reason`; a pass without all baselines: "pass (no baseline yet: 3 of 49 numbers compared)"."""
+    """Format `verdict: reason`; a pass without all baselines: "pass (no baseline yet: 3 of 49
+    numbers compared)".
+    """
     extent = f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
     return f"{verdict.value}{extent}: {reason}"
 
 
 def next_line(step: NextStep) -> str:
-    """Return the line of a next step: "next: node-2: Check its cable; seatrial explain tcp-node-slow"."""
+    """Return the line of a next step: "next: node-2: Check its cable; seatrial explain
+    tcp-node-slow".
+    """
     parts = ("next", step.suspect, step.step.rstrip("."))
     line = ": ".join(part for part in parts if part)
     return f"{line}; seatrial explain {step.code}" if step.code else line
 
 
 def coverage(checks: Iterable[Check]) -> Coverage:
-    """Count the series that were compared with a baseline; being finite and positive is no comparison.
+    """Count the series that were compared with a baseline; being finite and positive is no
+    comparison.
 
     A series counts once, whatever its repeats and baselines.
     """
@@ -305,14 +336,17 @@ def coverage(checks: Iterable[Check]) -> Coverage:
 
 
 def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) -> int:
-    """Return the exit status of the verdict; 3 for a pass with numbers without a baseline, if one is required."""
+    """Return the exit status of the verdict; 3 for a pass with numbers without a baseline, if one
+    is required.
+    """
     if require_baseline and verdict is Verdict.PASS and coverage.extent != "all":
         return Verdict.INCONCLUSIVE.exit_status
     return verdict.exit_status
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
-    """Merge suspects of one subject over all checks: the most confident wins, evidence is joined, the worst first.
+    """Merge suspects of one subject over all checks: the most confident wins, evidence is joined,
+    the worst first.
 
     Sure ones come first, and of those the ones that are blamed for the worst.
     """
@@ -330,7 +364,9 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
                 confidence=max(known.confidence, suspect.confidence),
                 evidence=join((known.evidence, suspect.evidence)),
             )
-    return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), _harm(s), -s.confidence))
+    return sorted(
+        merged.values(), key=lambda s: (-min(s.confidence, SURE), _harm(s), -s.confidence)
+    )
 
 
 def _harm(suspect: Suspect) -> int:

@@ -1,6 +1,8 @@
-"""Facts of a cluster that its numbers depend on: hardware of its nodes, links, and the arms of a sweep.
+"""Facts of a cluster that its numbers depend on: hardware of its nodes, links, and the arms of a
+sweep.
 
-It is the one definition of NCCL's variables of the arms: for runs, for the script that is submitted to Slurm, for logs.
+It is the one definition of NCCL's variables of the arms: for runs, for the script that is submitted
+to Slurm, for logs.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,7 +16,8 @@ ARMS = (INTRA, NETWORK, LATENCY, NO_MNNVL)
 _MNNVL = "MNNVL"  # NVLink between nodes; a fabric "MNNVL+EFA" has EFA as well
 INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that need no network
 
-# Variables of NCCL, by arm. Ring loads every link alike, and a tree would exceed what the network carries.
+# Variables of NCCL, by arm. Ring loads every link alike, and a tree would exceed what the network
+# carries.
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
     INTRA: {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"},
     NETWORK: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"},
@@ -31,15 +34,21 @@ def arm_of(measurement: Measurement) -> str:
 def arm_of_settings(settings: Mapping[str, str]) -> str:
     """Return `network` if the variables of that arm are set, by their full names; else ""."""
     network = ENVIRONMENT[NETWORK].items()
-    return NETWORK if all(settings.get(name, "").lower() == value.lower() for name, value in network) else ""
+    return (
+        NETWORK
+        if all(settings.get(name, "").lower() == value.lower() for name, value in network)
+        else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`.
+    """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction,
+    as in `Hardware`.
 
-    `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is theirs for sure.
-    `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so that a fabric "MNNVL+EFA" is NVLink to them.
+    `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is
+    theirs for sure. `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so that a fabric
+    "MNNVL+EFA" is NVLink to them.
     """
 
     hardware: str
@@ -60,7 +69,8 @@ class Setup:
 def part_of(measurement: Measurement, setup: Setup) -> Setup:
     """Return the part of the cluster that the measurement is of: in the arm `intra` one node.
 
-    One node uses its fabric in the arm `network` alone. Without MNNVL nodes have the rest of their fabric.
+    One node uses its fabric in the arm `network` alone. Without MNNVL nodes have the rest of their
+    fabric.
     """
     if arm_of(measurement) == INTRA:
         return replace(setup, nodes=1, fabric=None)
@@ -79,15 +89,17 @@ def ranks_of(measurement: Measurement, setup: Setup) -> int:
 
 
 def is_busbw(measurement: Measurement) -> bool:
-    return measurement.metric in ("busbw", "busbw_plateau") and "operation" in measurement.conditions
+    return (
+        measurement.metric in ("busbw", "busbw_plateau") and "operation" in measurement.conditions
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHardware:
     """The hardware that a node reports; "" and None for what it does not report.
 
-    `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host share some. NVLink
-    joins the GPUs of the nodes of one `nvlink_domain`.
+    `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host
+    share some. NVLink joins the GPUs of the nodes of one `nvlink_domain`.
     """
 
     gpu_model: str = ""
@@ -122,11 +134,15 @@ Hardware = Mapping[str, NodeHardware]  # by node
 
 def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> Hardware:
     """Return hardware by node name, from `nodes` in run.json."""
-    return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}
+    return {
+        name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)
+    }
 
 
 def joined_by_nvlink(setup: Setup, nodes: Collection[NodeHardware]) -> Setup:
     """Fill in whether NVLink joins all `nodes` of the setup, by what they report."""
     domains = {node.nvlink_domain for node in nodes}
-    is_one = (setup.fabric or "").startswith(_MNNVL) and len(nodes) == setup.nodes and len(domains) == 1
+    is_one = (
+        (setup.fabric or "").startswith(_MNNVL) and len(nodes) == setup.nodes and len(domains) == 1
+    )
     return replace(setup, one_nvlink_domain=is_one and "" not in domains)

@@ -1,4 +1,7 @@
-"""Message sizes as people write them: 8, 64K, 16M, 8G. Binary, as nccl-tests reads them (K is 2^10)."""
+"""Message sizes as people write them: 8, 64K, 16M, 8G.
+
+Binary, as nccl-tests reads them (K is 2^10).
+"""
 
 import re
 
@@ -7,7 +10,10 @@ _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 
 
 def parse_size(value: object) -> int:
-    """Return bytes of `value`, a count or text such as "64M". Raises ValueError naming what is legal."""
+    """Return bytes of `value`, a count or text such as "64M".
+
+    Raises ValueError naming what is legal.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     match = _SIZE.fullmatch(str(value).strip())

@@ -1,4 +1,6 @@
-"""The testbed of a run, which every platform brings up: nodes that answer on an sshd, one of them the head."""
+"""The testbed of a run, which every platform brings up: nodes that answer on an sshd, one of them
+the head.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,10 +18,11 @@ Dial = Callable[["Node", float], "socket.socket"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: its name inside the testbed, the address its peers reach it at, and the host key it must answer with.
+    """One node: its name inside the testbed, the address its peers reach it at, and the host key it
+    must answer with.
 
-    `host_key` is a public key line ("ssh-ed25519 AAAA..."); `slots` is how many MPI ranks it takes. `user` logs in
-    there in place of the testbed's, where nodes have different users.
+    `host_key` is a public key line ("ssh-ed25519 AAAA..."); `slots` is how many MPI ranks it takes.
+    `user` logs in there in place of the testbed's, where nodes have different users.
     """
 
     name: str
@@ -32,11 +35,19 @@ class Node:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the node as run.json shows it."""
-        return {"name": self.name, "address": self.address, "port": self.port, "slots": self.slots, "gpus": self.gpus}
+        return {
+            "name": self.name,
+            "address": self.address,
+            "port": self.port,
+            "slots": self.slots,
+            "gpus": self.gpus,
+        }
 
 
 class RankProcess(Protocol):
-    """A running command that starts ranks; its standard input stays open until `close_stdin`, which ends it."""
+    """A running command that starts ranks; its standard input stays open until `close_stdin`, which
+    ends it.
+    """
 
     received_bytes: int
 
@@ -66,13 +77,18 @@ class RankLauncher(Protocol):
         """The Python that runs the supervisor of the command."""
 
     def argv(self, testbed: "Testbed", argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node."""
+        """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one
+        node.
+        """
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of the command, which gives each rank `env`."""
 
     def started(self, testbed: "Testbed", command: str) -> AbstractContextManager[RankProcess]:
-        """Start `command`, a line for the shell; nothing of it runs after the block. Raises RemoteError."""
+        """Start `command`, a line for the shell; nothing of it runs after the block.
+
+        Raises RemoteError.
+        """
 
 
 BlamelessReason = Callable[[Node], Reason | None]
@@ -91,23 +107,27 @@ class Testbed:
     """The nodes of one run and how to reach them.
 
     `python` is empty where the nodes have none: then the shell starts mpirun, and no probe runs.
-    `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's, or a port-forward
-    stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or interface) is what MPI and gloo use.
+    `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's,
+    or a port-forward stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or
+    interface) is what MPI and gloo use.
 
-    `shared_cores`: how many cores do the work of all nodes, where one machine plays all of them; None where each is a
-    machine. It sizes what is tried at once.
+    `shared_cores`: how many cores do the work of all nodes, where one machine plays all of them;
+    None where each is a machine. It sizes what is tried at once.
 
     `launcher` starts the ranks; mpirun on the head node when None.
 
-    `after_check(name)` is called when a check is through, for a platform that breaks its nodes on purpose.
+    `after_check(name)` is called when a check is through, for a platform that breaks its nodes on
+    purpose.
 
     `nccl_tests` is the folder of nccl-tests on the nodes; empty where they are on PATH.
 
     `label` names a part of a testbed that runs beside other parts; it keeps their files apart.
 
-    `groups` are the nodes that share a switch, rack or block, by its name; empty where the platform does not know.
+    `groups` are the nodes that share a switch, rack or block, by its name; empty where the platform
+    does not know.
 
-    `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
+    `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it
+    away), or None.
     """
 
     run_id: str

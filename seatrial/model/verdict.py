@@ -1,4 +1,7 @@
-"""The six verdicts and how they combine. A verdict fails closed: what could not be measured is never a pass."""
+"""The six verdicts and how they combine.
+
+A verdict fails closed: what could not be measured is never a pass.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -16,7 +19,9 @@ class Verdict(StrEnum):
 
     @property
     def exit_status(self) -> int:
-        """The exit status of `seatrial run`: 0 pass, 1 the cluster is at fault, 3 nothing was measured."""
+        """The exit status of `seatrial run`: 0 pass, 1 the cluster is at fault, 3 nothing was
+        measured.
+        """
         if self is Verdict.PASS:
             return 0
         return 1 if self.is_fault else 3

@@ -1,4 +1,5 @@
-"""Bus bandwidth: what nccl-tests multiplies algbw by, and the ranks that a printed pair of both gives away.
+"""Bus bandwidth: what nccl-tests multiplies algbw by, and the ranks that a printed pair of both
+gives away.
 
 Source: nccl-tests doc/PERFORMANCE.md and the GetBw function of each src/<collective>.cu.
 """
@@ -22,12 +23,15 @@ def busbw_factor(collective: str, ranks: int) -> float:
 
 
 def expected_algbw(size_bytes: int, time_us: float) -> float:
-    """Return algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us` microseconds."""
+    """Return algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us`
+    microseconds.
+    """
     return size_bytes / time_us / 1e3 if time_us > 0 else math.inf
 
 
 def plateau_sizes(sizes: Sequence[int]) -> list[int]:
-    """Return those of `sizes`, smallest first, that make the plateau: the largest three, less those far below the last.
+    """Return those of `sizes`, smallest first, that make the plateau: the largest three, less those
+    far below the last.
 
     The plateau of a sweep is the median of its busbw at these sizes.
     """
@@ -36,7 +40,9 @@ def plateau_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
-    """Return the interval that busbw/algbw lies in, given how both were rounded for print; None if no row has both."""
+    """Return the interval that busbw/algbw lies in, given how both were rounded for print; None if
+    no row has both.
+    """
     low, high = 0.0, math.inf
     for algbw, busbw in _printed_pairs(rows):
         half_alg, half_bus = _half_step(algbw), _half_step(busbw)
@@ -46,7 +52,8 @@ def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
 
 
 def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
-    """Return the number of ranks that the printed busbw/algbw pairs give away; None where they do not.
+    """Return the number of ranks that the printed busbw/algbw pairs give away; None where they do
+    not.
 
     Large worlds leave several candidates within the rounding, and then nothing is given away.
     """
@@ -79,7 +86,11 @@ def _ranks_at(part: float) -> float:
 def _printed_pairs(rows: Iterable[Row]) -> Iterator[tuple[float, float]]:
     for row in rows:
         for side in row.sides:
-            if side.algbw_gb_s is not None and side.busbw_gb_s is not None and side.algbw_gb_s >= 0.1:
+            if (
+                side.algbw_gb_s is not None
+                and side.busbw_gb_s is not None
+                and side.algbw_gb_s >= 0.1
+            ):
                 yield side.algbw_gb_s, side.busbw_gb_s
 
 

@@ -1,8 +1,10 @@
-"""The collectives of nccl-tests: one table from which the parser, the gloo probe, physics and the sweep derive theirs.
+"""The collectives of nccl-tests: one table from which the parser, the gloo probe, physics and the
+sweep derive theirs.
 
-Sources: nccl-tests doc/PERFORMANCE.md, and GetCollByteCount, InitData and GetBw of each src/<collective>.cu. The module
-is copied to the nodes with the probes, so it imports the standard library alone and runs on older Pythons.
-With n ranks, g on each node; sizes and shares are of one message, the `size` of a row.
+Sources: nccl-tests doc/PERFORMANCE.md, and GetCollByteCount, InitData and GetBw of each
+src/<collective>.cu. The module is copied to the nodes with the probes, so it imports the standard
+library alone and runs on older Pythons. With n ranks, g on each node; sizes and shares are of one
+message, the `size` of a row.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ Share = Callable[[int, int], float]
 
 @dataclass(frozen=True)
 class Factor:
-    """busbw / algbw: `scale` times (n-1)/n, or `scale` alone where the number of ranks does not matter."""
+    """busbw / algbw: `scale` times (n-1)/n, or `scale` alone where the number of ranks does not
+    matter.
+    """
 
     scale: int
     depends_on_ranks: bool = True
@@ -37,7 +41,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class MessageLayout:
-    """How a message is laid out: whole, or cut into one part for each rank, of which a rank may send or receive one."""
+    """How a message is laid out: whole, or cut into one part for each rank, of which a rank may
+    send or receive one.
+    """
 
     in_parts: bool = False
     equal_parts: bool = True
@@ -45,19 +51,24 @@ class MessageLayout:
     receives_part: bool = False
 
     def shape(self, size: int, element_bytes: int, ranks: int) -> Shape:
-        """Return the elements of `size` bytes; parts are aligned to 16 bytes, so that less may be moved."""
+        """Return the elements of `size` bytes; parts are aligned to 16 bytes, so that less may be
+        moved.
+        """
         total = size // element_bytes
         if not self.in_parts:
             return Shape(total, total, total)
         aligned = _ALIGN_BYTES // element_bytes
         part = total // ranks // aligned * aligned
         whole = part * ranks
-        return Shape(part if self.sends_part else whole, part if self.receives_part else whole, part)
+        return Shape(
+            part if self.sends_part else whole, part if self.receives_part else whole, part
+        )
 
 
 @dataclass(frozen=True)
 class Received:
-    """A stretch of `count` elements of a result: the sum of what `senders` send from part `phase` on, at part `start`.
+    """A stretch of `count` elements of a result: the sum of what `senders` send from part `phase`
+    on, at part `start`.
 
     Parts are counted in `count` elements.
     """
@@ -74,13 +85,14 @@ Receives = Callable[[int, int], Iterable[Received]]  # from a rank, and how many
 class Collective:
     """The facts of one collective.
 
-    `receives`: what a rank of n must receive, given rank and n; None where no probe runs it, so no suite may name it.
-    `into_a_node`: the least share of a message that must enter a node, given n and g; None: all that busbw counts.
-    `ring`: a ring that saturates the links bounds it, so its busbw reaches their rate. `reaches`, for what has no ring:
-    busbw over the rate of a node's links where it uses them fully, given n and g; None where unknown.
-    `redop`: what rows name as reduction; empty where they leave it blank. `sums`: results are sums over all ranks.
-    `checked_in_place`: nccl-tests checks in-place results as well. `algbw_of_other_parts`: algbw counts the parts of
-    the other ranks alone, (n-1)/n of the size, as GetBw of hypercube.cu does.
+    `receives`: what a rank of n must receive, given rank and n; None where no probe runs it, so no
+    suite may name it. `into_a_node`: the least share of a message that must enter a node, given n
+    and g; None: all that busbw counts. `ring`: a ring that saturates the links bounds it, so its
+    busbw reaches their rate. `reaches`, for what has no ring: busbw over the rate of a node's links
+    where it uses them fully, given n and g; None where unknown. `redop`: what rows name as
+    reduction; empty where they leave it blank. `sums`: results are sums over all ranks.
+    `checked_in_place`: nccl-tests checks in-place results as well. `algbw_of_other_parts`: algbw
+    counts the parts of the other ranks alone, (n-1)/n of the size, as GetBw of hypercube.cu does.
     """
 
     factor: Factor
@@ -100,14 +112,18 @@ class Collective:
         return (ranks - 1) / ranks if self.algbw_of_other_parts else 1.0
 
     def most_busbw(self, ranks: int, ranks_per_node: int) -> float:
-        """Return the highest busbw over the rate of a node's links. For a GPU's own links: a node of one rank."""
+        """Return the highest busbw over the rate of a node's links.
+
+        For a GPU's own links: a node of one rank.
+        """
         if self.into_a_node is None:
             return 1.0
         return self.factor(ranks) / self.into_a_node(ranks, ranks_per_node)
 
 
 def _enters_once(ranks: int, ranks_per_node: int) -> float:
-    """Return the share if the data, or the result that the network adds up (SHARP), enters a node once.
+    """Return the share if the data, or the result that the network adds up (SHARP), enters a node
+    once.
 
     A ring's 2(k-1)/k over k >= 2 nodes is no less.
     """
@@ -123,12 +139,15 @@ def _other_nodes_parts_for_each(ranks: int, ranks_per_node: int) -> float:
 
 
 def _even_over_links(ranks: int, ranks_per_node: int) -> float:
-    """Return what alltoall reaches: every link of a node carries as much, so it is what must enter a node."""
+    """Return what alltoall reaches: every link of a node carries as much, so it is what must enter
+    a node.
+    """
     return (ranks - 1) / (ranks_per_node * (ranks - ranks_per_node))
 
 
 def _one_ranks_links(ranks: int, ranks_per_node: int) -> float:
-    """Return what sendrecv reaches: only the last rank of a node sends to another node, over its GPU's own NICs.
+    """Return what sendrecv reaches: only the last rank of a node sends to another node, over its
+    GPU's own NICs.
 
     So does a root.
     """
@@ -179,7 +198,11 @@ COLLECTIVES: dict[str, Collective] = {
         Factor(2), redop="sum", sums=True, ring=True, into_a_node=_enters_once, receives=_sum_of_all
     ),
     "all_gather": Collective(
-        _OTHER_PARTS, _SENDS_PART, ring=True, into_a_node=_other_nodes_parts, receives=_from_every_rank
+        _OTHER_PARTS,
+        _SENDS_PART,
+        ring=True,
+        into_a_node=_other_nodes_parts,
+        receives=_from_every_rank,
     ),
     "reduce_scatter": Collective(
         _OTHER_PARTS,
@@ -190,7 +213,9 @@ COLLECTIVES: dict[str, Collective] = {
         into_a_node=_other_nodes_parts,
         receives=_own_part_of_the_sum,
     ),
-    "broadcast": Collective(_WHOLE, rooted=True, ring=True, into_a_node=_enters_once, receives=_from_the_root),
+    "broadcast": Collective(
+        _WHOLE, rooted=True, ring=True, into_a_node=_enters_once, receives=_from_the_root
+    ),
     "alltoall": Collective(
         _OTHER_PARTS,
         _PARTS,
@@ -208,7 +233,9 @@ COLLECTIVES: dict[str, Collective] = {
         reaches=_one_ranks_links,
         receives=_from_the_rank_before,
     ),
-    "alltoallv": Collective(_OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False),
+    "alltoallv": Collective(
+        _OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False
+    ),
     "reduce": Collective(
         _WHOLE,
         redop="sum",
@@ -234,7 +261,9 @@ COLLECTIVES: dict[str, Collective] = {
         reaches=_one_ranks_links,
         receives=_own_part_from_the_root,
     ),
-    "hypercube": Collective(_WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts, algbw_of_other_parts=True),
+    "hypercube": Collective(
+        _WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts, algbw_of_other_parts=True
+    ),
 }
 
 SWEPT = tuple(name for name, collective in COLLECTIVES.items() if collective.receives)

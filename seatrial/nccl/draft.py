@@ -1,7 +1,8 @@
-"""A sweep while it is read, and the sweep made of it: its collective, its ranks, its outcome and why.
+"""A sweep while it is read, and the sweep made of it: its collective, its ranks, its outcome and
+why.
 
-A build of nccl-tests without MPI prints everything once for each process, which is rank 0 of a world of its own; such
-copies become one sweep with an error.
+A build of nccl-tests without MPI prints everything once for each process, which is rank 0 of a
+world of its own; such copies become one sweep with an error.
 """
 
 import re
@@ -23,9 +24,12 @@ MAX_ROWS = 100_000
 MAX_DEVICES = 65_536
 MAX_ERRORS = 32
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
-_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"})
+_OF_THIS_RUN = frozenset(
+    {"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"}
+)
 CAUSE = (
-    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and Rank 0, so each one "
+    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and "
+    "Rank 0, so each one "
     "measured only itself; build nccl-tests with MPI=1"
 )
 
@@ -82,13 +86,18 @@ class Draft:
 
     @property
     def failed(self) -> bool:
-        """Whether the numbers themselves say that the test failed: wrong values, or a footer that says FAILED."""
-        footer = bool(self.bounds and self.bounds.failed) or bool(self.average and self.average.failed)
+        """Whether the numbers themselves say that the test failed: wrong values, or a footer that
+        says FAILED.
+        """
+        footer = bool(self.bounds and self.bounds.failed) or bool(
+            self.average and self.average.failed
+        )
         return footer or any(side.wrong for row in self.rows for side in row.sides)
 
 
 def collective_of(draft: Draft, name: str | None) -> str | None:
-    """Return the collective: as printed, else from a command line if the rows allow it, else from the rows.
+    """Return the collective: as printed, else from a command line if the rows allow it, else from
+    the rows.
 
     `name` decides where the rows allow several.
     """
@@ -104,7 +113,9 @@ def collective_of(draft: Draft, name: str | None) -> str | None:
 
 
 def named_collective(source: str) -> str | None:
-    """Return the collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
+    """Return the collective that a file's name contains, spelled with or without underscores:
+    nccl_allgather.log.
+    """
     stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
     names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
     return names[0] if names else None
@@ -113,8 +124,9 @@ def named_collective(source: str) -> str | None:
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
     """Return the size of the measured communicator.
 
-    Size over one rank's part of it, or the Rank lines, if busbw/algbw agrees; else from busbw/algbw, which a command
-    line may make precise. None if busbw/algbw contradicts all of them and leaves several candidates.
+    Size over one rank's part of it, or the Rank lines, if busbw/algbw agrees; else from
+    busbw/algbw, which a command line may make precise. None if busbw/algbw contradicts all of them
+    and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
     # Where the collective is not known, one with the right factor.
@@ -138,13 +150,21 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
         return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
     named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
-    # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no name: all stay then.
+    # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
+    # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
-    parted = (part_bytes != 0 and row.size >= 2 * part_bytes) or (rooted and ratio is not None and ratio[1] < 1)
+    parted = (part_bytes != 0 and row.size >= 2 * part_bytes) or (
+        rooted and ratio is not None and ratio[1] < 1
+    )
     named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
-    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == _is_unchecked_in_place(row)))
+    return tuple(
+        sorted(
+            named,
+            key=lambda name: COLLECTIVES[name].checked_in_place == _is_unchecked_in_place(row),
+        )
+    )
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -164,7 +184,9 @@ def _is_unchecked_in_place(row: Row) -> bool:
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
-    """Return ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
+    """Return ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts
+    differ).
+    """
     row = max(rows, key=lambda r: r.size, default=None)
     width = TYPES.get(row.type or "") if row else None
     layout = COLLECTIVES[collective].layout
@@ -181,12 +203,18 @@ def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
     if ratio[0] > 1:
         return above_one
     if ratio[0] > 0 and ratio[1] < 1:
-        return tuple(name for name, factor in factors.items() if factor.depends_on_ranks and factor.scale == 1)
+        return tuple(
+            name
+            for name, factor in factors.items()
+            if factor.depends_on_ranks and factor.scale == 1
+        )
     return (*(name for name, factor in factors.items() if not factor.depends_on_ranks), *above_one)
 
 
 def _listed(devices: list[Device]) -> int | None:
-    """Return ranks that the Rank lines show; with NCCL_TESTS_SPLIT those of the group that prints, rank 0's."""
+    """Return ranks that the Rank lines show; with NCCL_TESTS_SPLIT those of the group that prints,
+    rank 0's.
+    """
     if not devices:
         return None
     first = min(devices, key=lambda d: d.rank)
@@ -196,12 +224,14 @@ def _listed(devices: list[Device]) -> int | None:
 
 
 def finish(draft: Draft, name: str | None = None) -> Sweep:
-    """Return the sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
+    """Return the sweep that `draft` amounts to; `name` is the collective that the log's own name
+    contains.
+    """
     findings, trailing = draft.findings.findings(), draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    # What counts: before a footer what a run does not survive; before a header and after a footer what ranks and
-    # launcher say of another run; and the driver's word wherever it stands.
+    # What counts: before a footer what a run does not survive; before a header and after a footer
+    # what ranks and launcher say of another run; and the driver's word wherever it stands.
     decisive = [f for f in findings if outcome != "ok" and (f.fatal or f.unknown)]
     earlier = [f for f in draft.leading if not _is_survived(f, draft)]
     elsewhere = [*earlier, *(f for f in findings if f.program == "driver"), *trailing]
@@ -230,7 +260,8 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
 
 
 def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
-    """Decide by the numbers first: a footer counts more than other lines, and wrong values more than a footer.
+    """Decide by the numbers first: a footer counts more than other lines, and wrong values more
+    than a footer.
 
     Without a footer a known cause makes an error of it; without a cause it merely ended early.
     """
@@ -247,13 +278,19 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
 
 
 def _is_survived(finding: Finding, draft: Draft) -> bool:
-    """Return whether NCCL wrote it in a process of this sweep, which went on, or in an unknown one."""
+    """Return whether NCCL wrote it in a process of this sweep, which went on, or in an unknown
+    one.
+    """
     writers = {f"{device.host}:{device.pid}:" for device in draft.devices.values()}
-    return finding.program == "nccl" and (not writers or any(writer in finding.evidence for writer in writers))
+    return finding.program == "nccl" and (
+        not writers or any(writer in finding.evidence for writer in writers)
+    )
 
 
 def never_started(finding: Finding) -> bool:
-    """Return whether a finding after a footer means that the next program could not start: the set-up is to blame."""
+    """Return whether a finding after a footer means that the next program could not start: the
+    set-up is to blame.
+    """
     return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
 
 
@@ -269,7 +306,8 @@ def launch_error(findings: Sequence[Finding], version: str | None = None) -> Swe
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     """Return the outcome of a file: that of its worst sweep; error without a sweep.
 
-    Wrong values are worse than a sweep that could not run, which is worse than one that ended early.
+    Wrong values are worse than a sweep that could not run, which is worse than one that ended
+    early.
     """
     present = {sweep.outcome for sweep in sweeps}
     return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
@@ -290,7 +328,9 @@ def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
-    """Return the drafts, with neighbours that are one launch of a build without MPI as one sweep with an error."""
+    """Return the drafts, with neighbours that are one launch of a build without MPI as one sweep
+    with an error.
+    """
     groups: list[list[Draft]] = []
     for draft in drafts:
         if groups and (not draft.has_prologue or _same_program(groups[-1][0], draft)):
@@ -302,7 +342,9 @@ def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
 
 
 def _same_program(a: Draft, b: Draft) -> bool:
-    """Return whether two prologues may be processes of one launch: one process each, same printed options."""
+    """Return whether two prologues may be processes of one launch: one process each, same printed
+    options.
+    """
     printed = ((a.params, b.params), (a.collective, b.collective))
     alike = all(None in pair or pair[0] == pair[1] for pair in printed)
     return alike and _is_one_process(a) and _is_one_process(b)
@@ -318,7 +360,9 @@ def _is_one_process(draft: Draft) -> bool:
 
 
 def _is_one_launch(group: list[Draft]) -> bool:
-    """Return whether the outputs of a group's programs are interleaved, or all of them are worlds of one rank."""
+    """Return whether the outputs of a group's programs are interleaved, or all of them are worlds
+    of one rank.
+    """
     heads = [draft for draft in group if draft.has_prologue]
     if len({process for draft in heads if (process := _process(draft))}) < 2:
         return False
@@ -350,7 +394,9 @@ def _merged(group: list[Draft]) -> Sweep:
     rows = tuple(row for draft in group for row in draft.rows)
     cause = CAUSE.format(copies=len({process for draft in group if (process := _process(draft))}))
     version = next((draft.version for draft in group if draft.version), None)
-    names = [draft.collective for draft in group] + [finish(draft).collective for draft in group if draft.rows]
+    names = [draft.collective for draft in group] + [
+        finish(draft).collective for draft in group if draft.rows
+    ]
     return replace(
         head, collective=next(filter(None, names), None), version=version, ranks=len(head.devices) or None, rows=rows,
         out_of_bounds=None, avg_busbw_gb_s=None, outcome="error", errors=(cause, *head.errors),

@@ -9,20 +9,26 @@ from seatrial.nccl.model import Device
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import cells
 
-_PROGRAM = lazy(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
+_PROGRAM = lazy(
+    rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)"
+)
 _VERSION = lazy(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
 _TEST = lazy(r"Collective test starting: *(\S+)")
 _PARAMS = lazy(r"nThreads?:? +\d+ +nGpus:? +\d+ .{0,400}?minBytes:? ")
-_RANGE = lazy(r"minBytes:? +(\d{1,15}) +maxBytes:? +(\d{1,15}) +step:? *(\d{1,12})\((factor|bytes)\)")
+_RANGE = lazy(
+    r"minBytes:? +(\d{1,15}) +maxBytes:? +(\d{1,15}) +step:? *(\d{1,12})\((factor|bytes)\)"
+)
 _LIMIT = lazy(r"Reducing maxBytes to (\d{1,15}) due to memory limitation")
 _MAX_SIZES = 1000
 _DEVICE = lazy(
-    r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
+    r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) "
+    r"\[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )
 _BOUNDS = lazy(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
 _AVERAGE = lazy(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
 _LAUNCHER = lazy(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
-_ALONE = lazy(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")  # a prompt, variables, and the program itself
+# A prompt, variables, and the program itself
+_ALONE = lazy(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")
 _NAMES = {
     "size": "size", "size_bytes": "size", "bytes": "size", "n": "count", "message_size": "size",
     "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
@@ -33,7 +39,9 @@ _NAMES = {
     "i_min": "i_min", "i_max": "i_max", "i_p99": "i_p99", "i_cv%": "i_cv%",
 }  # fmt: skip
 # Of the time stamp (-S), and of rccl-tests' -A or -M: algorithm, protocol, channels
-_IGNORED = frozenset({"#", "", "timestamp", "algo", "algorithm", "proto", "protocol", "nchannels", "channels"})
+_IGNORED = frozenset(
+    {"#", "", "timestamp", "algo", "algorithm", "proto", "protocol", "nchannels", "channels"}
+)
 _LEADING = frozenset({"size", "count", "type", "redop", "root"})
 _SIDE = lazy(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 
@@ -42,8 +50,8 @@ _SIDE = lazy(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 class Prologue:
     """A line above the table.
 
-    nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown program), the options, the
-    largest size that memory allows, or the heading of the devices.
+    nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown
+    program), the options, the largest size that memory allows, or the heading of the devices.
     """
 
     field: Literal["version", "collective", "params", "limit", "devices"]
@@ -60,7 +68,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """The footer's `Avg bus bandwidth` in GB/s, None where it is no number; failed = below NCCL_TESTS_MIN_BW."""
+    """The footer's `Avg bus bandwidth` in GB/s, None where it is no number; failed = below
+    NCCL_TESTS_MIN_BW.
+    """
 
     gb_s: float | None
     failed: bool
@@ -68,10 +78,12 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """The columns that a header names, in order; a side's are called `out.time`, `in.busbw` and so on.
+    """The columns that a header names, in order; a side's are called `out.time`, `in.busbw` and so
+    on.
 
-    `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw is not size/time;
-    `milliseconds` that it is not in microseconds, as under the header of nccl-tests 1 with its column `res`.
+    `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw
+    is not size/time; `milliseconds` that it is not in microseconds, as under the header of
+    nccl-tests 1 with its column `res`.
     """
 
     columns: tuple[str, ...]
@@ -103,7 +115,11 @@ def command_ranks(text: str) -> int | None:
     before, _, after = text.partition("_perf")
     processes = _option(before, "np", "n", "ntasks") if launcher else _ALONE.match(before) and 1
     threads, gpus = _option(after, "t", "nthreads") or 1, _option(after, "g", "ngpus") or 1
-    return processes * threads * gpus if processes and (launcher or _option(after, "g", "ngpus", "t")) else None
+    return (
+        processes * threads * gpus
+        if processes and (launcher or _option(after, "g", "ngpus", "t"))
+        else None
+    )
 
 
 def _option(text: str, *names: str) -> int | None:
@@ -113,29 +129,53 @@ def _option(text: str, *names: str) -> int | None:
 
 
 def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
-    """Return the line of nccl-tests' header or footer that `text` holds, wherever in the text it starts."""
+    """Return the line of nccl-tests' header or footer that `text` holds, wherever in the text it
+    starts.
+    """
     if "busbw" in text or "bus_bw" in text:
         return layout(text, in_place_only=in_place_only)
     if " device " in text and (match := _DEVICE.search(text)):
         rank, group, pid, host, device, pci, name = match.groups()
-        return Device(_int(rank), _int(group or "0"), _int(pid) if pid else None, host, _int(device), pci, name.strip())
+        return Device(
+            _int(rank),
+            _int(group or "0"),
+            _int(pid) if pid else None,
+            host,
+            _int(device),
+            pci,
+            name.strip(),
+        )
     if "-tests" in text and (match := _VERSION.search(text)):
         return Prologue("version", match[1] or match[2])
     return _plain_mark(text)
 
 
 def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
-    """Return the columns of a header line; None for a line with any word that is no column of nccl-tests."""
+    """Return the columns of a header line; None for a line with any word that is no column of
+    nccl-tests.
+    """
     text = cells(text).strip()
-    if match := re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text):  # behind the prefix of any launcher
+    # Behind the prefix of any launcher
+    if match := re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text):
         text = match[1]
     separator = "," if text.count(",") >= 3 else None
-    words = [word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())]
+    words = [
+        word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())
+    ]
     words = [word for word in words if word not in _IGNORED]
-    columns = _columns([word.lstrip("#") if word == "#size" else word for word in words], in_place_only)
-    if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
+    columns = _columns(
+        [word.lstrip("#") if word == "#size" else word for word in words], in_place_only
+    )
+    if (
+        columns is None
+        or columns[0] != "size"
+        or "busbw" not in " ".join(columns)
+        or len(set(columns)) < len(columns)
+    ):
         return None
-    return ColumnLayout(tuple(columns), separator, any(word.startswith("cpu") for word in words), "res" in words)
+    return ColumnLayout(
+        tuple(columns), separator, any(word.startswith("cpu") for word in words), "res" in words
+    )
 
 
 def _columns(words: list[str], in_place_only: bool) -> list[str] | None:
@@ -172,7 +212,9 @@ def _plain_mark(text: str) -> Mark | None:
 
 def _footer(text: str) -> Mark | None:
     if "Out of bounds values" in text and (match := _BOUNDS.search(text)):
-        return Bounds(_int(match[1]), match[2] == "FAILED" or (match[2] is None and _int(match[1]) > 0))
+        return Bounds(
+            _int(match[1]), match[2] == "FAILED" or (match[2] is None and _int(match[1]) > 0)
+        )
     if "Avg bus bandwidth" in text and (match := _AVERAGE.search(text)):
         return Average(_float(match[1]), match[2] == "FAILED")
     return None
@@ -201,7 +243,9 @@ def requested_sizes(params: str | None, limit: str | None) -> tuple[int, ...]:
 
 
 def _int(digits: str) -> int:
-    """Return a number as printed; more digits than any counter has are cut, so that int() stays cheap."""
+    """Return a number as printed; more digits than any counter has are cut, so that int() stays
+    cheap.
+    """
     return int(digits[:18])
 
 

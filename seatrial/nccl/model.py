@@ -15,10 +15,11 @@ _HEADER = ("size", "count", "type", "redop", "root", *("time_us", "algbw", "busb
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One side of a row (out-of-place or in-place): microseconds, GB/s (1e9 bytes per second), wrong elements.
+    """One side of a row (out-of-place or in-place): microseconds, GB/s (1e9 bytes per second),
+    wrong elements.
 
-    None means that the log has no usable number there: `N/A`, nan, inf or no such column. `error` is the largest
-    deviation, which releases before 2.13 print instead of `wrong`.
+    None means that the log has no usable number there: `N/A`, nan, inf or no such column. `error`
+    is the largest deviation, which releases before 2.13 print instead of `wrong`.
     """
 
     time_us: float | None
@@ -43,7 +44,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message size: `size` in bytes, `count` in elements of `type`; a side that was not measured is None."""
+    """One message size: `size` in bytes, `count` in elements of `type`; a side that was not
+    measured is None.
+    """
 
     size: int
     count: int | None
@@ -81,14 +84,16 @@ class Device:
 class Sweep:
     """One run of one nccl-tests program.
 
-    `ranks` is the size of the communicator that was measured (of group 0 under NCCL_TESTS_SPLIT), printed or inferred
-    from busbw/algbw. `out_of_bounds` and `avg_busbw_gb_s` are the footer's numbers, None where it has none.
-    `outcome`: ok = rows, footer, no wrong values; failed = wrong values, or the footer says FAILED; truncated = it ends
-    early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
-    `transport` is NCCL's word on how the data went, None where the log does not say. `launch_times`: the times are
-    those of the launch on the CPU (-C 1), and say nothing of bandwidth. `findings` are the causes among the errors;
-    `notes` what else the log names, which the outcome does not count. `requested` are the sizes in bytes that the
-    header states, smallest first; empty where it is lost. `nccl_version` is that of the library, as 2.27.3.
+    `ranks` is the size of the communicator that was measured (of group 0 under NCCL_TESTS_SPLIT),
+    printed or inferred from busbw/algbw. `out_of_bounds` and `avg_busbw_gb_s` are the footer's
+    numbers, None where it has none. `outcome`: ok = rows, footer, no wrong values; failed = wrong
+    values, or the footer says FAILED; truncated = it ends early without a cause in the log; error =
+    it could not run, and `errors` names why, most likely cause first. `transport` is NCCL's word on
+    how the data went, None where the log does not say. `launch_times`: the times are those of the
+    launch on the CPU (-C 1), and say nothing of bandwidth. `findings` are the causes among the
+    errors; `notes` what else the log names, which the outcome does not count. `requested` are the
+    sizes in bytes that the header states, smallest first; empty where it is lost. `nccl_version` is
+    that of the library, as 2.27.3.
     """
 
     collective: str | None
@@ -114,7 +119,9 @@ class Sweep:
 
     @property
     def empty(self) -> bool:
-        """Whether it ends as a program does that measured nothing: a footer without rows, and no cause."""
+        """Whether it ends as a program does that measured nothing: a footer without rows, and no
+        cause.
+        """
         return not self.rows and self.errors == (NO_ROWS,)
 
     @property
@@ -131,7 +138,9 @@ class Sweep:
 
     @property
     def groups(self) -> int:
-        """The groups of ranks that ran the collective at once and apart (NCCL_TESTS_SPLIT); 1 without it."""
+        """The groups of ranks that ran the collective at once and apart (NCCL_TESTS_SPLIT); 1
+        without it.
+        """
         return len({device.group for device in self.devices}) or 1
 
     @property
@@ -155,12 +164,16 @@ class Sweep:
 
 
 def render(sweeps: Iterable[Sweep]) -> str:
-    """Return a table per sweep (bytes, us, GB/s; out-of-place, then in-place) and one line that sums it up."""
+    """Return a table per sweep (bytes, us, GB/s; out-of-place, then in-place) and one line that
+    sums it up.
+    """
     return "\n\n".join(_sweep(sweep) for sweep in sweeps) + "\n"
 
 
 def summary(sweep: Sweep) -> str:
-    """Return one line: collective, ranks, peak busbw, the footer's average, outcome and the first causes."""
+    """Return one line: collective, ranks, peak busbw, the footer's average, outcome and the first
+    causes.
+    """
     parts = [
         sweep.collective or "unknown collective",
         f"{sweep.ranks} ranks" if sweep.ranks else "ranks unknown",
@@ -180,14 +193,22 @@ def _sweep(sweep: Sweep) -> str:
         leading = map(_text, (row.size, row.count, row.type, row.redop, row.root))
         lines.append((*leading, *_side(row.out_of_place), *_side(row.in_place)))
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADER))]
-    table = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    table = [
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
     return "\n".join([*table, summary(sweep)])
 
 
 def _side(side: Timing | None) -> tuple[str, str, str, str]:
     if side is None:
         return "-", "-", "-", "-"
-    return _number(side.time_us), _number(side.algbw_gb_s), _number(side.busbw_gb_s), _text(side.wrong)
+    return (
+        _number(side.time_us),
+        _number(side.algbw_gb_s),
+        _number(side.busbw_gb_s),
+        _text(side.wrong),
+    )
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -1,7 +1,8 @@
-"""The entry points: files, texts and streams of lines in, sweeps out; `-J` files (versions 1 to 3) among them.
+"""The entry points: files, texts and streams of lines in, sweeps out; `-J` files (versions 1 to 3)
+among them.
 
-A `-J` file dumps the whole environment, tokens included, under `env`, and the command line under `args`: neither is
-kept, and no message quotes the file.
+A `-J` file dumps the whole environment, tokens included, under `env`, and the command line under
+`args`: neither is kept, and no message quotes the file.
 """
 
 import json
@@ -28,25 +29,32 @@ Json = dict[str, Any]  # an object
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
 _LOG = lazy(
-    r"(?m)^(?:(?P<kernel>(?:<\d+>)?\[ *\+?\d{1,9}\.\d{1,9}\] |.{0,40}?\d\d:\d\d:\d\S{0,30} \S{1,253} kernel: )"
+    r"(?m)^(?:(?P<kernel>(?:<\d+>)?\[ *\+?\d{1,9}\.\d{1,9}\] |.{0,40}?\d\d:\d\d:\d\S{0,30} "
+    r"\S{1,253} kernel: )"
     r"|(?P<NCCL>.{0,200}? NCCL INFO )|(?P<Slurm>\[\d{4}-\d\d-\d\dT[\d:.]{8,15}\] )"
     r"|(?P<system>\w{3} +\d{1,2} [\d:]{8} [\w.-]{1,253} \S{1,80}: ))"
 )
 MAX_JSON = 96 << 20
-"""Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""
+"""Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write
+some 20 million.
+"""
 _LEGAL = (
-    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
+    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's "
+    "log that names an error"
 )
 PEEK = 4096
 
 
 def looks_like_json_log(head: str) -> bool:
-    """Return whether a text that begins with `head` is a `-J` file: an object that names one of its keys."""
+    """Return whether a text that begins with `head` is a `-J` file: an object that names one of its
+    keys.
+    """
     return head.lstrip("\ufeff \t\r\n").startswith("{") and bool(_NAMES.search(head))
 
 
 def parse_json(text: str, source: str) -> list[Sweep]:
-    """Return the one sweep of a `-J` file; a file that was cut short gives the rows before the cut, outcome truncated.
+    """Return the one sweep of a `-J` file; a file that was cut short gives the rows before the cut,
+    outcome truncated.
 
     Raises NothingFoundError for a text that is no `-J` file.
     """
@@ -57,16 +65,22 @@ def parse_document(document: Json, source: str) -> Sweep:
     """Return the sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
     if not isinstance(document.get("results"), list) and "config" not in document:
         raise NothingFoundError(
-            f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
+            f"no nccl-tests output found in {source}: JSON without `results` (legal: a "
+            "file written by -J)"
         )
     results = _list(document.get("results"))[:MAX_ROWS]
     rows = tuple(row for item in results if (row := _row(item)))
     config = _object(document.get("config"))
     args = _list(document.get("args"))  # of which only the program's own name is looked at
     collective = program(args[0]) if args and isinstance(args[0], str) else None
-    bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
+    bounds, average = (
+        _object(document.get("out_of_bounds")),
+        _object(document.get("average_bus_bandwidth")),
+    )
     # ncclGetLastError's texts
-    texts = [text for text in _list(document.get("errors")) if isinstance(text, str) and text.strip()]
+    texts = [
+        text for text in _list(document.get("errors")) if isinstance(text, str) and text.strip()
+    ]
     errors = tuple(" ".join(text.split())[:300] for text in texts)[:32]
     outcome = _outcome(rows, bounds, average, errors)
     if outcome == "error" and not errors:
@@ -82,19 +96,27 @@ def parse_document(document: Json, source: str) -> Sweep:
         _number(average.get("bandwidth")),
         outcome,
         errors,
-        launch_times=any("cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)),
+        launch_times=any(
+            "cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)
+        ),
     )
 
 
 def _document(text: str) -> Json:
-    """Return the object without env; the readable part of it if it is not JSON (a killed test, a bare inf)."""
+    """Return the object without env; the readable part of it if it is not JSON (a killed test, a
+    bare inf).
+    """
     text = text.lstrip("\ufeff \t\r\n")
     for candidate in (text, _INFINITE.sub("null", text)):
         try:
             document, _ = json.JSONDecoder().raw_decode(candidate)
         except (ValueError, RecursionError):
             continue
-        return {key: value for key, value in document.items() if key != "env"} if isinstance(document, dict) else {}
+        return (
+            {key: value for key, value in document.items() if key != "env"}
+            if isinstance(document, dict)
+            else {}
+        )
     return _salvaged(_INFINITE.sub("null", text))
 
 
@@ -124,10 +146,15 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         return None
 
 
-def _outcome(rows: tuple[Row, ...], bounds: Json, average: Json, errors: tuple[str, ...]) -> Outcome:
+def _outcome(
+    rows: tuple[Row, ...], bounds: Json, average: Json, errors: tuple[str, ...]
+) -> Outcome:
     wrong = any(side.wrong for row in rows for side in row.sides)
     if rows and (
-        wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _integer(bounds.get("count"))
+        wrong
+        or _is_false(bounds.get("okay"))
+        or _is_false(average.get("okay"))
+        or _integer(bounds.get("count"))
     ):
         return "failed"
     if rows and bounds:
@@ -143,7 +170,13 @@ def _row(item: Any) -> Row | None:
         return None
     redop = _text(item.get("redop"))
     return Row(
-        size, _integer(item.get("count")), _text(item.get("type")), redop, _integer(item.get("root")), out, inside
+        size,
+        _integer(item.get("count")),
+        _text(item.get("type")),
+        redop,
+        _integer(item.get("root")),
+        out,
+        inside,
     )
 
 
@@ -152,7 +185,12 @@ def _side(value: Any) -> Timing | None:
     if "bus_bw" not in side:
         return None
     time = side.get("time", side.get("cpu_time"))
-    return Timing(_number(time), _number(side.get("alg_bw")), _number(side.get("bus_bw")), _integer(side.get("nwrong")))
+    return Timing(
+        _number(time),
+        _number(side.get("alg_bw")),
+        _number(side.get("bus_bw")),
+        _integer(side.get("nwrong")),
+    )
 
 
 def _devices(value: Any) -> tuple[Device, ...]:
@@ -173,8 +211,12 @@ def _devices(value: Any) -> tuple[Device, ...]:
     )
 
 
-def _ranks(collective: str | None, devices: tuple[Device, ...], config: Json, rows: tuple[Row, ...]) -> int | None:
-    """Return processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
+def _ranks(
+    collective: str | None, devices: tuple[Device, ...], config: Json, rows: tuple[Row, ...]
+) -> int | None:
+    """Return processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio
+    says.
+    """
     per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
     group = [d for d in devices if d.group == devices[0].group]
     counted = len(group) * per_process if devices else None
@@ -196,7 +238,9 @@ def _text(value: Any) -> str | None:
 
 
 def _is_false(value: Any) -> bool:
-    """Return whether a value is "false": booleans are strings there; bandwidth's may be "unchecked"."""
+    """Return whether a value is "false": booleans are strings there; bandwidth's may be
+    "unchecked".
+    """
     return value is False or (isinstance(value, str) and value.lower() == "false")
 
 
@@ -220,8 +264,9 @@ def _integer(value: Any) -> int | None:
 def parse_file(path: str | Path) -> list[Sweep]:
     """Return the sweeps of the log (or `-J` file) at `path`, in order, at least one.
 
-    Raises InputError for a file that cannot be read, NothingFoundError for one with neither a sweep nor a known cause.
-    Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
+    Raises InputError for a file that cannot be read, NothingFoundError for one with neither a sweep
+    nor a known cause. Memory is bounded whatever the file is: lines are cut at 16 Ki characters,
+    and 100,000 rows are kept.
     """
     with open_log(path) as stream:
         return parse_stream(stream, str(path))
@@ -232,7 +277,8 @@ def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
     """Open a log as text. Raises InputError for one that cannot be read."""
     try:
         with Path(path).open("rb") as raw:
-            # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice for it.
+            # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice
+            # for it.
             encoding = "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             with TextIOWrapper(raw, encoding=encoding, errors="replace") as stream:
                 yield stream
@@ -242,16 +288,21 @@ def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
 
 
 def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
-    """Return the sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
+    """Return the sweeps in `text`: a string, an open text stream, or lines.
+
+    `source` is what an InputError calls it.
+    """
     if isinstance(text, str):
         return parse_stream(StringIO(text, None), source)
     if isinstance(text, TextIOWrapper):
-        text.reconfigure(errors="replace")  # standard input is strict, and logs are not always UTF-8
+        # Standard input is strict, and logs are not always UTF-8
+        text.reconfigure(errors="replace")
     return parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
 
 
 def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
-    """Return the sweeps in `lines`, which may be endless: nothing but rows, devices and causes is kept of them.
+    """Return the sweeps in `lines`, which may be endless: nothing but rows, devices and causes is
+    kept of them.
 
     Raises NothingFoundError where they hold neither a sweep nor a known cause of failure.
     """
@@ -262,14 +313,19 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
 
 
 def nothing_found(source: str, head: str = "") -> NoReturn:
-    """Raise NothingFoundError with what would have been legal, or with the program whose log begins with `head`."""
+    """Raise NothingFoundError with what would have been legal, or with the program whose log begins
+    with `head`.
+    """
     if match := _LOG.search(head):
         raise NothingFoundError(Reason.of("log-without-failure", program=match.lastgroup))
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 
 def parse_stream(stream: TextIOBase, source: str, head: str = "") -> list[Sweep]:
-    """Return the sweeps in a stream whose `head` was read already. Raises NothingFoundError as `parse_lines` does."""
+    """Return the sweeps in a stream whose `head` was read already.
+
+    Raises NothingFoundError as `parse_lines` does.
+    """
     head = head or stream.read(PEEK)
     if looks_like_json_log(head):
         return parse_json(head + stream.read(MAX_JSON), source)
@@ -289,7 +345,8 @@ def _bounded_lines(stream: TextIO | TextIOBase, start: str) -> Iterator[str]:
     """
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):
-        if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):  # a log in a line of JSON
+        # A log in a line of JSON
+        if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):
             chunk += stream.readline(4 << 20)
         if kept:
             yield line + chunk

@@ -1,4 +1,6 @@
-"""Rows of the table: by the columns of the header, or by their own shape where the header is lost."""
+"""Rows of the table: by the columns of the header, or by their own shape where the header is
+lost.
+"""
 
 import math
 import re
@@ -21,14 +23,21 @@ TYPES = {
 REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
 NotRow = Literal["short", "glued", "no"]
-"""Why a text is no row: it starts as one and ends early, or goes on as another line, or is something else."""
+"""Why a text is no row: it starts as one and ends early, or goes on as another line, or is
+something else.
+"""
 
-_START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)")
+_START = re.compile(
+    rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)"
+)
 _STAMP = re.compile(r"(?<!\s)\s++\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
-_CHOICE = re.compile(r"(?<!\s)\s++[A-Za-z][\w+]{1,20}\s+(?:LL\d*|Simple)\s+\d{1,4}\s*$")  # of rccl-tests' -A or -M
+# Of rccl-tests' -A or -M
+_CHOICE = re.compile(r"(?<!\s)\s++[A-Za-z][\w+]{1,20}\s+(?:LL\d*|Simple)\s+\d{1,4}\s*$")
 _NUMBER = re.compile(r"\A[-+]?(?:\d[\d_,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3})?\*?$")
 _PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
-_PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
+_PIECE = re.compile(
+    r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*"
+)
 _NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
 _MOST = 10**18  # of a whole number
 _TIMING = {
@@ -40,15 +49,23 @@ _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 
 
 def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
-    """Return the row in `text`, by the columns of the header if it fits, else by the row's own shape."""
+    """Return the row in `text`, by the columns of the header if it fits, else by the row's own
+    shape.
+    """
     row = _read_row(text, layout)
     if not isinstance(row, Row) or layout is None or not layout.milliseconds:
         return row
-    return replace(row, out_of_place=_in_microseconds(row.out_of_place), in_place=_in_microseconds(row.in_place))
+    return replace(
+        row,
+        out_of_place=_in_microseconds(row.out_of_place),
+        in_place=_in_microseconds(row.in_place),
+    )
 
 
 def _in_microseconds(side: Timing | None) -> Timing | None:
-    return side if side is None or side.time_us is None else replace(side, time_us=side.time_us * 1000)
+    return (
+        side if side is None or side.time_us is None else replace(side, time_us=side.time_us * 1000)
+    )
 
 
 def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
@@ -88,7 +105,9 @@ def glued_piece(text: str) -> str:
 
 
 def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
-    """Return whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
+    """Return whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets
+    hypercube pass.
+    """
     if row.size < TYPES.get(row.type or "", 0) * (row.count or 0):
         return False
     for side in row.sides:
@@ -100,7 +119,9 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
 
 
 def consistent(row: Row, *, cpu_time: bool) -> bool:
-    """Return whether the row's numbers agree within print rounding, which a row joined from wrong pieces never does."""
+    """Return whether the row's numbers agree within print rounding, which a row joined from wrong
+    pieces never does.
+    """
     width = TYPES.get(row.type or "", 0) * (row.count or 0)
     whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
     fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
@@ -115,7 +136,8 @@ def _agrees(size: int, side: Timing) -> bool:
     rounding = 0.06 if time_us >= 1e6 else 0.004  # seven columns hold 1e+07
     if math.isclose(algbw, expected, rel_tol=rounding, abs_tol=0.0076):
         return True
-    return busbw == algbw and 0.45 * expected <= algbw <= expected  # hypercube counts (n-1)/n of size, busbw 1 x algbw
+    # Hypercube counts (n-1)/n of size, busbw 1 x algbw
+    return busbw == algbw and 0.45 * expected <= algbw <= expected
 
 
 def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
@@ -127,11 +149,19 @@ def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
 
 
 def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
-    """Return the row by the header's columns, less the redop that some tests leave blank; None if it does not fit."""
+    """Return the row by the header's columns, less the redop that some tests leave blank; None if
+    it does not fit.
+    """
     columns = layout.columns if layout is not None and layout.typed else ()
-    if len(tokens) == len(columns) - 1 and "redop" in columns[:-1] and _numeric(tokens[columns.index("redop")]):
+    if (
+        len(tokens) == len(columns) - 1
+        and "redop" in columns[:-1]
+        and _numeric(tokens[columns.index("redop")])
+    ):
         columns = tuple(name for name in columns if name != "redop")
-    if len(tokens) != len(columns) or ("redop" in columns and _numeric(tokens[columns.index("redop")])):
+    if len(tokens) != len(columns) or (
+        "redop" in columns and _numeric(tokens[columns.index("redop")])
+    ):
         return None
     return _row(columns, tokens)
 
@@ -148,7 +178,11 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     two_sided = layout is not None and "in.time" in layout.columns and "out.time" in layout.columns
     widths = [(2, 8), (2, 4), (2, 3), (1, 4), (1, 3)]  # sides, and columns of each
     bare = [(s, w) for s, w in widths if len(numbers) == s * w and not numbers[0].startswith("-")]
-    rooted = [(s, w) for s, w in widths if len(numbers) == s * w + 1 and re.fullmatch(r"-?\d+", numbers[0])]
+    rooted = [
+        (s, w)
+        for s, w in widths
+        if len(numbers) == s * w + 1 and re.fullmatch(r"-?\d+", numbers[0])
+    ]
     for sides, width in bare + rooted:
         if sides == 1 and two_sided:
             continue
@@ -165,7 +199,9 @@ def _redop(tokens: list[str]) -> tuple[str, ...]:
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
-    if width == 4 and any(_SMALL_ERROR.match(number) and float(number) < 1 for number in numbers[3::4]):
+    if width == 4 and any(
+        _SMALL_ERROR.match(number) and float(number) < 1 for number in numbers[3::4]
+    ):
         names[3] = "error"
     return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
@@ -173,11 +209,18 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
 def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
     """Return the row with these columns; None where a token is not of its column's kind."""
     try:
-        fields = {name: read(token) for (name, read), token in zip(_readers(columns), tokens, strict=False)}
+        fields = {
+            name: read(token)
+            for (name, read), token in zip(_readers(columns), tokens, strict=False)
+        }
     except ValueError:
         return None
     size, count, type_, redop, root = map(fields.get, (*_LEADING, "redop", "root"))
-    return Row(size, count, type_, redop, root, _side(fields, "out"), _side(fields, "in")) if size is not None else None
+    return (
+        Row(size, count, type_, redop, root, _side(fields, "out"), _side(fields, "in"))
+        if size is not None
+        else None
+    )
 
 
 def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
@@ -186,7 +229,9 @@ def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
 
 @lru_cache(64)
 def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
-    """Return the columns, each with what reads its tokens and raises ValueError for those of another kind."""
+    """Return the columns, each with what reads its tokens and raises ValueError for those of
+    another kind.
+    """
     return tuple((name, _READERS.get(name.rpartition(".")[2], _number)) for name in columns)
 
 
@@ -200,13 +245,16 @@ def _number(token: str) -> float | None:
         if not _NUMBER.match(token):
             raise
         value = float(token.rstrip("*").replace(",", "").replace("_", ""))
-    if ("_" in token or not math.isfinite(value)) and not _numeric(token):  # Python reads more than programs print
+    # Python reads more than programs print
+    if ("_" in token or not math.isfinite(value)) and not _numeric(token):
         raise ValueError(token)
     return value if math.isfinite(value) else None
 
 
 def _whole(token: str) -> int | None:
-    """Return a whole number that may be printed as 1e+06, 1_024 or 1,024; None for what stands for none."""
+    """Return a whole number that may be printed as 1e+06, 1_024 or 1,024; None for what stands for
+    none.
+    """
     try:
         value = int(token)
     except ValueError:

@@ -1,4 +1,6 @@
-"""From lines to events, and from events to sweeps: where one program's output ends and the next one's begins."""
+"""From lines to events, and from events to sweeps: where one program's output ends and the next
+one's begins.
+"""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +17,16 @@ from seatrial.nccl.draft import (
     never_started,
     without_mpi,
 )
-from seatrial.nccl.header import Average, Bounds, ColumnLayout, Mark, Prologue, command_ranks, program, read_mark
+from seatrial.nccl.header import (
+    Average,
+    Bounds,
+    ColumnLayout,
+    Mark,
+    Prologue,
+    command_ranks,
+    program,
+    read_mark,
+)
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
 from seatrial.nccl.transport import TransportReader
@@ -32,19 +43,22 @@ _NCCL = re.compile(
 # Of a mark, or of a row cut before its type.
 _BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
 # Nothing, or what stands above and below the names of the columns.
-_TITLES = re.compile(r"\A[#\s]*+(?:(?:out-of-place|in-place|\((?:B|elements|us|GB/s)\))(?:\s++|$))*+$")
+_TITLES = re.compile(
+    r"\A[#\s]*+(?:(?:out-of-place|in-place|\((?:B|elements|us|GB/s)\))(?:\s++|$))*+$"
+)
 _MAX_SWEEPS = 10_000
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
-_HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
+# What a script prints between bare rows
+_HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
     """Any other line.
 
-    `text` is without prefixes, `rank` that of a launcher's label. A line may name an nccl-tests program, and so a
-    collective; a command line also says how many ranks it asks for.
+    `text` is without prefixes, `rank` that of a launcher's label. A line may name an nccl-tests
+    program, and so a collective; a command line also says how many ranks it asks for.
     """
 
     text: str
@@ -59,8 +73,9 @@ Event = Row | Mark | Other
 class TableLineReader:
     """Read one line at a time.
 
-    nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line may stand between two
-    pieces, or be glued to one of them. What NCCL wrote is cut out; the pieces are joined until they are a row.
+    nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line
+    may stand between two pieces, or be glued to one of them. What NCCL wrote is cut out; the pieces
+    are joined until they are a row.
     """
 
     def __init__(self) -> None:
@@ -113,7 +128,11 @@ class TableLineReader:
             return []
         joined = self._pending + head
         row = read_row(joined, self.layout)
-        if isinstance(row, Row) and self.layout is not None and consistent(row, cpu_time=self._cpu_time):
+        if (
+            isinstance(row, Row)
+            and self.layout is not None
+            and consistent(row, cpu_time=self._cpu_time)
+        ):
             self._pending = ""
             return [row]
         if not self._pending and row == "no" and not _BEGINNING.match(head):
@@ -143,7 +162,9 @@ class TableLineReader:
         return events
 
     def _complete_comment(self, text: str, rank: int | None) -> list[Event]:
-        """Complete the held beginning of a header or footer line with this text, or read the text on its own."""
+        """Complete the held beginning of a header or footer line with this text, or read the text
+        on its own.
+        """
         held, self._pending = self._pending, ""
         alone = read_mark(text) is not None
         mark = read_mark(held if alone else held + text)
@@ -163,7 +184,9 @@ class TableLineReader:
         return [mark]
 
     def _other(self, text: str, rank: int | None) -> list[Event]:
-        """Take a line without nccl-tests output; too many of them mean that a held piece was not part of a row."""
+        """Take a line without nccl-tests output; too many of them mean that a held piece was not
+        part of a row.
+        """
         if self._pending:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
@@ -187,7 +210,11 @@ class TableLineReader:
                 self._pending = ""
                 return row
         # The middle of a row is nothing but numbers.
-        if len(text) < 200 and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text) and any(c.isdigit() for c in text):
+        if (
+            len(text) < 200
+            and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)
+            and any(c.isdigit() for c in text)
+        ):
             self._hold(self._pending + text)
         return None
 
@@ -200,14 +227,17 @@ class TableLineReader:
         self._foreign = 0
 
     def _repeats(self, text: str) -> bool:
-        """Return whether this line of the table repeats the last one: output that reached the file twice."""
+        """Return whether this line of the table repeats the last one: output that reached the file
+        twice.
+        """
         same = text == self._last_table_line
         self._last_table_line = text
         return same
 
 
 def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
-    """Return how many characters at the start of `host` belong to the row before it: `-1` and `0` stick to host names.
+    """Return how many characters at the start of `host` belong to the row before it: `-1` and `0`
+    stick to host names.
 
     None if a digit may be the row's or the host's and no other line of that host decides it.
     """
@@ -224,9 +254,12 @@ def _endings(host: str, known: set[str]) -> list[str]:
 
 
 class SweepReader:
-    """Take a log line by line; `sweeps` returns its sweeps. Memory grows with rows and devices only, up to a limit.
+    """Take a log line by line; `sweeps` returns its sweeps.
 
-    `source` is the log's name: it decides between collectives that print the same rows (all_gather.csv).
+    Memory grows with rows and devices only, up to a limit.
+
+    `source` is the log's name: it decides between collectives that print the same rows
+    (all_gather.csv).
     """
 
     def __init__(self, source: str = "") -> None:
@@ -249,7 +282,9 @@ class SweepReader:
                 case Row():
                     self._row(event)
                 case ColumnLayout():
-                    self._draft_for(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = event
+                    self._draft_for(
+                        Phase.HEADER, repeated=self._draft.phase > Phase.HEADER
+                    ).layout = event
                 case Bounds() | Average():
                     self._footer(event)
                 case _:
@@ -259,7 +294,9 @@ class SweepReader:
         return [event for event in events if isinstance(event, Row)]
 
     def sweeps(self) -> list[Sweep]:
-        """Return the sweeps in order; empty where the log holds neither a sweep nor a cause of failure."""
+        """Return the sweeps in order; empty where the log holds neither a sweep nor a cause of
+        failure.
+        """
         sweeps: list[Sweep] = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
@@ -267,7 +304,9 @@ class SweepReader:
             elif group.seen:
                 sweeps.append(finish(group, self._name))
                 # The launch of the next program may have failed after the footer.
-                if after := [finding for finding in group.trailing.findings() if never_started(finding)]:
+                if after := [
+                    finding for finding in group.trailing.findings() if never_started(finding)
+                ]:
                     sweeps.append(launch_error(after))
             elif findings := group.findings.findings():
                 sweeps.append(launch_error(findings, group.findings.nccl_version))
@@ -283,7 +322,9 @@ class SweepReader:
         return self._drafts[-1]
 
     def _draft_for(self, phase: Phase, *, repeated: bool) -> Draft:
-        """Return the draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
+        """Return the draft that an event of `phase` belongs to: a new one where the last one is
+        past that phase.
+        """
         if repeated and len(self._drafts) < _MAX_SWEEPS:
             self._drafts.append(Draft(transport=self._next_transport))
             self._next_transport = TransportReader()
@@ -303,8 +344,14 @@ class SweepReader:
             if draft.phase < Phase.FOOTER:
                 draft.limit = event.text
             return
-        known = getattr(draft, event.field) if isinstance(event, Prologue) else event.rank in draft.devices
-        draft = self._draft_for(Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known))
+        known = (
+            getattr(draft, event.field)
+            if isinstance(event, Prologue)
+            else event.rank in draft.devices
+        )
+        draft = self._draft_for(
+            Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known)
+        )
         if draft.layout is None:
             self._lines.restart()
         if isinstance(event, Prologue):
@@ -315,7 +362,9 @@ class SweepReader:
 
     def _row(self, row: Row) -> None:
         last = self._draft
-        restarted = self._heading and not last.has_prologue and last.layout is None and last.rows != []
+        restarted = (
+            self._heading and not last.has_prologue and last.layout is None and last.rows != []
+        )
         again = restarted and row.size <= last.rows[-1].size
         draft = self._draft_for(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
         self._heading = False

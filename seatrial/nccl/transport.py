@@ -1,7 +1,8 @@
-"""Which network, algorithm and protocol NCCL used, as its own log says: the proof against a silent fallback to sockets.
+"""Which network, algorithm and protocol NCCL used, as its own log says: the proof against a silent
+fallback to sockets.
 
-The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsystem TUNING; what was set, in the
-subsystem ENV, or on the command line or in the script that the log quotes.
+The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsystem TUNING; what was
+set, in the subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,10 @@ _PROVIDER = lazy(r"Selected [Pp]rovider is ([\w;.-]+)")
 _NIC_COUNT = lazy(r"found (\d{1,4}) nics")
 _USED_DEVICES = lazy(r"NET/g?IB : Using (\S.*)")
 _PORT = lazy(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(IB|RoCE)")
-_PORT_RATE = lazy(r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) .{0,40}?speed=(\d{4,8})")
+_PORT_RATE = lazy(
+    r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) "
+    r".{0,40}?speed=(\d{4,8})"
+)
 _CHOSEN_DEVICES = lazy(r"NCCL_IB_HCA(?:=| set by environment to )[\"']?=?([\w:,-]{1,1024})")
 _HOST = lazy(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
 _CHOSEN = lazy(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
@@ -44,7 +48,9 @@ NO_NVLS = "Ring/Tree"
 
 
 class Nic(NamedTuple):
-    """A port of a network device: `IB` or `RoCE`, empty where unknown, and its rate, 0 where unknown."""
+    """A port of a network device: `IB` or `RoCE`, empty where unknown, and its rate, 0 where
+    unknown.
+    """
 
     link: str = ""
     gbit_s: int = 0
@@ -59,12 +65,13 @@ class Nic(NamedTuple):
 class Transport:
     """The network of a sweep by NCCL's log.
 
-    `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
-    `provider` is the one that libfabric selected (`efa`, `cxi`, `tcp;ofi_rxm`). `nics` are the network devices of each
-    host that lists them. `gpu_direct` is None where no network channel was logged. `inside` is the first line of a
-    channel over NVLink, PCIe or shared memory, if any. `nodes` is the number of nodes of the communicator:
-    on one node the network is named but carries nothing. `choices` are algorithm and protocol by message size in bytes,
-    smallest first; `settings` the variables of NCCL that steer any of this, without their `NCCL_`.
+    `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first
+    seen first; `provider` is the one that libfabric selected (`efa`, `cxi`, `tcp;ofi_rxm`). `nics`
+    are the network devices of each host that lists them. `gpu_direct` is None where no network
+    channel was logged. `inside` is the first line of a channel over NVLink, PCIe or shared memory,
+    if any. `nodes` is the number of nodes of the communicator: on one node the network is named but
+    carries nothing. `choices` are algorithm and protocol by message size in bytes, smallest first;
+    `settings` the variables of NCCL that steer any of this, without their `NCCL_`.
     """
 
     networks: tuple[str, ...]
@@ -78,7 +85,8 @@ class Transport:
     inside: str = ""
 
     def fewest_nics(self, like: Nic) -> tuple[str, int] | None:
-        """Return the host with the fewest devices of that link and at least that rate, and their number.
+        """Return the host with the fewest devices of that link and at least that rate, and their
+        number.
 
         None if unlisted.
         """
@@ -90,13 +98,17 @@ class Transport:
     def sockets_only(self) -> bool:
         """Whether all that was used is TCP, by NCCL's sockets or under libfabric."""
         over_tcp = self.provider is not None and _is_tcp(self.provider)
-        return over_tcp or (bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks))
+        return over_tcp or (
+            bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks)
+        )
 
     @property
     def algorithm(self) -> str | None:
-        """The algorithm of the largest message by NCCL's log, else the one that the settings leave; None where unknown.
+        """The algorithm of the largest message by NCCL's log, else the one that the settings leave;
+        None where unknown.
 
-        Where they leave several, `NO_NVLS` if NVLS is not among them: NCCL_NVLS_ENABLE=0, NCCL_ALGO=^NVLS.
+        Where they leave several, `NO_NVLS` if NVLS is not among them: NCCL_NVLS_ENABLE=0,
+        NCCL_ALGO=^NVLS.
         """
         if self.choices:
             return self.choices[-1][1]
@@ -111,9 +123,17 @@ class Transport:
 
     @property
     def words(self) -> str:
-        """The path of the data, as far as it is known: "over IB with GPUDirect RDMA, by Ring/Simple"."""
-        direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[self.gpu_direct]
-        network = f"over {' and '.join(self.networks)}{direct}" if self.networks and self.nodes != 1 else ""
+        """The path of the data, as far as it is known: "over IB with GPUDirect RDMA, by
+        Ring/Simple".
+        """
+        direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[
+            self.gpu_direct
+        ]
+        network = (
+            f"over {' and '.join(self.networks)}{direct}"
+            if self.networks and self.nodes != 1
+            else ""
+        )
         chosen = "/".join(self.choices[-1][1:]) if self.choices else self.algorithm
         return ", ".join(part for part in (network, f"by {chosen}" if chosen else "") if part)
 
@@ -146,11 +166,16 @@ class TransportReader:
                 names = match[1].split(",")
                 # One name, or one without a number, stands for all that begin so.
                 if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-                    self._take_ports({name if ":" in name else f"{name}:1": Nic() for name in names}, text)
+                    self._take_ports(
+                        {name if ":" in name else f"{name}:1": Nic() for name in names}, text
+                    )
         if " Bytes -> Algo " in text:
             match = _CHOSEN.search(text)
             if match and len(self._choices) < _MAX_CHOICES:
-                self._choices[int(match[1])] = _named("algorithm", match[2]), _named("protocol", match[3])
+                self._choices[int(match[1])] = (
+                    _named("algorithm", match[2]),
+                    _named("protocol", match[3]),
+                )
         elif any(word in text for word in _NETWORK_WORDS):
             self._network_line(text)
 
@@ -179,7 +204,9 @@ class TransportReader:
             self._no_device = self._no_device or text.strip()[:300]
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
-        """Collect the network devices by host; a bond is two ports, and those of ranks with one each add up."""
+        """Collect the network devices by host; a bond is two ports, and those of ranks with one
+        each add up.
+        """
         host = _host_of(text)
         if not ports or (host not in self._ports and len(self._ports) >= _MAX_HOSTS):
             return
@@ -193,12 +220,29 @@ class TransportReader:
 
     def _nics(self) -> Iterator[tuple[str, tuple[Nic, ...]]]:
         for host, ports in self._ports.items():
-            yield host, tuple(nic._replace(gbit_s=self._rates.get((host, port), 0)) for port, nic in ports.items())
+            yield (
+                host,
+                tuple(
+                    nic._replace(gbit_s=self._rates.get((host, port), 0))
+                    for port, nic in ports.items()
+                ),
+            )
 
     def transport(self) -> Transport | None:
-        """Return the evidence so far; None where neither a network nor an algorithm nor a setting was named."""
-        networks = self._networks or ({"Socket": self._no_device} if self._no_device and not self._provider else {})
-        if not (networks or self._choices or self._settings or self._provider or self._ports or self._inside):
+        """Return the evidence so far; None where neither a network nor an algorithm nor a setting
+        was named.
+        """
+        networks = self._networks or (
+            {"Socket": self._no_device} if self._no_device and not self._provider else {}
+        )
+        if not (
+            networks
+            or self._choices
+            or self._settings
+            or self._provider
+            or self._ports
+            or self._inside
+        ):
             return None
         evidence = next(iter(networks.values()), "")
         if self._provider and _is_tcp(self._provider[0]):
@@ -221,7 +265,9 @@ def _host_of(text: str) -> str:
 
 
 def _named(kind: str, word: str) -> str:
-    """Return the name of an algorithm or a protocol as NCCL_ALGO and NCCL_PROTO spell it: RING and 1 are Ring."""
+    """Return the name of an algorithm or a protocol as NCCL_ALGO and NCCL_PROTO spell it: RING and
+    1 are Ring.
+    """
     names = _NUMBERED[kind]
     if word.isdecimal():
         return names[int(word[:9])] if int(word[:9]) < len(names) else word

@@ -34,11 +34,13 @@ PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.
 class Rendered:
     """Files to submit, by name, in the order of their use.
 
-    `testbed` is what mpirun will span, with names in place of unknown addresses; None where a file has the commands.
+    `testbed` is what mpirun will span, with names in place of unknown addresses; None where a file
+    has the commands.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
-    testbed: "Testbed | None" = field(default=None, compare=False)  # its functions are new with every rendering
+    # Its functions are new with every rendering
+    testbed: "Testbed | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,20 @@ class Platform(Protocol):
         """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
 
     def attach(self, run_id: str) -> "Testbed":
-        """Return the testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
+        """Return the testbed of a run that is up, as another process finds it.
+
+        Raises InputError when it is over.
+        """
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: "Secrets") -> None:
-        """Write what the platform knows of the run, such as its nodes' logs, into `folder`, redacted."""
+        """Write what the platform knows of the run, such as its nodes' logs, into `folder`,
+        redacted.
+        """
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        """Leave the nodes up for so long after this process; return false if there is nothing to keep."""
+        """Leave the nodes up for so long after this process; return false if there is nothing to
+        keep.
+        """
 
     def teardown(self, run_id: str) -> None:
         """Remove everything of that run. Idempotent, needs nothing in memory."""
@@ -98,7 +107,8 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     """
     where = file or f"cluster {cluster.name}"
     try:
-        module = import_module(cluster.platform.implementation())  # on first use: their SDKs are heavy
+        # On first use: their SDKs are heavy
+        module = import_module(cluster.platform.implementation())
         platform: Platform = module.platform(cluster)
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
@@ -108,9 +118,14 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 
 def isolator_for(cluster: "Cluster") -> Isolator:
-    """Return the isolation of the cluster's nodes. Raises InputError on a platform without a scheduler that could."""
+    """Return the isolation of the cluster's nodes.
+
+    Raises InputError on a platform without a scheduler that could.
+    """
     if not cluster.platform.isolates:
-        raise InputError(f"platform {cluster.platform.kind}: cannot isolate nodes; legal: kubernetes, slurm")
+        raise InputError(
+            f"platform {cluster.platform.kind}: cannot isolate nodes; legal: kubernetes, slurm"
+        )
     isolator: Isolator = import_module(
         f"{cluster.platform.implementation().removesuffix('.platform')}.isolate"
     ).isolator(cluster)
@@ -118,6 +133,10 @@ def isolator_for(cluster: "Cluster") -> Isolator:
 
 
 def platforms() -> dict[str, Platform]:
-    """Return the platforms of seatrial that can be run without a cluster file's settings, by kind."""
+    """Return the platforms of seatrial that can be run without a cluster file's settings, by
+    kind.
+    """
     without = {kind: model for kind in _SETTINGS if (model := PLATFORMS[kind]()).stands_alone}
-    return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}
+    return {
+        kind: import_module(model.implementation()).platform() for kind, model in without.items()
+    }

@@ -1,4 +1,6 @@
-"""Run programs of this machine, with bounds on their environment, time and output, and functions in parallel."""
+"""Run programs of this machine, with bounds on their environment, time and output, and functions in
+parallel.
+"""
 
 import os
 import socket
@@ -27,12 +29,27 @@ class Finished(NamedTuple):
 
 
 def run_bounded(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, *, stdin: bytes = b"", folder: str | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    *,
+    stdin: bytes = b"",
+    folder: str | None = None,
 ) -> Finished:
-    """Run a command. Raises OSError where it does not start, subprocess.TimeoutExpired where it does not end."""
+    """Run a command.
+
+    Raises OSError where it does not start, subprocess.TimeoutExpired where it does not end.
+    """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         status = subprocess.run(
-            argv, input=stdin, stdout=output, stderr=errors, env=env, cwd=folder, timeout=timeout_s, check=False
+            argv,
+            input=stdin,
+            stdout=output,
+            stderr=errors,
+            env=env,
+            cwd=folder,
+            timeout=timeout_s,
+            check=False,
         ).returncode
         output.seek(0)
         return Finished(status, output.read(_OUTPUT_BYTES).decode(errors="replace"), tail(errors))
@@ -41,11 +58,16 @@ def run_bounded(
 def start_stream(
     argv: Sequence[str], env: Mapping[str, str], errors: int | BinaryIO = subprocess.DEVNULL
 ) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
-    """Start a command, and return a socket whose other end is its input and output. Raises OSError."""
+    """Start a command, and return a socket whose other end is its input and output.
+
+    Raises OSError.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            process = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, env=env)
+            process = subprocess.Popen(
+                argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, env=env
+            )
         except OSError:
             ours.close()
             raise
@@ -60,7 +82,8 @@ def tail(file: BinaryIO) -> str:
 
 
 def environment(kept: tuple[str, ...] = (), dropped: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the variables of this process without secrets, seatrial's and Prefect's own, and prefixes in `dropped`.
+    """Return the variables of this process without secrets, seatrial's and Prefect's own, and
+    prefixes in `dropped`.
 
     Variables with a prefix in `kept` stay, secret or not.
     """
@@ -72,8 +95,13 @@ def environment(kept: tuple[str, ...] = (), dropped: tuple[str, ...] = ()) -> di
     }
 
 
-def call_each(items: Iterable[Item], function: Callable[[Item], Answer], at_once: int) -> list[Answer]:
-    """Call the function for each item, `at_once` in parallel. Raises the first error once all have ended."""
+def call_each(
+    items: Iterable[Item], function: Callable[[Item], Answer], at_once: int
+) -> list[Answer]:
+    """Call the function for each item, `at_once` in parallel.
+
+    Raises the first error once all have ended.
+    """
     with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(function, item) for item in items]
     return [future.result() for future in futures]

@@ -15,20 +15,31 @@ if TYPE_CHECKING:
 
 KEYS = "/etc/seatrial"  # where the entry point looks for the run's keys
 # The entry point, which any image may have as its command: it travels with the keys.
-_ENTRY_FILES = (*(f"bin/seatrial-{name}" for name in ("node", "functions", "ready", "session")), "sshd_config")
+_ENTRY_FILES = (
+    *(f"bin/seatrial-{name}" for name in ("node", "functions", "ready", "session")),
+    "sshd_config",
+)
 ENTRY_FILES = tuple(Path(name).name for name in _ENTRY_FILES)
 ENTRY_POINT, READY = ["/bin/sh", f"{KEYS}/seatrial-node"], ["/bin/sh", f"{KEYS}/seatrial-ready"]
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
-# What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
-# what root needs for files of other owners, as on a shared volume.
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT")
+# What sshd as root needs to bind its port, confine itself, become the user who logs in and hand
+# over a terminal, and what root needs for files of other owners, as on a shared volume.
+CAPABILITIES = (
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "NET_BIND_SERVICE",
+    "SETGID",
+    "SETUID",
+    "SYS_CHROOT",
+)
 
 
 def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
     """Return the files that the entry point wants, by name.
 
-    All nodes of a run answer with the same host key: their addresses are not known when the keys are handed over, and
-    one node's files would give away every node's anyway.
+    All nodes of a run answer with the same host key: their addresses are not known when the keys
+    are handed over, and one node's files would give away every node's anyway.
     """
     texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
     return dict(zip(KEY_FILES, texts, strict=True))
@@ -46,14 +57,22 @@ def has_amd_gpus(cluster: "Cluster") -> bool:
 
 
 def capabilities(cluster: "Cluster", devices: Iterable[str], more: Iterable[str] = ()) -> list[str]:
-    """Return the capabilities of root in a container, with IPC_LOCK for GPUs and devices, which pin memory."""
+    """Return the capabilities of root in a container, with IPC_LOCK for GPUs and devices, which pin
+    memory.
+    """
     pinning = ["IPC_LOCK"] if cluster.gpus or tuple(devices) else []
     return list(dict.fromkeys([*CAPABILITIES, *pinning, *more]))
 
 
 def limits(cluster: "Cluster", own: "Ulimits") -> dict[str, int]:
-    """Return the ulimits by name. RDMA pins memory, which the default limit of a container forbids."""
-    return {**({"memlock": -1} if cluster.gpus else {}), **{str(name): limit for name, limit in own.items()}}
+    """Return the ulimits by name.
+
+    RDMA pins memory, which the default limit of a container forbids.
+    """
+    return {
+        **({"memlock": -1} if cluster.gpus else {}),
+        **{str(name): limit for name, limit in own.items()},
+    }
 
 
 def bind(mount: "Mount") -> str:
@@ -68,7 +87,9 @@ def apptainer_exec(cluster: "Cluster", program: str, binds: Iterable[str]) -> li
 
 
 def apptainer_image(image: str) -> str:
-    """Return the image as Apptainer reads it: a file, or a reference with either a tag or a digest."""
+    """Return the image as Apptainer reads it: a file, or a reference with either a tag or a
+    digest.
+    """
     if image.startswith("/"):
         return image
     bare, at, digest = image.partition("@")

@@ -7,13 +7,15 @@ from typing import Any
 
 from seatrial.catalog import hardware_of, known_hardware
 
-Choose = Callable[[str, Sequence[str]], str]  # a field, and the values that are there, the likeliest first
+# A field, and the values that are there, the likeliest first
+Choose = Callable[[str, Sequence[str]], str]
 IMAGE = "registry.example.com/seatrial/acceptance:1"  # stands for the one that the site has
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The value of a field: `note` says what it rests on; `is_open`: it cannot be seen, so it is asked for.
+    """The value of a field: `note` says what it rests on; `is_open`: it cannot be seen, so it is
+    asked for.
 
     An open field whose value is None stays unset, and `unset` writes a value as a comment only.
     """
@@ -29,7 +31,9 @@ Draft = dict[str, Seen]  # by field: nodes, platform.queue
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the command line says of the site: a context of the kubeconfig and its namespace, or hosts by ssh."""
+    """What the command line says of the site: a context of the kubeconfig and its namespace, or
+    hosts by ssh.
+    """
 
     context: str | None = None
     namespace: str | None = None
@@ -37,18 +41,33 @@ class Site:
 
 
 def hardware_fields(gpus: int, product: str) -> Draft:
-    """Return hardware and GPUs of a node by a product's or a type's name: "NVIDIA-H100-80GB-HBM3", "h100"."""
+    """Return hardware and GPUs of a node by a product's or a type's name: "NVIDIA-H100-80GB-HBM3",
+    "h100".
+    """
     if not gpus:
         return {}
     words = {word.upper() for word in re.split(r"[^A-Za-z0-9]+", product)}
     alike = [name for name in known_hardware() if name.split("-")[0] in words]
-    name = hardware_of(product.replace("-", " ")) or hardware_of(product) or (alike[0] if len(alike) == 1 else None)
-    value = name or next((each for each in alike if each.endswith("-SXM")), {"name": product[:63] or "gpu"})
+    name = (
+        hardware_of(product.replace("-", " "))
+        or hardware_of(product)
+        or (alike[0] if len(alike) == 1 else None)
+    )
+    value = name or next(
+        (each for each in alike if each.endswith("-SXM")), {"name": product[:63] or "gpu"}
+    )
     note = f"GPUs of the site: {product[:80] or 'without a name'}"
     return {"gpus_per_node": Seen(gpus), "hardware": Seen(value, note, is_open=name is None)}
 
 
 def open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
-    """Return the fabric of several nodes, and the image, which a person fills in where they are not known."""
+    """Return the fabric of several nodes, and the image, which a person fills in where they are not
+    known.
+    """
     joins = {"fabric": Seen(fabric, is_open=fabric is None)} if nodes > 1 else {}
-    return {**joins, "image": Seen(image or IMAGE, "an image of the nodes" if image else "", is_open=image is None)}
+    return {
+        **joins,
+        "image": Seen(
+            image or IMAGE, "an image of the nodes" if image else "", is_open=image is None
+        ),
+    }

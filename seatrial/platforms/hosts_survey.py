@@ -1,4 +1,6 @@
-"""Drafts of cluster files for hosts without a scheduler: bare metal, a Docker host, this machine, local nodes."""
+"""Drafts of cluster files for hosts without a scheduler: bare metal, a Docker host, this machine,
+local nodes.
+"""
 
 import shlex
 import subprocess
@@ -25,11 +27,16 @@ def machine(choose: Choose, site: Site) -> Draft:
 
 def local(choose: Choose, site: Site) -> Draft:
     """Draft four nodes on this machine, without GPUs."""
-    return {"name": Seen("local"), "nodes": Seen(4, "as many as this machine carries"), "hardware": Seen("cpu")}
+    return {
+        "name": Seen("local"),
+        "nodes": Seen(4, "as many as this machine carries"),
+        "hardware": Seen("cpu"),
+    }
 
 
 def docker(choose: Choose, site: Site) -> Draft:
-    """Draft the Docker host of the environment: two containers that share its GPUs, or one where it has one or none.
+    """Draft the Docker host of the environment: two containers that share its GPUs, or one where it
+    has one or none.
 
     Raises MissingError where no daemon answers.
     """
@@ -50,7 +57,9 @@ def docker(choose: Choose, site: Site) -> Draft:
         **open_fields(1, None, None),
     }
     if daemon.remote_host:
-        draft["hardware"] = Seen(None, "the GPUs of another machine are not seen from here", is_open=True)
+        draft["hardware"] = Seen(
+            None, "the GPUs of another machine are not seen from here", is_open=True
+        )
     if address:
         draft["platform.host"] = Seen(address)
     if containers == 1:
@@ -66,7 +75,10 @@ def _gpus_here() -> list[str]:
 
 
 def baremetal(choose: Choose, site: Site) -> Draft:
-    """Draft hosts that are up, by the GPUs of the first. Raises InputError without a host, LaunchError."""
+    """Draft hosts that are up, by the GPUs of the first.
+
+    Raises InputError without a host, LaunchError.
+    """
     from seatrial.platforms.baremetal import BaremetalPlatform
     from seatrial.text.hostlist import expand
 
@@ -91,7 +103,10 @@ def baremetal(choose: Choose, site: Site) -> Draft:
 
 
 def _gpus_of(host: str) -> list[str]:
-    """Return the models of the GPUs of a host; none without nvidia-smi. Raises LaunchError, MissingError."""
+    """Return the models of the GPUs of a host; none without nvidia-smi.
+
+    Raises LaunchError, MissingError.
+    """
     from seatrial.platforms import openssh
     from seatrial.platforms.commands import run_bounded
 
@@ -102,7 +117,9 @@ def _gpus_of(host: str) -> list[str]:
         environment = openssh.environment()
 
         def options() -> dict[str, str]:
-            return openssh.read_options(run_bounded([*ssh, "-G", host], environment, _ANSWER_S).output)
+            return openssh.read_options(
+                run_bounded([*ssh, "-G", host], environment, _ANSWER_S).output
+            )
 
         try:
             finished = run_bounded([*ssh, "--", host, shlex.join(_GPUS)], environment, _ANSWER_S)
@@ -110,7 +127,9 @@ def _gpus_of(host: str) -> list[str]:
             raise MissingError(Reason.of("ssh-missing")) from None
         except subprocess.TimeoutExpired:
             problem = f"no answer within {_ANSWER_S} s"
-            raise LaunchError(Reason.of("baremetal-unreachable", host=host, problem=problem)) from None
+            raise LaunchError(
+                Reason.of("baremetal-unreachable", host=host, problem=problem)
+            ) from None
         if finished.status == openssh.SSH_FAILED:
             raise LaunchError(openssh.reason_of(host, finished.errors, options))
     if finished.status in _NOT_FOUND:

@@ -1,4 +1,6 @@
-"""The system's own ssh, for platforms that log in to machines: its settings, its configuration, its errors, tunnels."""
+"""The system's own ssh, for platforms that log in to machines: its settings, its configuration, its
+errors, tunnels.
+"""
 
 import re
 import select
@@ -21,8 +23,8 @@ _JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:
 Port = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
 User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
-# ssh takes the first value that it finds: nothing below these, in the user's configuration, changes them. They hold for
-# the jump hosts too, which ssh reaches with the same file.
+# ssh takes the first value that it finds: nothing below these, in the user's configuration, changes
+# them. They hold for the jump hosts too, which ssh reaches with the same file.
 _STRICT = {
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
@@ -40,13 +42,16 @@ _STRICT = {
 _NAMES_PER_LINE = 32
 _USUAL = ("~/.ssh/config", "/etc/ssh/ssh_config")
 # Messages of OpenSSH 7 to 10, which are the same in every language.
-_UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
+_UNKNOWN = re.compile(
+    r"No (\S+) host key is known for (\S+) and you have requested strict checking"
+)
 _CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")
 _REVOKED = re.compile(r"host key for (\S+) is marked as revoked", re.IGNORECASE)
 _OFFENDING = re.compile(r"Offending \S+ key in (.+?):(\d+)")
 _REFUSED = re.compile(r"Permission denied \(([a-z0-9,@.-]+)\)")
 _SILENT = re.compile(
-    r"Connection timed out|Connection refused|No route to host|Network is unreachable|Could not resolve hostname"
+    "Connection timed out|Connection refused|No route to host|Network is unreachable|Could not "
+    "resolve hostname"
     r"|Operation timed out|Name or service not known|timed out during banner exchange"
 )
 _BEFORE_THE_LOGIN = (
@@ -57,7 +62,8 @@ _BEFORE_THE_LOGIN = (
     "baremetal-host-key-revoked",
 )
 _LOST = re.compile(
-    r"Connection (?:closed|reset)|Broken pipe|closed by remote host|Timeout, server \S+ not responding|^\s*$"
+    r"Connection (?:closed|reset)|Broken pipe|closed by remote host|Timeout, server \S+ "
+    r"not responding|^\s*$"
 )
 _SHOWN = 300
 Options = Callable[[], dict[str, str]]
@@ -66,7 +72,9 @@ SSH_FAILED = 255  # the exit status of ssh itself
 
 def _legal_jump(value: str) -> str:
     if not all(_JUMP.fullmatch(part) for part in value.split(",")):
-        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
+        raise ValueError(
+            f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}"
+        )
     return value
 
 
@@ -83,7 +91,9 @@ PathText = Annotated[str, AfterValidator(legal_path)]
 class LoginSettings(Strict):
     """Login to a host; ssh's configuration provides what is unset."""
 
-    user: User | None = Field(None, description="who logs in; unset: ssh's configuration, as for port and key_file")
+    user: User | None = Field(
+        None, description="who logs in; unset: ssh's configuration, as for port and key_file"
+    )
     port: Port | None = Field(None, description="of its own sshd")
     jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
     key_file: PathText | None = Field(None, description="private key")
@@ -92,17 +102,21 @@ class LoginSettings(Strict):
 class SshSettings(LoginSettings):
     """Login by the system's own ssh."""
 
-    ssh_config: PathText | None = Field(None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config")
+    ssh_config: PathText | None = Field(
+        None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config"
+    )
     login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
 
 
 def client_config(
-    options_of: Mapping[tuple[str, ...], Sequence[str]], connect_timeout_s: float, own_config: str | None
+    options_of: Mapping[tuple[str, ...], Sequence[str]],
+    connect_timeout_s: float,
+    own_config: str | None,
 ) -> str:
     """Return the configuration of ssh.
 
-    `options_of` are those of hosts; `own_config` replaces the user's and the system's. Pure, but for the home folder in
-    it.
+    `options_of` are those of hosts; `own_config` replaces the user's and the system's. Pure, but
+    for the home folder in it.
     """
     lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
     lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
@@ -113,8 +127,9 @@ def client_config(
     lines.append("Match all")
     for path in (own_config,) if own_config else _USUAL:
         lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
-    # Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a second of processor
-    # time on either side, to keep what is sent secret for decades. The keys of a run are worthless when it is over.
+    # Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a
+    # second of processor time on either side, to keep what is sent secret for decades. The keys of
+    # a run are worthless when it is over.
     lines.append("    KexAlgorithms ^curve25519-sha256")
     return "\n".join(lines) + "\n"
 
@@ -132,13 +147,18 @@ def login_options(login: LoginSettings) -> Iterator[str]:
 
 
 def read_options(printed: str) -> dict[str, str]:
-    """Return the configuration that `ssh -G` printed, by option in small letters; the first of each."""
+    """Return the configuration that `ssh -G` printed, by option in small letters; the first of
+    each.
+    """
     pairs = (line.partition(" ") for line in reversed(printed.splitlines()))
     return {name: value for name, _, value in pairs}
 
 
 def reason_of(host: str, errors: str, options: Options) -> Reason:
-    """Explain a failed login. `options()` returns ssh's configuration for the host, as `ssh -G` prints it."""
+    """Explain a failed login.
+
+    `options()` returns ssh's configuration for the host, as `ssh -G` prints it.
+    """
     if match := _REVOKED.search(errors):
         return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
     if match := _CHANGED.search(errors):
@@ -146,7 +166,12 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
         file = printable(entry[1]) if entry else _files(options())
         return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
     if match := _UNKNOWN.search(errors):
-        return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
+        return Reason.of(
+            "baremetal-host-key-unknown",
+            host=host,
+            place=_host_text(match[2]),
+            file=_files(options()),
+        )
     if match := _REFUSED.search(errors):
         return Reason.of(
             "baremetal-login-refused",
@@ -168,7 +193,9 @@ def is_silent(reason: Reason) -> bool:
 
 
 def is_before_login(reason: Reason) -> bool:
-    """Return whether there was no login at all, so that nothing can have been started on the host."""
+    """Return whether there was no login at all, so that nothing can have been started on the
+    host.
+    """
     return reason.code in _BEFORE_THE_LOGIN
 
 
@@ -183,14 +210,19 @@ def _files(options: dict[str, str]) -> str:
 
 
 def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:
-    """Return a stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens. Raises OSError."""
+    """Return a stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens.
+
+    Raises OSError.
+    """
     with tempfile.TemporaryFile() as errors:
         ours, process = start_stream([*ssh, "-W", target, host], environment(), errors)
         try:
             if not select.select([ours], [], [], timeout_s)[0]:  # sshd speaks first
                 raise TimeoutError
             if not ours.recv(1, socket.MSG_PEEK):
-                raise ConnectionError(printable(" ".join(tail(errors).split()))[-300:] or "the tunnel ended")
+                raise ConnectionError(
+                    printable(" ".join(tail(errors).split()))[-300:] or "the tunnel ended"
+                )
         except OSError:
             ours.close()
             process.kill()

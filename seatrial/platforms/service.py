@@ -1,4 +1,6 @@
-"""Nodes in and out of service on a cluster at work: the contract that a platform fulfils for `seatrial qualify`."""
+"""Nodes in and out of service on a cluster at work: the contract that a platform fulfils for
+`seatrial qualify`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ from seatrial.model.errors import InputError
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an operator or seatrial
-# took it out of service. named: no scheduler manages it, and a command named it as free. busy: all else.
+# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an
+# operator or seatrial took it out of service. named: no scheduler manages it, and a command named
+# it as free. busy: all else.
 State = Literal["idle", "gated", "out", "named", "busy"]
 
 
@@ -19,9 +22,9 @@ State = Literal["idle", "gated", "out", "named", "busy"]
 class ServiceNode:
     """A node and its state in the scheduler.
 
-    `group` is its leaf switch, block or rack, or empty. `why` is the scheduler's reason
-    if the node is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
-    test while it waited at the gate.
+    `group` is its leaf switch, block or rack, or empty. `why` is the scheduler's reason if the node
+    is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed
+    a test while it waited at the gate.
     """
 
     name: str
@@ -39,17 +42,25 @@ class Scheduler(Protocol):
         """List the nodes of the cluster that tests may have, whatever their state."""
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        """Keep the node out of service because of what the run found: one at the gate, or one in service."""
+        """Keep the node out of service because of what the run found: one at the gate, or one in
+        service.
+        """
 
     def let_in(self, name: str) -> None:
-        """Put a node into service that waits at the gate, or that seatrial took out. Raises InputError for others."""
+        """Put a node into service that waits at the gate, or that seatrial took out.
+
+        Raises InputError for others.
+        """
 
 
 class NodeService(Scheduler, Protocol):
     """A scheduler that can also give tests their nodes."""
 
     def take(self, names: Sequence[str]) -> "Cluster":
-        """Return the cluster of a test of those nodes alone, which gives way to any other job. Pure."""
+        """Return the cluster of a test of those nodes alone, which gives way to any other job.
+
+        Pure.
+        """
 
 
 def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":
@@ -60,10 +71,14 @@ def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cl
 
 
 def node_service(cluster: "Cluster") -> NodeService:
-    """Return the scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
+    """Return the scheduler of the cluster.
+
+    Raises InputError where its platform has none that seatrial knows.
+    """
     if not cluster.platform.qualifies:
         raise InputError(
-            f"platform {cluster.platform.kind}: has no nodes at work; legal: kubernetes, slurm, baremetal, local"
+            f"platform {cluster.platform.kind}: has no nodes at work; legal: kubernetes, "
+            "slurm, baremetal, local"
         )
     module = import_module(f"{cluster.platform.implementation().removesuffix('.platform')}.service")
     service: NodeService = module.service(cluster)

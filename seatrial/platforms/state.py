@@ -1,6 +1,8 @@
-"""The state of a run on this machine: a folder with its owner, its keys, its nodes, and whether it is kept.
+"""The state of a run on this machine: a folder with its owner, its keys, its nodes, and whether it
+is kept.
 
-It holds keys and names processes: it is trusted only where it, the folder above and each file are this user's own.
+It holds keys and names processes: it is trusted only where it, the folder above and each file are
+this user's own.
 """
 
 import hashlib
@@ -48,7 +50,9 @@ class NodeAddress(BaseModel):
 
 
 class PlatformState(BaseModel):
-    """Addresses of the nodes for other processes, in the order of the hostfile; platforms may add fields."""
+    """Addresses of the nodes for other processes, in the order of the hostfile; platforms may add
+    fields.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,7 +77,9 @@ State = TypeVar("State", bound=PlatformState)
 
 
 class RunsWithState(ABC, Generic[State]):
-    """What platforms share whose runs have a folder of state on this machine; `leaves` is what a killed run leaves."""
+    """What platforms share whose runs have a folder of state on this machine; `leaves` is what a
+    killed run leaves.
+    """
 
     kind: ClassVar[str]
     leaves: ClassVar[str]
@@ -105,7 +111,9 @@ class RunsWithState(ABC, Generic[State]):
 
 
 def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
-    """Make the folder of a run that starts, the key that logs in to its nodes, and their host key."""
+    """Make the folder of a run that starts, the key that logs in to its nodes, and their host
+    key.
+    """
     run_key, host_key = new_key_pair(), new_key_pair()
     folder = make_folder(run.run_id, kind)
     remember(folder, run.cluster)
@@ -114,7 +122,8 @@ def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
 
 
 def root_folder(kind: str) -> Path:
-    """Return the folder of this user's runs on a platform, local to this machine, as homes may be shared.
+    """Return the folder of this user's runs on a platform, local to this machine, as homes may be
+    shared.
 
     /run/seatrial-KIND for root, else a folder among the user's own state.
     """
@@ -129,7 +138,9 @@ def run_folder(run_id: str, kind: str) -> Path:
     Raises InputError for an illegal run id, and where the folder is another user's or a link.
     """
     if not is_run_id(run_id):
-        raise InputError(f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/")
+        raise InputError(
+            f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/"
+        )
     folder = root_folder(kind) / run_id
     for place in (folder.parent, folder):
         _is_trusted(place)
@@ -152,7 +163,10 @@ def _is_trusted(place: Path) -> bool:
 
 
 def make_folder(run_id: str, kind: str) -> Path:
-    """Make a run's folder, readable by its user alone. Raises LaunchError where the parent is another user's."""
+    """Make a run's folder, readable by its user alone.
+
+    Raises LaunchError where the parent is another user's.
+    """
     folder = root_folder(kind) / run_id
     try:
         closed_folder(folder.parent)
@@ -176,7 +190,11 @@ def read_owner(folder: Path, name: str) -> Process | None:
     """Return the process in the file; None if it is missing or broken."""
     content = _record(folder / f"{name}.json")
     pid, started = content.get("pid"), content.get("started")
-    return Process(pid, started) if type(pid) is int and type(started) is int and 0 < pid < 2**31 else None
+    return (
+        Process(pid, started)
+        if type(pid) is int and type(started) is int and 0 < pid < 2**31
+        else None
+    )
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -194,7 +212,10 @@ def remember(folder: Path, cluster: Cluster) -> None:
 
 
 def recall(folder: Path) -> Cluster:
-    """Return the cluster of the run. Raises InputError if it has only begun, or is being taken down."""
+    """Return the cluster of the run.
+
+    Raises InputError if it has only begun, or is being taken down.
+    """
     try:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
     except (OSError, ValueError) as error:
@@ -202,7 +223,10 @@ def recall(folder: Path) -> Cluster:
 
 
 def find(run_id: str) -> Path | None:
-    """Return the folder of a run of this user on this machine, or None. Raises InputError, as `folders`."""
+    """Return the folder of a run of this user on this machine, or None.
+
+    Raises InputError, as `folders`.
+    """
     return next((folder for folder in _folders() if folder.name == run_id), None)
 
 
@@ -221,15 +245,24 @@ def folders(kind: str) -> list[Path]:
     Raises InputError where one of them, or their parent, is another user's or a link.
     """
     root = root_folder(kind)
-    return sorted(folder for folder in root.iterdir() if _is_trusted(folder)) if _is_trusted(root) else []
+    return (
+        sorted(folder for folder in root.iterdir() if _is_trusted(folder))
+        if _is_trusted(root)
+        else []
+    )
 
 
 def read_file(folder: Path, name: str) -> str:
-    """Return the text of a file in the run's folder. Raises InputError if it is missing or broken."""
+    """Return the text of a file in the run's folder.
+
+    Raises InputError if it is missing or broken.
+    """
     try:
         return read_private(folder / name, _FILE_BYTES).decode()
     except (OSError, ValueError) as error:
-        raise InputError(f"run {folder.name}: {name}: {getattr(error, 'strerror', error)}") from error
+        raise InputError(
+            f"run {folder.name}: {name}: {getattr(error, 'strerror', error)}"
+        ) from error
 
 
 def keep(folder: Path, seconds: float) -> None:
@@ -262,8 +295,11 @@ def is_abandoned(folder: Path) -> bool:
     return not owner.alive if owner else age_s(folder) > 60
 
 
-def is_object_abandoned(kind: str, run_id: str, owner: str | None, age_s: float, expires: float) -> bool:
-    """Return whether the run that made an object is gone: by its folder here, else once `expires` (epoch) is over.
+def is_object_abandoned(
+    kind: str, run_id: str, owner: str | None, age_s: float, expires: float
+) -> bool:
+    """Return whether the run that made an object is gone: by its folder here, else once `expires`
+    (epoch) is over.
 
     A run that begins has its folder before its objects; one that ends has lost it last.
     """
@@ -273,8 +309,12 @@ def is_object_abandoned(kind: str, run_id: str, owner: str | None, age_s: float,
     return is_abandoned(folder) if folder.exists() else age_s > 60
 
 
-def leftovers(kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True) -> list[Leftover]:
-    """Return the leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their folder."""
+def leftovers(
+    kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True
+) -> list[Leftover]:
+    """Return the leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their
+    folder.
+    """
     abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
     return [Leftover(folder.name, age_s(folder), what) for folder in abandoned]
 
@@ -292,11 +332,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def this_owner(kind: str) -> str:
-    """Return the owner of objects that others see too: the host name, and a hash of machine, user and state folder."""
+    """Return the owner of objects that others see too: the host name, and a hash of machine, user
+    and state folder.
+    """
     machine, process_tree = "", ""
     with suppress(OSError):
         machine = Path("/etc/machine-id").read_text().strip()
-    with suppress(OSError):  # the PID namespace: containers of one machine may share its id and host name
+    # The PID namespace: containers of one machine may share its id and host name
+    with suppress(OSError):
         process_tree = os.readlink("/proc/self/ns/pid")
     identity = (machine, process_tree, os.geteuid(), root_folder(kind))
     return f"{socket.gethostname()}/{hashlib.sha256(repr(identity).encode()).hexdigest()[:12]}"

@@ -1,6 +1,7 @@
 """Read what a site has, as the draft of a cluster file: a Kubernetes cluster, Slurm, RunAI.
 
-Names from the site are bounded and checked when the draft is read as a cluster file; what it has not, is not asked for.
+Names from the site are bounded and checked when the draft is read as a cluster file; what it has
+not, is not asked for.
 """
 
 import json
@@ -32,16 +33,22 @@ _NOT_OF_A_SITE = re.compile(
     r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
 )
 _CONTROL = "node-role.kubernetes.io/control-plane"
-_TOPOLOGY = re.compile(r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)")
+_TOPOLOGY = re.compile(
+    r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)"
+)
 _FABRICS = {  # as the clouds' lists of machine types have it
     **dict.fromkeys(("a3-mega", "a3-megagpu-8g"), "GPUDirect-TCPXO"),
     **dict.fromkeys(("a3-ultra", "a4"), "RoCE-8x400G"),
     **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge"), "EFA-400G"),
-    **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"),
+    **dict.fromkeys(
+        ("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"
+    ),
     **dict.fromkeys(("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"), "IB-8x400G"),
     **dict.fromkeys(("Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"), "IB-8x200G"),
 }
-_UP = re.compile(r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?")
+_UP = re.compile(
+    r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?"
+)
 
 
 def present(site: Site) -> list[str]:
@@ -61,7 +68,9 @@ def present(site: Site) -> list[str]:
 
 
 def _has_kubeconfig(site: Site) -> bool:
-    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is reported, not skipped."""
+    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is
+    reported, not skipped.
+    """
     from seatrial.platforms.kubernetes.api import connect
 
     paths = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
@@ -88,21 +97,35 @@ class _Offer:
 
 
 def kubernetes(choose: Choose, site: Site) -> Draft:
-    """Draft the largest group of equal GPU nodes of the kubeconfig's context. Raises MissingError, LaunchError."""
+    """Draft the largest group of equal GPU nodes of the kubeconfig's context.
+
+    Raises MissingError, LaunchError.
+    """
     from seatrial.platforms.kubernetes.api import NODE, Api
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
     from seatrial.platforms.kubernetes.plan import true_condition
 
     current, usual = _kubeconfig(site.context)
-    settings = KubernetesPlatform(kind="kubernetes", context=site.context, namespace=site.namespace or usual)
+    settings = KubernetesPlatform(
+        kind="kubernetes", context=site.context, namespace=site.namespace or usual
+    )
     api = Api(settings)
-    ready = [node for node in api.list(NODE) if true_condition(node, "Ready") and not node["spec"].get("unschedulable")]
+    ready = [
+        node
+        for node in api.list(NODE)
+        if true_condition(node, "Ready") and not node["spec"].get("unschedulable")
+    ]
     offers: dict[_Offer, list[Any]] = defaultdict(list)
     for node in ready:
-        if _CONTROL not in (taint["key"] for taint in node["spec"].get("taints", ())) or _offer(node).gpus:
+        if (
+            _CONTROL not in (taint["key"] for taint in node["spec"].get("taints", ()))
+            or _offer(node).gpus
+        ):
             offers[_offer(node)].append(node)
     if not offers:
-        raise InputError(f"kubernetes: none of the nodes of {current or 'the cluster'} is ready for pods")
+        raise InputError(
+            f"kubernetes: none of the nodes of {current or 'the cluster'} is ready for pods"
+        )
     offer = max(offers, key=lambda each: (each.gpus * len(offers[each]), len(offers[each])))
     nodes = offers[offer][:_MOST]
     family = _family(offer)
@@ -148,7 +171,11 @@ def _family(offer: _Offer) -> str:
     from seatrial.platforms.kubernetes.machines import MACHINES
 
     names = get_args(KubernetesPlatform.model_fields["machine"].annotation)
-    fits = (name for name in names if offer.accelerator and MACHINES[name].accelerator == offer.accelerator)
+    fits = (
+        name
+        for name in names
+        if offer.accelerator and MACHINES[name].accelerator == offer.accelerator
+    )
     return next((name for name in fits if MACHINES[name].gpus == offer.gpus), "generic")
 
 
@@ -171,14 +198,27 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
         with suppress(UnknownKindError):
             api.knows(LAUNCHERS[name].kind)
             there.append(name)
-    draft = {"platform.launcher": Seen("jobset" if "jobset" in there else "job", f"the cluster has {', '.join(there)}")}
+    draft = {
+        "platform.launcher": Seen(
+            "jobset" if "jobset" in there else "job", f"the cluster has {', '.join(there)}"
+        )
+    }
     queues: list[str] = []
     with suppress(SeatrialError):  # Kueue is not there, or its queues may not be listed
         queues = sorted(str(queue["metadata"]["name"]) for queue in api.list(LOCAL_QUEUE))
     if not queues:
         return draft
-    draft["platform.queue"] = Seen(choose("platform.queue", queues), f"there are {', '.join(queues[:8])}")
-    levels = sorted({key for node in nodes for key in node["metadata"].get("labels", {}) if _TOPOLOGY.match(key)})
+    draft["platform.queue"] = Seen(
+        choose("platform.queue", queues), f"there are {', '.join(queues[:8])}"
+    )
+    levels = sorted(
+        {
+            key
+            for node in nodes
+            for key in node["metadata"].get("labels", {})
+            if _TOPOLOGY.match(key)
+        }
+    )
     if levels:
         note = f"labels of the nodes: {', '.join(levels[:8])}"
         draft["platform.topology"] = Seen({"preferred": levels[0]}, note, unset=True)
@@ -208,11 +248,15 @@ def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
     devices = {
         name: min(int(each.get(name, 0)) for each in offered)
         for name in sorted(offered[0])
-        if is_fabric(name) and all(re.fullmatch(r"\d{1,6}", str(each.get(name, "0"))) for each in offered)
+        if is_fabric(name)
+        and all(re.fullmatch(r"\d{1,6}", str(each.get(name, "0"))) for each in offered)
     }
     resources = {name: count if count <= _NICS else 1 for name, count in devices.items() if count}
     if resources and not is_family:
-        note = f"the nodes offer {', '.join(f'{count} {name}' for name, count in list(devices.items())[:8])}"
+        note = (
+            "the nodes offer "
+            f"{', '.join(f'{count} {name}' for name, count in list(devices.items())[:8])}"
+        )
         draft["platform.resources"] = Seen(resources, note)
     return draft
 
@@ -243,11 +287,16 @@ def slurm(choose: Choose, site: Site) -> Draft:
         raise InputError("--host: Slurm needs one login node")
     host = site.hosts[0] if site.hosts else None
     login = login_of(SlurmPlatform(kind="slurm", host=host))
-    listed = login.run(["sinfo", "--noheader", "--all", "--format=%P|%a|%D|%t|%l|%s|%G"], timeout_s=60)
+    listed = login.run(
+        ["sinfo", "--noheader", "--all", "--format=%P|%a|%D|%t|%l|%s|%G"], timeout_s=60
+    )
     partitions = _partitions(listed.splitlines())
     if not partitions:
         raise InputError("slurm: sinfo lists no partition with a node that is up")
-    order = sorted(partitions, key=lambda name: (-partitions[name].largest[0], not partitions[name].is_default, name))
+    order = sorted(
+        partitions,
+        key=lambda name: (-partitions[name].largest[0], not partitions[name].is_default, name),
+    )
     name = choose("platform.partition", order)
     partition = partitions[name]
     gpus, kind = partition.largest
@@ -266,7 +315,9 @@ def slurm(choose: Choose, site: Site) -> Draft:
             draft["platform.time_limit"] = Seen(partition.limit, "the partition's own")
     runtime = _container_runtime(login)
     draft["image"] = Seen(IMAGE, unset=True)
-    draft["platform.runtime"] = Seen(runtime or "pyxis", "found here" if runtime else "", unset=True)
+    draft["platform.runtime"] = Seen(
+        runtime or "pyxis", "found here" if runtime else "", unset=True
+    )
     return draft
 
 
@@ -287,12 +338,18 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
     partitions: dict[str, _Partition] = {}
     for line in lines[:100_000]:
         cells = line.strip().split("|", 6)
-        if len(cells) != 7 or cells[1] != "up" or not cells[2].isdecimal() or not _UP.fullmatch(cells[3]):
+        if (
+            len(cells) != 7
+            or cells[1] != "up"
+            or not cells[2].isdecimal()
+            or not _UP.fullmatch(cells[3])
+        ):
             continue
         name, _, count, _, limit, sizes, gres = cells
         most = sizes.rpartition("-")[2]
         partition = partitions.setdefault(
-            name.rstrip("*"), _Partition(name.endswith("*"), limit, int(most) if most.isdecimal() else _MOST)
+            name.rstrip("*"),
+            _Partition(name.endswith("*"), limit, int(most) if most.isdecimal() else _MOST),
         )
         gpu = re.search(r"(?:^|,)gpu:(?:([A-Za-z0-9_.-]{1,63}):)?(\d{1,4})(?![\w.-])", gres)
         partition.nodes[(int(gpu[2]), gpu[1] or "") if gpu else (0, "")] += int(count[:6])
@@ -303,14 +360,22 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
 
 
 def runai(choose: Choose, site: Site) -> Draft:
-    """Draft a project's nodes, whose number and kind RunAI does not show. Raises MissingError, LaunchError."""
+    """Draft a project's nodes, whose number and kind RunAI does not show.
+
+    Raises MissingError, LaunchError.
+    """
     from seatrial.platforms.runai import RunaiPlatform
     from seatrial.platforms.runai.platform import Client
 
     client = Client(RunaiPlatform(kind="runai", project="none"))
-    projects, pools = (list(_names(client.run(["runai", kind, "list", "--json"]))) for kind in ("project", "nodepool"))
+    projects, pools = (
+        list(_names(client.run(["runai", kind, "list", "--json"])))
+        for kind in ("project", "nodepool")
+    )
     if not projects:
-        raise InputError("runai: `runai project list` names no project; runai login, or ask for one")
+        raise InputError(
+            "runai: `runai project list` names no project; runai login, or ask for one"
+        )
     project = choose("platform.project", projects)
     draft = {
         "name": Seen(project),
@@ -320,12 +385,16 @@ def runai(choose: Choose, site: Site) -> Draft:
         "platform.project": Seen(project, f"there are {', '.join(projects[:8])}"),
     }
     if pools:
-        draft["platform.node_pool"] = Seen(pools[0], f"there are {', '.join(pools[:8])}", unset=len(pools) == 1)
+        draft["platform.node_pool"] = Seen(
+            pools[0], f"there are {', '.join(pools[:8])}", unset=len(pools) == 1
+        )
     return draft
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the names of a list in JSON, whose schema differs between versions; those that no field takes are left."""
+    """Yield the names of a list in JSON, whose schema differs between versions; those that no field
+    takes are left.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -352,7 +421,9 @@ SURVEYS: dict[str, Callable[[Choose, Site], Draft]] = {
 
 
 def completed(draft: Draft) -> Draft:
-    """Return the draft with the usual GPUs of its hardware where their number was neither seen nor asked for."""
+    """Return the draft with the usual GPUs of its hardware where their number was neither seen nor
+    asked for.
+    """
     hardware = draft.get("hardware", Seen(None)).value
     if not isinstance(hardware, str) or hardware == "cpu" or "gpus_per_node" in draft:
         return draft

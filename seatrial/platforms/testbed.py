@@ -28,8 +28,11 @@ def trial_run(cluster: Cluster, run_id: str = "doctor") -> Run:
     return Run(run_id, cluster, load_suite("quick"), Path("doctor"))
 
 
-def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:
-    """Return a node as the cluster file describes it, at the address and port its peers reach it at.
+def node_of(
+    cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None
+) -> Node:
+    """Return a node as the cluster file describes it, at the address and port its peers reach it
+    at.
 
     `ssh_port` when None.
     """
@@ -55,7 +58,10 @@ def testbed_of(
     python: str = "python3",
     blameless_reason: BlamelessReason | None = None,
 ) -> Testbed:
-    """Return the testbed of a run. MPI settings and environment of the cluster file win over the platform's."""
+    """Return the testbed of a run.
+
+    MPI settings and environment of the cluster file win over the platform's.
+    """
     testbed = Testbed(
         run_id=run_id,
         nodes=tuple(nodes),
@@ -74,11 +80,15 @@ def testbed_of(
 
 
 def wait_for_sshd(
-    testbed: Testbed, timeout_s: float, none_yet: Callable[[], object] = lambda: None, pause_s: float = 0.05
+    testbed: Testbed,
+    timeout_s: float,
+    none_yet: Callable[[], object] = lambda: None,
+    pause_s: float = 0.05,
 ) -> bool:
     """Wait until every sshd answers, or time is up; return false if none does.
 
-    Some silent nodes are a finding for connectivity. `none_yet` is called while all are silent, and may raise.
+    Some silent nodes are a finding for connectivity. `none_yet` is called while all are silent, and
+    may raise.
     """
     deadline = time.monotonic() + timeout_s
     silent = list(testbed.nodes)
@@ -103,12 +113,17 @@ def default_folder(run_id: str) -> str:
 
 
 def node_script(
-    run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None, listen: str | None = None
+    run_id: str,
+    port: int,
+    run_key: KeyPair,
+    host_key: KeyPair,
+    folder: str | None = None,
+    listen: str | None = None,
 ) -> str:
     """Return the script for the standard input of `sh -s` on each node.
 
-    It makes `folder`, a full path in an existing folder. `listen` is the address that sshd listens on; every one when
-    None.
+    It makes `folder`, a full path in an existing folder. `listen` is the address that sshd listens
+    on; every one when None.
     """
     values = {
         "FOLDER": folder or default_folder(run_id),
@@ -120,21 +135,29 @@ def node_script(
         **({"LISTEN": listen} if listen else {}),
     }
     assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    functions = (IMAGES / "common/bin/seatrial-functions").read_text()  # which the entry point of images uses too
+    # Which the entry point of images uses too
+    functions = (IMAGES / "common/bin/seatrial-functions").read_text()
     script = Path(__file__).with_name("sshd").joinpath("node.sh").read_text()
     return assignments + functions.removeprefix("#!/bin/sh\n") + script
 
 
 def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
-    """Write the ports and users of its peers to every node, for ssh: MPI's daemons start each other from node to node.
+    """Write the ports and users of its peers to every node, for ssh: MPI's daemons start each other
+    from node to node.
 
-    A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on the nodes; the one
-    above `workdir` when None.
+    A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on
+    the nodes; the one above `workdir` when None.
     """
     text = ports_config(testbed, usual).encode()
     if not text:
         return
-    log.info("nodes have ports other than %d, or users of their own: writing an ssh configuration to each", usual)
+    log.info(
+        (
+            "nodes have ports other than %d, or users of their own: writing an ssh "
+            "configuration to each"
+        ),
+        usual,
+    )
     file = PurePosixPath(folder or PurePosixPath(testbed.workdir).parent, "ports")
     command = f"umask 077 && cat > {shlex.quote(str(file))}"
 
@@ -144,7 +167,9 @@ def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None
 
     for name, answer in on_each(testbed.nodes, write).items():
         if isinstance(answer, RemoteError):
-            log.warning("%s: the ssh configuration of its peers cannot be written: %s", name, answer)
+            log.warning(
+                "%s: the ssh configuration of its peers cannot be written: %s", name, answer
+            )
 
 
 def ports_config(testbed: Testbed, usual: int) -> str:

@@ -1,6 +1,7 @@
 """Which idle nodes a pass tests by themselves. Pure.
 
-A node is due at half of the allowed age: at 95 % load it is rarely idle, so the first chance must be taken.
+A node is due at half of the allowed age: at 95 % load it is rarely idle, so the first chance must
+be taken.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ DUE_AT = 0.5  # of the greatest age
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate; by default both.
+    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate;
+    by default both.
 
     One that may `watch` waits for nodes that are due and busy, until the next pass comes.
     """
@@ -31,40 +33,59 @@ class Selection:
 def candidates(
     nodes: Sequence[ServiceNode], evidence: Evidence, selection: Selection, max_age: timedelta
 ) -> list[ServiceNode]:
-    """Return the nodes to test, the most urgent first: at the gate, in doubt, then those that are untested for longest.
+    """Return the nodes to test, the most urgent first: at the gate, in doubt, then those that are
+    untested for longest.
 
-    A node that has failed at the gate is tested again only by its name. Raises InputError for a name that is none.
+    A node that has failed at the gate is tested again only by its name. Raises InputError for a
+    name that is none.
     """
     if selection.names:
         return _named(nodes, selection.names)
-    gated = [node for node in nodes if node.state == "gated" and not node.has_failed and selection.gated]
+    gated = [
+        node for node in nodes if node.state == "gated" and not node.has_failed and selection.gated
+    ]
     idle = [node for node in nodes if node.state == "idle" and selection.idle]
     due = [node for node in idle if is_due(node, evidence, max_age)]
     by_age = sorted([*gated, *due], key=lambda node: (-evidence.age(node.name), node.name))
-    return sorted(by_age, key=lambda node: (node.state != "gated", not evidence.is_doubtful(node.name)))
+    return sorted(
+        by_age, key=lambda node: (node.state != "gated", not evidence.is_doubtful(node.name))
+    )
 
 
 def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNode]:
     by_name = {node.name: node for node in nodes}
     for name in names:
         if name not in by_name:
-            raise InputError(f"node {name[:80]!r}: is no node that the cluster file lets tests have")
+            raise InputError(
+                f"node {name[:80]!r}: is no node that the cluster file lets tests have"
+            )
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def may_test(node: ServiceNode) -> bool:
-    """Return whether a test may have the node: it is idle, named, at the gate, or seatrial took it out."""
+    """Return whether a test may have the node: it is idle, named, at the gate, or seatrial took it
+    out.
+    """
     return node.state in ("idle", "named", "gated") or (node.state == "out" and node.is_ours)
 
 
 def why_not(node: ServiceNode) -> Reason:
     """Return the reason why a named node is not tested."""
     state = "is out of service" if node.state == "out" else "is not idle"
-    return Reason.of("qualify-node-not-idle", node=node.name, state=state, why=f" ({node.why})" if node.why else "")
+    return Reason.of(
+        "qualify-node-not-idle",
+        node=node.name,
+        state=state,
+        why=f" ({node.why})" if node.why else "",
+    )
 
 
-def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> list[list[ServiceNode]]:
-    """Return the nodes of each job. A node in doubt has a job of its own, so that its neighbours cannot be at fault.
+def batches(
+    chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int
+) -> list[list[ServiceNode]]:
+    """Return the nodes of each job.
+
+    A node in doubt has a job of its own, so that its neighbours cannot be at fault.
 
     So has one that waits at the gate, which may be broken in any way.
     """
@@ -75,7 +96,9 @@ def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> 
 
 
 def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
-    """Return whether the node is in doubt, or its test is old enough, be it a pass or a sure failure."""
+    """Return whether the node is in doubt, or its test is old enough, be it a pass or a sure
+    failure.
+    """
     if evidence.is_doubtful(node.name):
         return True
     failures = evidence.record(node.name).failures

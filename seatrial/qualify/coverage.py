@@ -18,7 +18,8 @@ _WEEK = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The age of the last passed test of each node, each GPU, and each pair of leaf switches; None if none passed.
+    """The age of the last passed test of each node, each GPU, and each pair of leaf switches; None
+    if none passed.
 
     A pair of a leaf switch with itself is of two nodes behind it.
     """
@@ -66,7 +67,9 @@ class Coverage:
         return {
             "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
             "gpus": {name: _seconds(age) for name, age in self.gpus.items()},
-            "pairs": [{"groups": list(pair), "age_s": _seconds(age)} for pair, age in self.pairs.items()],
+            "pairs": [
+                {"groups": list(pair), "age_s": _seconds(age)} for pair, age in self.pairs.items()
+            ],
             "overdue_nodes": self.overdue_nodes,
             "overdue_pairs": [list(pair) for pair in self.overdue_pairs],
             "share": self.share,
@@ -114,7 +117,9 @@ def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
-    """Return the age of each pair of groups that two nodes can be of; none where the platform knows no groups."""
+    """Return the age of each pair of groups that two nodes can be of; none where the platform knows
+    no groups.
+    """
     members: dict[str, int] = {}
     for node in nodes:
         if node.group:
@@ -127,7 +132,9 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
     return pairs
 
 
-def _gpu_age(node_age: timedelta | None, measured: datetime | None, now: datetime) -> timedelta | None:
+def _gpu_age(
+    node_age: timedelta | None, measured: datetime | None, now: datetime
+) -> timedelta | None:
     """Return the age of a GPU: that of its node's test, if the GPU was measured then."""
     if node_age is None or measured is None:
         return None

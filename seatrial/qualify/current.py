@@ -25,7 +25,9 @@ class Standing:
     coverage: Coverage
 
 
-def standing(cluster: Cluster, settings: Qualify, service: Scheduler, store: "Store", at: datetime) -> Standing:
+def standing(
+    cluster: Cluster, settings: Qualify, service: Scheduler, store: "Store", at: datetime
+) -> Standing:
     """Ask the scheduler and the history. Raises SeatrialError where one of them does not answer."""
     nodes = service.nodes()
     evidence = Evidence.of(store.node_tests(cluster.name, at - REMEMBERED), at)

@@ -1,6 +1,8 @@
-"""One pass over a cluster at work: test idle nodes by themselves, act on each batch, then test proven ones in pairs.
+"""One pass over a cluster at work: test idle nodes by themselves, act on each batch, then test
+proven ones in pairs.
 
-The clock, the tests and the cluster are given, so that a simulation of sixty days runs what a cluster runs.
+The clock, the tests and the cluster are given, so that a simulation of sixty days runs what a
+cluster runs.
 """
 
 import logging
@@ -22,13 +24,15 @@ from seatrial.text.hostlist import host_list
 log = logging.getLogger("seatrial.qualify")
 
 LONGEST = timedelta(minutes=50)  # of a pass, which comes every hour: no test begins later
-LOOK = timedelta(minutes=1)  # between two looks of a pass that watches: at 95 % load a node is idle for minutes
+# Between two looks of a pass that watches: at 95 % load a node is idle for minutes
+LOOK = timedelta(minutes=1)
 Test = Callable[[str, Sequence[ServiceNode]], Sequence[NodeTest]]  # of a suite on nodes
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pass tested and decided; `refused` has a line for each named node that it could not take.
+    """What a pass tested and decided; `refused` has a line for each named node that it could not
+    take.
 
     `common` says why no node was put out. `failed` is what the scheduler refused to do.
     """
@@ -47,7 +51,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and how to wait."""
+    """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and
+    how to wait.
+    """
 
     service: Scheduler
     settings: Qualify
@@ -76,7 +82,9 @@ class _Pass:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        """Test until nothing is left to do; a pass that watches looks again until the next pass comes."""
+        """Test until nothing is left to do; a pass that watches looks again until the next pass
+        comes.
+        """
         nodes, evidence = self._cluster.service.nodes(), self._evidence()
         chosen = candidates(nodes, evidence, self._selection, self._max_age)
         self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
@@ -106,7 +114,10 @@ class _Pass:
         return True
 
     def _test_pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Test one pair of proven idle nodes; of named nodes, with a neighbour. Return false if none is due."""
+        """Test one pair of proven idle nodes; of named nodes, with a neighbour.
+
+        Return false if none is due.
+        """
         if self._pairs_left <= 0 or not (self._selection.idle or self._selection.names):
             return False
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
@@ -119,7 +130,9 @@ class _Pass:
 
     def _due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> list[str]:
         """Return the nodes, busy or not, that wait for a test."""
-        in_service = [node for node in nodes if node.state != "out" and node.name not in self._tried]
+        in_service = [
+            node for node in nodes if node.state != "out" and node.name not in self._tried
+        ]
         return [node.name for node in in_service if is_due(node, evidence, self._max_age)]
 
     def _wait_for(self, due: list[str]) -> None:

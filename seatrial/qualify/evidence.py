@@ -22,7 +22,9 @@ def pair_of(first: str, second: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The conclusive tests of one node, the oldest first: `alone`, and `paired` with another node."""
+    """The conclusive tests of one node, the oldest first: `alone`, and `paired` with another
+    node.
+    """
 
     alone: Sequence[NodeTest] = ()
     paired: Sequence[NodeTest] = ()
@@ -91,7 +93,9 @@ class Evidence:
         return bool(alone) and alone[-1].code != NOT_COMPARED
 
     def is_doubtful(self, node: str) -> bool:
-        """Return whether the next test decides: the last one failed for the first time, or due to another node."""
+        """Return whether the next test decides: the last one failed for the first time, or due to
+        another node.
+        """
         last = self.last.get(node)
         if last is None or last.verdict is Verdict.PASS:
             return False
@@ -107,7 +111,9 @@ class Evidence:
         return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
 
     def pair_ages(self, group_of: Mapping[str, str]) -> dict[Pair, timedelta]:
-        """Return the time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
+        """Return the time since a pair of groups passed a test of two nodes, by the groups that
+        nodes are in today.
+        """
         ages: dict[Pair, timedelta] = {}
         for test in self.tests:
             if test.partner is None or test.suite == ALONE or not test.passed:

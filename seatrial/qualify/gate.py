@@ -1,7 +1,10 @@
-"""Decisions after the tests of a pass: nodes let in, kept out or left, unless many fail alike. Pure.
+"""Decisions after the tests of a pass: nodes let in, kept out or left, unless many fail alike.
 
-Wrong results, a missing part and numbers below the floor keep a node out at once. A number that is only slow does so
-when a second test agrees: on a cluster at work, something else may have used the node.
+Pure.
+
+Wrong results, a missing part and numbers below the floor keep a node out at once. A number that is
+only slow does so when a second test agrees: on a cluster at work, something else may have used the
+node.
 """
 
 from collections import Counter
@@ -16,7 +19,8 @@ from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import CONFIRMED_BY, PAIRS, Evidence, is_conclusive
 from seatrial.qualify.pairs import slow_with
 
-MOST_ALIKE = 1 / 3  # of the nodes of a pass; more share a cause rather than each having a fault of its own
+# Of the nodes of a pass; more share a cause rather than each having a fault of its own
+MOST_ALIKE = 1 / 3
 _LEAST_ALIKE = 2
 Action = Literal["let in", "keep out", "leave"]
 
@@ -32,21 +36,33 @@ class Decision:
     reason: Reason
 
 
-def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence) -> list[Decision]:
+def decide(
+    nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence
+) -> list[Decision]:
     """Decide on each node that was tested; `evidence` includes the tests of this pass."""
     last = {test.node: test for test in tested if is_conclusive(test)}
-    return [_decision(nodes[name], test, evidence) for name, test in sorted(last.items()) if name in nodes]
+    return [
+        _decision(nodes[name], test, evidence)
+        for name, test in sorted(last.items())
+        if name in nodes
+    ]
 
 
 def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
     failure = _failure(node.name, test, evidence)
     if failure is not None:
         return Decision(
-            node.name, "keep out", failure.run_id, _failure_code(failure), reason_kept_out(node.name, failure)
+            node.name,
+            "keep out",
+            failure.run_id,
+            _failure_code(failure),
+            reason_kept_out(node.name, failure),
         )
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
-        return Decision(node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name))
+        return Decision(
+            node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name)
+        )
     if waits and test.passed:
         reason = Reason.of("qualify-not-compared", node=node.name)
         return Decision(node.name, "leave", test.run_id, test.code or "", reason)
@@ -60,7 +76,9 @@ def reason_kept_out(node: str, failure: NodeTest) -> Reason:
 
 
 def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
-    """Return the test that keeps the node out; None if it passed, or one more test is to confirm it."""
+    """Return the test that keeps the node out; None if it passed, or one more test is to confirm
+    it.
+    """
     record = evidence.record(node)
     if test.suite == PAIRS:
         partners = slow_with(record.paired)
@@ -79,11 +97,15 @@ def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
     return bool(others) and others[-1].verdict is Verdict.PASS
 
 
-def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> Reason | None:
-    """Return the reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
+def common_cause(
+    tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int
+) -> Reason | None:
+    """Return the reason to put no node out: more than a third of `tested`, or `in_a_row` nodes,
+    fail in the same way.
 
-    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a
-    node that fails again: nodes in doubt and after a repair are tested first, one after the other.
+    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node
+    fails both. Nor does a node that fails again: nodes in doubt and after a repair are tested
+    first, one after the other.
     """
     conclusive = _of_nodes(tested)
     failed = [test for test in conclusive if test.verdict.is_fault]

@@ -1,7 +1,9 @@
-"""Which proven idle nodes a pass tests in pairs, so that every pair of leaf switches is covered in time. Pure.
+"""Which proven idle nodes a pass tests in pairs, so that every pair of leaf switches is covered in
+time. Pure.
 
-Partners rotate: the pair of groups that is untested for longest comes first, and in it the nodes whose own test of two
-is oldest. A node that was slow with one partner meets another one next, which tells the node from its partner.
+Partners rotate: the pair of groups that is untested for longest comes first, and in it the nodes
+whose own test of two is oldest. A node that was slow with one partner meets another one next, which
+tells the node from its partner.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,23 +17,36 @@ from seatrial.qualify.choose import DUE_AT
 from seatrial.qualify.evidence import CONFIRMED_BY, LONG_AGO, Evidence, Pair, pair_of
 
 
-def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> list[ServiceNode]:
-    """Return the idle nodes whose last test by themselves passed and is not too old: nothing of theirs is in doubt."""
+def proven(
+    nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta
+) -> list[ServiceNode]:
+    """Return the idle nodes whose last test by themselves passed and is not too old: nothing of
+    theirs is in doubt.
+    """
     idle = [node for node in nodes if node.state == "idle"]
-    return [node for node in idle if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age]
+    return [
+        node
+        for node in idle
+        if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age
+    ]
 
 
 def choose_pair(
     nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str]
 ) -> tuple[ServiceNode, ServiceNode] | None:
-    """Return the two of `nodes` that are due: in doubt, else of the pair of groups that is oldest; None where none are.
+    """Return the two of `nodes` that are due: in doubt, else of the pair of groups that is oldest;
+    None where none are.
 
     `among` names nodes of which the pair has one; whatever its age, if it is given.
     """
     choice = _Choice.of(nodes, evidence, max_age)
     pairs = [pair for pair in combinations(nodes, 2) if choice.is_new(*pair)]
     if among:
-        pairs = [(first, second) for first, second in pairs if first.name in among or second.name in among]
+        pairs = [
+            (first, second)
+            for first, second in pairs
+            if first.name in among or second.name in among
+        ]
     else:
         pairs = [pair for pair in pairs if choice.is_due(*pair)]
     return max(pairs, key=lambda pair: choice.priority(*pair), default=None)
@@ -64,7 +79,9 @@ class _Choice:
     def is_due(self, first: ServiceNode, second: ServiceNode) -> bool:
         return self._in_doubt(first, second) or self._age(first, second) >= DUE_AT * self.max_age
 
-    def priority(self, first: ServiceNode, second: ServiceNode) -> tuple[bool, timedelta, timedelta]:
+    def priority(
+        self, first: ServiceNode, second: ServiceNode
+    ) -> tuple[bool, timedelta, timedelta]:
         own_age = self._since_paired(first) + self._since_paired(second)
         return self._in_doubt(first, second), self._age(first, second), own_age
 
@@ -73,7 +90,9 @@ class _Choice:
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
-        return self.ages.get(pair_of(first.group or first.name, second.group or second.name), LONG_AGO)
+        return self.ages.get(
+            pair_of(first.group or first.name, second.group or second.name), LONG_AGO
+        )
 
     def _since_paired(self, node: ServiceNode) -> timedelta:
         paired = self.evidence.record(node.name).paired

@@ -21,10 +21,19 @@ _DAY = timedelta(days=1)
 
 
 def pass_result(
-    run_id: str, cluster: str, started: datetime, finished: datetime, outcome: Outcome, selection: Selection
+    run_id: str,
+    cluster: str,
+    started: datetime,
+    finished: datetime,
+    outcome: Outcome,
+    selection: Selection,
 ) -> RunResult:
-    """Return the result of a pass: bad where a node is kept out, inconclusive where a named node was not tested."""
-    check = Check("gate", _verdict(outcome, selection), _reason(outcome), suspects=_suspects(outcome))
+    """Return the result of a pass: bad where a node is kept out, inconclusive where a named node
+    was not tested.
+    """
+    check = Check(
+        "gate", _verdict(outcome, selection), _reason(outcome), suspects=_suspects(outcome)
+    )
     return RunResult(
         run_id,
         cluster,
@@ -40,7 +49,9 @@ def pass_result(
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """Return a line for each test, then one for each node that goes in or out of service, and what stopped that."""
+    """Return a line for each test, then one for each node that goes in or out of service, and what
+    stopped that.
+    """
     shown = []
     for test in outcome.tested:
         partner = f" with {test.partner}" if test.suite == PAIRS else ""
@@ -53,22 +64,39 @@ def lines(outcome: Outcome) -> list[str]:
 
 
 def standing_result(
-    base: RunResult, nodes: Sequence[ServiceNode], outcome: Outcome, evidence: Evidence, coverage: Coverage
+    base: RunResult,
+    nodes: Sequence[ServiceNode],
+    outcome: Outcome,
+    evidence: Evidence,
+    coverage: Coverage,
 ) -> RunResult:
-    """Return the result for alerts: what is wrong until somebody ends it, so that one pass without it is no end.
+    """Return the result for alerts: what is wrong until somebody ends it, so that one pass without
+    it is no end.
 
-    Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not tested in time.
+    Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not
+    tested in time.
     """
     suspects = [_standing(node, evidence) for node in nodes]
     kept_out = [suspect for suspect in suspects if suspect]
     reason = join((*(suspect.evidence for suspect in kept_out), outcome.common))
-    checks = [Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))]
+    checks = [
+        Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))
+    ]
     if late := coverage.overdue_nodes:
-        untested = Reason.of("qualify-untested", nodes=host_list(late), days=f"{coverage.max_age / _DAY:g}")
+        untested = Reason.of(
+            "qualify-untested", nodes=host_list(late), days=f"{coverage.max_age / _DAY:g}"
+        )
         checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
     verdict, why = conclude(checks)
     notes = tuple(coverage.lines())
-    return replace(base, verdict=verdict, reason=why, checks=tuple(checks), suspects=tuple(kept_out), notes=notes)
+    return replace(
+        base,
+        verdict=verdict,
+        reason=why,
+        checks=tuple(checks),
+        suspects=tuple(kept_out),
+        notes=notes,
+    )
 
 
 def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
@@ -90,12 +118,19 @@ def _reason(outcome: Outcome) -> Reason:
     others = [test for test in outcome.tested if not test.passed]
     if others:
         code = others[0].code or others[0].verdict.value
-        return Reason.of("qualify-open", passed=passed, nodes=host_list({test.node for test in others}), found=code)
+        return Reason.of(
+            "qualify-open",
+            passed=passed,
+            nodes=host_list({test.node for test in others}),
+            found=code,
+        )
     if not outcome.tested:
         why = "".join(f"{line}; " for line in outcome.refused)
         return Reason.of("qualify-nothing-tested", why=why)
     blind = _count(test.node for test in outcome.tested if test.code == NOT_COMPARED)
-    return uncoded(f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else ""))
+    return uncoded(
+        f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else "")
+    )
 
 
 def _count(names: Iterable[str]) -> int:
@@ -114,4 +149,6 @@ def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
     if not is_out and (not failures or evidence.is_doubtful(node.name)):
         return None
     reason = Reason.of("qualify-kept-out", node=node.name, found=node.why)
-    return Suspect("node", node.name, 1.0, reason_kept_out(node.name, failures[0]) if failures else reason)
+    return Suspect(
+        "node", node.name, 1.0, reason_kept_out(node.name, failures[0]) if failures else reason
+    )

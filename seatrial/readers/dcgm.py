@@ -1,6 +1,7 @@
 """Read `dcgmi diag` of DCGM 2 to 4, table and JSON, and `dcgmi health`. Pure.
 
-A test that fails for a setting of the node (persistence mode, a library, a permission) says nothing of the GPU.
+A test that fails for a setting of the node (persistence mode, a library, a permission) says nothing
+of the GPU.
 """
 
 import json
@@ -21,7 +22,12 @@ _TOOL = "dcgmi diag"
 Rows = Iterator[tuple[str, str]]  # the cells of each
 _SETTING, _NOT_RUN = "tool-dcgm-setting", "tool-dcgm-broke-off"
 _UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
-_VERDICTS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED, "skip": Verdict.NOT_RUN}
+_VERDICTS = {
+    "pass": Verdict.PASS,
+    "fail": Verdict.FAIL,
+    "warn": Verdict.DEGRADED,
+    "skip": Verdict.NOT_RUN,
+}
 _OUTCOME = lazy(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", re.IGNORECASE)
 _OF_ENTITY = lazy(r"([A-Za-z]{2,12}) ?(\d{1,4}): ?(pass|fail|warn|skip)\w*$", re.IGNORECASE)
 _MESSAGE = lazy(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,12}) ?(\d{1,4}))?$")
@@ -32,10 +38,23 @@ _SETTINGS = (
 _CODES = (  # the first whose pattern the warning, or else the test's name, has
     (
         _NOT_RUN,
-        lazy(r"internal error|child process|timed out|could not be run|unable to (?:load|run)|cuda api|cuctx|cuinit"),
+        lazy(
+            "internal error|child process|timed out|could not be run|unable to "
+            "(?:load|run)|cuda api|cuctx|cuinit"
+        ),
     ),
-    (MEMORY, lazy(r"\bdbe\b|uncorrectable|row.?remap|retire|memtest|\bgpu memory\b|^memory$|\becc error")),
-    (_SETTING, lazy(r"persistence mode|not supported|permission|environment variable|ecc (?:mode|is)|in use")),
+    (
+        MEMORY,
+        lazy(
+            r"\bdbe\b|uncorrectable|row.?remap|retire|memtest|\bgpu memory\b|^memory$|\becc error"
+        ),
+    ),
+    (
+        _SETTING,
+        lazy(
+            r"persistence mode|not supported|permission|environment variable|ecc (?:mode|is)|in use"
+        ),
+    ),
     (NVLINK, lazy(r"nvlink|nvswitch|nvbandwidth")),
     (FABRIC, lazy(r"fabric manager")),
     (PCIE, lazy(r"pcie")),
@@ -46,8 +65,15 @@ _WORDS = {verdict: word for word, verdict in _VERDICTS.items()}
 _FULL = 45  # characters of a warning in a row of the table
 _HEALTH = lazy(r"\b(Healthy|Warning|Failure|Fail)\b")
 _ENTITY = lazy(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
-_SYSTEM = lazy(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
-_STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verdict.FAIL, "Fail": Verdict.FAIL}
+_SYSTEM = lazy(
+    r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$"
+)
+_STATES = {
+    "Healthy": Verdict.PASS,
+    "Warning": Verdict.DEGRADED,
+    "Failure": Verdict.FAIL,
+    "Fail": Verdict.FAIL,
+}
 
 
 def code_of(test: str, message: str) -> str:
@@ -63,7 +89,9 @@ def code_of(test: str, message: str) -> str:
 
 @dataclass(slots=True)
 class _Test:
-    """A test of the table: its own results, those of its devices, and its warnings by device ("" for all)."""
+    """A test of the table: its own results, those of its devices, and its warnings by device (""
+    for all).
+    """
 
     name: str
     outcomes: list[tuple[Verdict, str]] = field(default_factory=list)
@@ -73,7 +101,10 @@ class _Test:
     def results(self) -> Iterator[Result]:
         bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
         if bad:
-            yield from (self._result(verdict, device, self.warnings.get(device, "")) for device, verdict in bad)
+            yield from (
+                self._result(verdict, device, self.warnings.get(device, ""))
+                for device, verdict in bad
+            )
             return
         for verdict, where in self.outcomes:
             if verdict is not Verdict.NOT_RUN:
@@ -117,11 +148,15 @@ def read_diag(lines: Sequence[str]) -> Report:
             tests[-1].devices.append((f"{match[1]} {match[2]}", _VERDICTS[match[3].lower()]))
         elif of_warning is not None and not label:
             joint = "" if len(before) >= _FULL else " "  # a full row breaks within a word
-            tests[-1].warnings[of_warning] = f"{tests[-1].warnings[of_warning]}{joint}{value}"[:MAX_WORDS]
+            tests[-1].warnings[of_warning] = f"{tests[-1].warnings[of_warning]}{joint}{value}"[
+                :MAX_WORDS
+            ]
         else:
             of_warning = None
         before = value
-    skipped = [test.name for test in tests if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN]
+    skipped = [
+        test.name for test in tests if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN
+    ]
     notes = (f"not run: {', '.join(skipped[:8])}",) if skipped else ()
     results = [result for test in tests for result in test.results()]
     results.sort(key=lambda result: result.code in _UNSAID)
@@ -138,7 +173,9 @@ def _rows(lines: Sequence[str]) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of one test of `dcgmi diag`, and the numbers of its GPUs; none where it names no GPU."""
+    """The result of one test of `dcgmi diag`, and the numbers of its GPUs; none where it names no
+    GPU.
+    """
 
     verdict: Verdict
     words: str
@@ -162,7 +199,9 @@ def read_document(document: dict[str, Any]) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    return Report(_TOOL, tuple(Result(each.verdict, each.code, each.words) for each in _diagnoses(document)))
+    return Report(
+        _TOOL, tuple(Result(each.verdict, each.code, each.words) for each in _diagnoses(document))
+    )
 
 
 def _diagnoses(document: Any) -> Iterator[Diagnosis]:
@@ -175,7 +214,9 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
 
 def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     status = str(result.get("status", "")).lower()
-    verdict = next((verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), Verdict.NOT_RUN)
+    verdict = next(
+        (verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), Verdict.NOT_RUN
+    )
     if verdict is Verdict.NOT_RUN:
         return
     group = str(result.get("entity_group", "GPU"))
@@ -184,11 +225,15 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     warnings = [str(each.get("warning", "") if isinstance(each, dict) else each) for each in given]
     read = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
     numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and read.code != _SETTING else []
-    yield Diagnosis(read.verdict, printable(read.words)[:MAX_WORDS], tuple(map(int, numbers)), read.code)
+    yield Diagnosis(
+        read.verdict, printable(read.words)[:MAX_WORDS], tuple(map(int, numbers)), read.code
+    )
 
 
 def read_health(lines: Sequence[str]) -> Report:
-    """Read the state of all, then of each GPU or switch, and under it the systems with their messages."""
+    """Read the state of all, then of each GPU or switch, and under it the systems with their
+    messages.
+    """
     overall: Result | None = None
     entries: list[list[Any]] = []  # verdict, device, system, message
     device, group = "", "GPU"
@@ -204,13 +249,17 @@ def read_health(lines: Sequence[str]) -> Report:
             if state and state[1] != "Healthy":
                 entries.append([_STATES[state[1]], device, "", ""])
         elif (match := _SYSTEM.match(text)) and entries:
-            entries.append([_STATES[state[1]] if state else entries[-1][0], device, match[1], match[2] or ""])
+            entries.append(
+                [_STATES[state[1]] if state else entries[-1][0], device, match[1], match[2] or ""]
+            )
         elif label in ("GPU", "NvSwitch", "Switch", "CPU"):
             group = label
         elif not label and value and entries:
             entries[-1][3] = f"{entries[-1][3]} {value}".strip()[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
-    results = tuple(_of_health(*each) for each in entries if each[2] or each[3] or each[1] not in explained)
+    results = tuple(
+        _of_health(*each) for each in entries if each[2] or each[3] or each[1] not in explained
+    )
     return Report("dcgmi health", results or ((overall,) if overall else ()))
 
 

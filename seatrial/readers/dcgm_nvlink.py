@@ -11,7 +11,8 @@ BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
 _DEVICE = lazy(r"\s{1,20}(gpuId|physicalId|switchId) (\d{1,4}):\s*$")
 _LINKS = lazy(r"\s{1,20}((?:[UDX_] ){0,160}[UDX_])\s*$")
 LINE = lazy(
-    rf"\A(?:{_DEVICE.pattern}|{_LINKS.pattern}|\s{{0,40}}\+-|GPUs:|NvSwitches:|\s{{1,20}}No (?:NvSwitches|GPUs) found"
+    rf"\A(?:{_DEVICE.pattern}|{_LINKS.pattern}|\s{{0,40}}\+-|GPUs:|NvSwitches:|\s{{1,20}}No "
+    "(?:NvSwitches|GPUs) found"
     r"|Key: )"
 )
 
@@ -26,7 +27,8 @@ def read_links(lines: Sequence[str]) -> Report:
         elif device and (match := _LINKS.match(line)):
             links[device] = links.get(device, "") + match[1].replace(" ", "")
     return Report(
-        "dcgmi nvlink", tuple(_of_device(name, states) for name, states in links.items() if states.strip("_"))
+        "dcgmi nvlink",
+        tuple(_of_device(name, states) for name, states in links.items() if states.strip("_")),
     )
 
 
@@ -34,5 +36,7 @@ def _of_device(name: str, states: str) -> Result:
     down = [str(link) for link, state in enumerate(states) if state == "D"]
     if not down:
         return Result(Verdict.PASS, SAYS_BAD, name)
-    which = f"links {', '.join(down)} are down" if "U" in states else f"all {len(down)} links are down"
+    which = (
+        f"links {', '.join(down)} are down" if "U" in states else f"all {len(down)} links are down"
+    )
     return Result(Verdict.FAIL, NVLINK, f"{name}: {which}")

@@ -17,7 +17,11 @@ def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
 
 def items(value: Any, key: str) -> list[dict[str, Any]]:
     """Return the objects in the list `key` of an object."""
-    return [item for item in listed(value.get(key) if isinstance(value, dict) else None) if isinstance(item, dict)]
+    return [
+        item
+        for item in listed(value.get(key) if isinstance(value, dict) else None)
+        if isinstance(item, dict)
+    ]
 
 
 def listed(value: Any) -> list[Any]:

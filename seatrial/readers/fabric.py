@@ -1,6 +1,9 @@
-"""Read what runs the NVLink fabric: the logs of fabric manager and IMEX, and `nvidia-imex-ctl -N`. Pure.
+"""Read what runs the NVLink fabric: the logs of fabric manager and IMEX, and `nvidia-imex-ctl -N`.
 
-The logs have one layout; their errors of switches carry the numbers of SXids (NVIDIA's Fabric Manager User Guide).
+Pure.
+
+The logs have one layout; their errors of switches carry the numbers of SXids (NVIDIA's Fabric
+Manager User Guide).
 """
 
 import re
@@ -15,7 +18,8 @@ from seatrial.text.lazy_pattern import lazy
 _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
 _NO_SWITCH = "tool-no-nvswitch"
 LOG_BEGINS = lazy(
-    r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
+    r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] "
+    r"\[tid \d{1,9}\]"
     r"|.{0,80}\b(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh|nvidia-imex)\[\d{1,9}\]: "
 )
 _LINE = lazy(
@@ -24,14 +28,21 @@ _LINE = lazy(
     r"(?P<text>.{1,400})"
 )
 _ERROR = lazy(
-    r"(?P<kind>fatal|non-fatal) error (?P<number>\d{1,6})(?:.{0,80}?pci bus id (?P<pci>[0-9A-Fa-f:.]{7,16}))?"
+    r"(?P<kind>fatal|non-fatal) error (?P<number>\d{1,6})(?:.{0,80}?pci bus id "
+    "(?P<pci>[0-9A-Fa-f:.]{7,16}))?"
     r"(?:.{0,60}?port (?P<port>\d{1,3}))?"
 )
-_BAD = lazy(r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE)
-_OF_IMEX = lazy(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc|\bnode config|network interface", re.IGNORECASE)
+_BAD = lazy(
+    r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b",
+    re.IGNORECASE,
+)
+_OF_IMEX = lazy(
+    r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc|\bnode config|network interface", re.IGNORECASE
+)
 CTL_BEGINS = lazy(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
 CTL_LINE = lazy(
-    r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"
+    r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes "
+    r"From\\To"
     r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
 )
 _NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
@@ -39,7 +50,9 @@ _STATE = lazy(r"Domain State: (\w{2,20})")
 
 
 def read_log(lines: Sequence[str]) -> Report:
-    """Read the log of fabric manager or IMEX: errors of switches first, which the others follow from."""
+    """Read the log of fabric manager or IMEX: errors of switches first, which the others follow
+    from.
+    """
     results: list[Result] = []
     notes: list[str] = []
     is_imex = False
@@ -48,7 +61,11 @@ def read_log(lines: Sequence[str]) -> Report:
         if match is None:
             continue
         text = match["text"].strip()
-        is_of_imex = bool(_OF_IMEX.search(text)) if match["daemon"] is None else match["daemon"] == "nvidia-imex"
+        is_of_imex = (
+            bool(_OF_IMEX.search(text))
+            if match["daemon"] is None
+            else match["daemon"] == "nvidia-imex"
+        )
         is_imex = is_imex or is_of_imex
         if error := _ERROR.search(text):
             where = f" at {error['pci']}" if error["pci"] else ""
@@ -59,8 +76,12 @@ def read_log(lines: Sequence[str]) -> Report:
                 results.append(Result(Verdict.FAIL, _SWITCH, words))
             else:
                 notes.append(words)
-        elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (match["level"] is None and _BAD.search(text)):
-            code = _NO_SWITCH if "NV_WARN_NOTHING_TO_DO" in text else _IMEX if is_of_imex else _FABRIC
+        elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (
+            match["level"] is None and _BAD.search(text)
+        ):
+            code = (
+                _NO_SWITCH if "NV_WARN_NOTHING_TO_DO" in text else _IMEX if is_of_imex else _FABRIC
+            )
             results.append(Result(Verdict.FAIL, code, text))
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
@@ -72,7 +93,9 @@ def read_imex_ctl(lines: Sequence[str]) -> Report:
     """Read the state of each node, and of the domain."""
     nodes = [match.groups() for line in lines if (match := _NODE.match(line))]
     state = next((match[1] for line in lines if (match := _STATE.match(line))), "")
-    return Report("nvidia-imex-ctl", tuple(_of_domain([(host, status) for _, host, status in nodes], state)))
+    return Report(
+        "nvidia-imex-ctl", tuple(_of_domain([(host, status) for _, host, status in nodes], state))
+    )
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
@@ -83,7 +106,10 @@ def read_document(document: dict[str, Any]) -> Report | None:
     members = [node for node in nodes.values() if isinstance(node, dict) and "connections" in node]
     if not members:
         return None
-    states = [(str(node.get("host") or node.get("hostName")), str(node.get("status"))) for node in members[:4096]]
+    states = [
+        (str(node.get("host") or node.get("hostName")), str(node.get("status")))
+        for node in members[:4096]
+    ]
     return Report("nvidia-imex-ctl", tuple(_of_domain(states, status)))
 
 
@@ -92,6 +118,8 @@ def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]
         if status == "READY":
             yield Result(Verdict.PASS, SAYS_BAD, host)
         else:
-            yield Result(Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there")
+            yield Result(
+                Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there"
+            )
     if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
         yield Result(Verdict.FAIL, _IMEX, f"the domain is {state}, though each node is ready")

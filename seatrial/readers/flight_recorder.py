@@ -1,13 +1,15 @@
 """Who did not enter which collective or transfer, from what ranks recorded before a job hung. Pure.
 
-Reads the dumps of PyTorch's flight recorder, which are pickles, the lines of NCCL's watchdog in a log, and the events
-`stuck` of seatrial's own probes. A dump comes from a node, so it is hostile: of a pickle's operations only those that
-make plain values are read, and none that imports or calls anything.
+Reads the dumps of PyTorch's flight recorder, which are pickles, the lines of NCCL's watchdog in a
+log, and the events `stuck` of seatrial's own probes. A dump comes from a node, so it is hostile: of
+a pickle's operations only those that make plain values are read, and none that imports or calls
+anything.
 
 The ranks that wait form a wait-for graph, as in the detection of deadlocks (Holt, 1972,
-https://doi.org/10.1145/356603.356607): a rank waits for those that have not entered what it has entered. Those that
-others wait for, and that wait for no other themselves, are late. Of collectives sequence numbers decide, not states:
-gloo's entries stay `scheduled`. Of transfers those in flight decide, since ranks number them as each calls them.
+https://doi.org/10.1145/356603.356607): a rank waits for those that have not entered what it has
+entered. Those that others wait for, and that wait for no other themselves, are late. Of collectives
+sequence numbers decide, not states: gloo's entries stay `scheduled`. Of transfers those in flight
+decide, since ranks number them as each calls them.
 """
 
 import io
@@ -64,7 +66,8 @@ _PLAIN = frozenset(
     ]
 )
 _WATCHDOG = lazy(
-    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? Rank (?P<rank>\d{1,7})\]"
+    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? "
+    r"Rank (?P<rank>\d{1,7})\]"
 )
 _WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
 _STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
@@ -76,7 +79,9 @@ class NoDump(ValueError):
 
 @dataclass(frozen=True)
 class GroupTrace:
-    """How far a rank has come in a group: the number of the last collective that it entered, and the names of some."""
+    """How far a rank has come in a group: the number of the last collective that it entered, and
+    the names of some.
+    """
 
     name: str
     ranks: tuple[int, ...]
@@ -86,7 +91,9 @@ class GroupTrace:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank recorded: its groups by id, its transfers in flight with counts, and where it hangs, if known."""
+    """What one rank recorded: its groups by id, its transfers in flight with counts, and where it
+    hangs, if known.
+    """
 
     rank: int
     groups: Mapping[str, GroupTrace]
@@ -145,7 +152,9 @@ def _unpickled(content: bytes) -> object:
 
 
 class _Unpickler(pickle._Unpickler):
-    """Python's own interpreter of pickles, whose memo is a dictionary: an index in a pickle takes no memory."""
+    """Python's own interpreter of pickles, whose memo is a dictionary: an index in a pickle takes
+    no memory.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         raise NoDump(f"asks for {printable(module)}.{printable(name)}")
@@ -155,7 +164,9 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _call(entry: Mapping[str, Any]) -> Call | None:
-    """Return an entry as a point-to-point call, or what ends a batch of them; None for one of another shape."""
+    """Return an entry as a point-to-point call, or what ends a batch of them; None for one of
+    another shape.
+    """
     number, group = entry.get("p2p_seq_id"), _group_of(entry)
     if type(number) is not int or not group:
         return None
@@ -189,7 +200,12 @@ def _groups(
 def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
     """Return group, its name, number and operation of a collective; None for anything else."""
     number, group = entry.get("collective_seq_id"), _group_of(entry)
-    if entry.get("is_p2p") is True or type(number) is not int or len(group) != 2 or not 0 < number < 1 << 62:
+    if (
+        entry.get("is_p2p") is True
+        or type(number) is not int
+        or len(group) != 2
+        or not 0 < number < 1 << 62
+    ):
         return None
     return group[0], group[1] or group[0], number, _text(entry.get("profiling_name"))
 
@@ -203,7 +219,10 @@ def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
         ranks = group.get("ranks")
         numbers = re.findall(r"\d{1,7}", ranks[:2_000_000]) if isinstance(ranks, str) else ranks
         if isinstance(numbers, list):
-            yield _text(group.get("name")), tuple(int(n) for n in numbers[:_MOST_RANKS] if str(n).isdigit())
+            yield (
+                _text(group.get("name")),
+                tuple(int(n) for n in numbers[:_MOST_RANKS] if str(n).isdigit()),
+            )
 
 
 def _text(value: object) -> str:
@@ -211,7 +230,9 @@ def _text(value: object) -> str:
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
-    """Return what NCCL's watchdog says of each rank: the collective that timed out, and the last one enqueued."""
+    """Return what NCCL's watchdog says of each rank: the collective that timed out, and the last
+    one enqueued.
+    """
     groups_by_rank: dict[int, dict[str, GroupTrace]] = {}
     for line in lines:
         place = _WATCHDOG.search(line[:4000])
@@ -238,17 +259,28 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     members = _all_members(traces, ranks)
     waits = {rank: _waits_for(trace, known, members) for rank, trace in known.items()}
     awaited = set().union(*waits.values()) if waits else set()
-    silent = sorted(set().union(*members.values(), range(ranks or 0)) - set(known)) if members or ranks else []
-    late = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
+    silent = (
+        sorted(set().union(*members.values(), range(ranks or 0)) - set(known))
+        if members or ranks
+        else []
+    )
+    late = [
+        Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]
+    ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
-    roots = working if working or silent else roots  # ranks that wait, wait for those that are silent
-    late += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
+    # Ranks that wait, wait for those that are silent
+    roots = working if working or silent else roots
+    late += [
+        Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots
+    ]
     return late or _not_communicating(known)
 
 
 def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, set[int]]:
-    """Return the ranks of each group, by all traces: those that it lists, and those that were seen in it."""
+    """Return the ranks of each group, by all traces: those that it lists, and those that were seen
+    in it.
+    """
     members: dict[str, set[int]] = {}
     for trace in traces:
         for group_id, group in trace.groups.items():
@@ -261,7 +293,9 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
 
 
 def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
-    """Return the ranks that have not entered a collective or a transfer that this one has entered."""
+    """Return the ranks that have not entered a collective or a transfer that this one has
+    entered.
+    """
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         for other in members[group_id] & set(known):
@@ -271,7 +305,9 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
 
 
 def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Transfer]]:
-    """Yield each transfer that this rank has in flight more often than its partner has, with the partner."""
+    """Yield each transfer that this rank has in flight more often than its partner has, with the
+    partner.
+    """
     for transfer, count in trace.transfers.items():
         peer = transfer.peer_of(trace.rank)
         if peer in known and known[peer].transfers.get(transfer, 0) < count:
@@ -289,7 +325,9 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     for group_id, ranks in members.items():
         if trace.rank in ranks:
             own = _number(trace, group_id)
-            ahead[group_id] = sum(_number(known[rank], group_id) > own for rank in ranks & set(known))
+            ahead[group_id] = sum(
+                _number(known[rank], group_id) > own for rank in ranks & set(known)
+            )
     waiting: dict[int, Transfer] = {}  # by the rank that waits for this one
     for other in known.values():
         for peer, transfer in _partners_missing(other, known):
@@ -298,16 +336,24 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     group_id = max(ahead, key=lambda name: (ahead[name], name))
     if len(waiting) >= max(1, ahead[group_id]):
         peer = min(waiting)
-        operation, group = waiting[peer].from_side_of(trace.rank), _group_name(known[peer], waiting[peer])
+        operation, group = (
+            waiting[peer].from_side_of(trace.rank),
+            _group_name(known[peer], waiting[peer]),
+        )
         return _standing("transfer-not-entered", trace, operation=operation, group=group, peer=peer)
     return _collective_missing(trace, group_id, known, members)
 
 
 def _collective_missing(trace: RankTrace, group_id: str, known: Traces, members: Members) -> Reason:
     number = _number(trace, group_id) + 1
-    others = [known[rank].groups.get(group_id) for rank in sorted(members[group_id] & set(known) - {trace.rank})]
+    others = [
+        known[rank].groups.get(group_id)
+        for rank in sorted(members[group_id] & set(known) - {trace.rank})
+    ]
     entered = [group for group in others if group]
-    operation = next((group.operations[number] for group in entered if number in group.operations), "collective")
+    operation = next(
+        (group.operations[number] for group in entered if number in group.operations), "collective"
+    )
     name = operation.rpartition(":")[2]
     group = entered[0].name or group_id
     return _standing("collective-not-entered", trace, operation=name, number=number, group=group)
@@ -319,7 +365,9 @@ def _not_communicating(known: Traces) -> list[Late]:
     waiting = sum(trace.waits is True for trace in known.values())
     if not waiting or len(away) >= waiting:
         return []
-    return [Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away]
+    return [
+        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
+    ]
 
 
 def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
@@ -335,7 +383,9 @@ def _group_name(trace: RankTrace, transfer: Transfer) -> str:
 
 
 def circular_wait(traces: Sequence[RankTrace]) -> Reason | None:
-    """Say which ranks wait for each other in a circle, if none of them is late; None without a circle."""
+    """Say which ranks wait for each other in a circle, if none of them is late; None without a
+    circle.
+    """
     known = {trace.rank: trace for trace in traces}
     members = _all_members(traces, None)
     waiting = [trace for trace in traces if _waits_for(trace, known, members)]

@@ -10,25 +10,35 @@ from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(
-    r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|Couldn't init a GPU test"
+    r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|Couldn't init a "
+    "GPU test"
     r"|\s{0,40}\d{1,3}\.\d%\s{1,4}proc'd: )"
 )
 LINE = lazy(
-    r"\A(?:\s*\d{1,3}\.\d%\s+proc'd: |\s+Summary at: |Killing processes|Freed memory for dev|Uninitted cublas|done\s*\Z"
-    r"|Tested \d+ GPUs:|\s+GPU \d{1,3}: (?:OK|FAULTY)|Results are \d|Initialized device|Using compare file|Burning for"
-    r"|GPU \d{1,3}: .{1,80}\(UUID: |Couldn't init a GPU test|No clients are alive|Failure during compute)"
+    r"\A(?:\s*\d{1,3}\.\d%\s+proc'd: |\s+Summary at: |Killing processes|Freed memory for "
+    r"dev|Uninitted cublas|done\s*\Z"
+    r"|Tested \d+ GPUs:|\s+GPU \d{1,3}: (?:OK|FAULTY)|Results are \d|Initialized device|Using "
+    "compare file|Burning for"
+    r"|GPU \d{1,3}: .{1,80}\(UUID: |Couldn't init a GPU test|No clients are alive|Failure during "
+    "compute)"
 )
 _STATE = lazy(r"\s{0,40}GPU (\d{1,3}): (OK|FAULTY)")
-_MODEL = lazy(r"Initialized device (\d{1,3}) with (\d{1,7}) MB of memory")  # models differ in their memory
+# Models differ in their memory
+_MODEL = lazy(r"Initialized device (\d{1,3}) with (\d{1,7}) MB of memory")
 _ERRORS = lazy(r"(-?\d{1,12})\s{0,4}(\(DIED!\))?")
 _RATE = lazy(r"\((\d{1,9}) Gflop/s\)")
-_LOST = lazy(r"Couldn't init a GPU test.{0,160}|No clients are alive.{0,40}|Failure during compute.{0,160}")
+_LOST = lazy(
+    r"Couldn't init a GPU test.{0,160}|No clients are alive.{0,40}|Failure during compute.{0,160}"
+)
 _SLOW = 0.85  # of the median of the GPUs of that model
 
 
 @dataclass(slots=True)
 class _Burn:
-    """What the lines say of each GPU. `rates`, in Gflop/s, are those of the last line that has any."""
+    """What the lines say of each GPU.
+
+    `rates`, in Gflop/s, are those of the last line that has any.
+    """
 
     models: dict[int, str] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
@@ -56,7 +66,9 @@ class _Burn:
 
     def faulty(self) -> list[int]:
         """Return the GPUs with errors, and those that the end of the test calls faulty."""
-        return sorted({*self.errors, *(gpu for gpu, state in self.states.items() if state == "FAULTY")})
+        return sorted(
+            {*self.errors, *(gpu for gpu, state in self.states.items() if state == "FAULTY")}
+        )
 
 
 def read_gpu_burn(lines: Sequence[str]) -> Report:

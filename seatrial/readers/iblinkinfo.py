@@ -21,14 +21,19 @@ BEGINS = lazy(rf"{_NODE.pattern}|{_LINK.pattern}")
 
 
 def read_links(lines: Sequence[str]) -> Report | None:
-    """Return the state of each link; how many ports have none is a note, because those of a switch may be free."""
+    """Return the state of each link; how many ports have none is a note, because those of a switch
+    may be free.
+    """
     node, without_link = "", 0
     results: dict[frozenset[str], Result] = {}
     for line in lines:
         if match := _NODE.match(line):
             node = match[1]
         elif (match := _LINK.match(line)) and match["far"]:
-            ends = f"{match['near'] or node} port {match['port']}", f"{match['far']} port {match['far_port']}"
+            ends = (
+                f"{match['near'] or node} port {match['port']}",
+                f"{match['far']} port {match['far_port']}",
+            )
             results.setdefault(frozenset(ends), _of_link(match, " to ".join(ends)))
         elif match:
             without_link += 1
@@ -40,10 +45,18 @@ def read_links(lines: Sequence[str]) -> Report | None:
 
 def _of_link(link: re.Match[str], name: str) -> Result:
     if link["physical"] != "LinkUp":
-        return Result(Verdict.FAIL, PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})")
+        return Result(
+            Verdict.FAIL, PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})"
+        )
     if link["state"] != "Active":
-        return Result(Verdict.FAIL, NO_SUBNET, f"{name} is {link['state']}: no subnet manager has configured it")
+        return Result(
+            Verdict.FAIL,
+            NO_SUBNET,
+            f"{name} is {link['state']}: no subnet manager has configured it",
+        )
     if link["could_be"]:
         rate = " ".join(str(link["rate"]).split())
-        return Result(Verdict.DEGRADED, PORT_SLOW, f"{name} runs at {rate} and could be {link['could_be']}")
+        return Result(
+            Verdict.DEGRADED, PORT_SLOW, f"{name} runs at {rate} and could be {link['could_be']}"
+        )
     return Result(Verdict.PASS, SAYS_BAD, name)

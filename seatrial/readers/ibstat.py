@@ -1,4 +1,7 @@
-"""Read the state of ports: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, ibportstate. Pure."""
+"""Read the state of ports: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, ibportstate.
+
+Pure.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,13 +16,20 @@ PORT_DOWN, PORT_SLOW, NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port
 _CA = lazy(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
 _STATUS_OF = lazy(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
 _RDMA_LINK = lazy(
-    r"link ([\w.-]{1,60})/(\d{1,3}) (?:subnet_prefix .{1,120}?)?state (\w{1,20}) physical_state (\w{1,20})"
+    r"link ([\w.-]{1,60})/(\d{1,3}) (?:subnet_prefix .{1,120}?)?state (\w{1,20}) "
+    r"physical_state (\w{1,20})"
 )
-_NETDEV = lazy(r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)")
-_PORT_INFO = lazy(r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: port \d{1,3})?)")
+_NETDEV = lazy(
+    r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)"
+)
+_PORT_INFO = lazy(
+    r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: "
+    r"port \d{1,3})?)"
+)
 _PORT_NUMBER = lazy(r"\s{1,40}[Pp]ort:?\s+(\d{1,3}):?\s*$")
 _FIELD = lazy(
-    r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer|(?:Phys)?LinkState|LinkWidth(?:Supported|Active)):"
+    r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ "
+    "_]layer|(?:Phys)?LinkState|LinkWidth(?:Supported|Active)):"
     r"(?:\.{1,60}|\s*)(.{1,80})$",
     re.IGNORECASE,
 )
@@ -83,7 +93,9 @@ def read_ports(lines: Sequence[str]) -> Report:
         if port.rate_gb and "active" in port.state and port.layer == "infiniband"
     )
     notes = (
-        (f"IP over InfiniBand is down on {', '.join(without_ip[:8])}; ibstat shows the links",) if without_ip else ()
+        (f"IP over InfiniBand is down on {', '.join(without_ip[:8])}; ibstat shows the links",)
+        if without_ip
+        else ()
     )
     return Report("InfiniBand ports", tuple(results), rates, notes)
 
@@ -92,7 +104,9 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
     device, port = "", _Port("")
     for line in lines:
         if match := _RDMA_LINK.match(line):
-            yield _Port(f"{match[1]}:{match[2]}", match[3].lower(), match[4].lower().replace("_", ""))
+            yield _Port(
+                f"{match[1]}:{match[2]}", match[3].lower(), match[4].lower().replace("_", "")
+            )
         elif match := _NETDEV.match(line):
             yield _of_interface(*match.groups())
         elif match := _PORT_INFO.match(line):
@@ -113,10 +127,15 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
 
 
 def _of_interface(device: str, number: str, interface: str, state: str) -> _Port:
-    """Return the port of a network interface. That of IP over InfiniBand may be down while the link is up."""
+    """Return the port of a network interface.
+
+    That of IP over InfiniBand may be down while the link is up.
+    """
     is_ipoib = interface.startswith("ib")
     layer = "" if is_ipoib else "ethernet"
-    return _Port(f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib)
+    return _Port(
+        f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib
+    )
 
 
 def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
@@ -126,11 +145,21 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
         words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
         yield Result(Verdict.DEGRADED, PORT_SLOW, words)
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
-        yield Result(Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
+        yield Result(
+            Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes"
+        )
     elif state == "active":
         yield Result(Verdict.PASS, SAYS_BAD, port.name)
     elif state in ("initializing", "init", "armed"):
-        yield Result(Verdict.FAIL, NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
+        yield Result(
+            Verdict.FAIL, NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it"
+        )
     else:
-        verdict = Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
-        yield Result(verdict, PORT_DOWN, f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})")
+        verdict = (
+            Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
+        )
+        yield Result(
+            verdict,
+            PORT_DOWN,
+            f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})",
+        )

@@ -19,7 +19,10 @@ MLXLINK_LINE = lazy(
 _FIELD = lazy(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0,200})$")
 _RANGE = lazy(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
 _LANES = {"Rx LOS": "receives no light (Rx LOS)", "Tx LOS": "gets no signal from the host (Tx LOS)"}
-_LANES |= {"Tx Fault": "reports a fault of the transmitter (Tx Fault)", "Rx CDR LOL": "lost its clock (Rx CDR LOL)"}
+_LANES |= {
+    "Tx Fault": "reports a fault of the transmitter (Tx Fault)",
+    "Rx CDR LOL": "lost its clock (Rx CDR LOL)",
+}
 _FEW_DOWNS = 2  # when the node, and when the switch started
 _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
@@ -32,7 +35,9 @@ def read_mlxlink(lines: Sequence[str]) -> Report:
         if match := _FIELD.match(line):
             fields.setdefault(match[1].strip(), match[2].strip())
     device = command[1] if command else "the port"
-    results = [Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)]
+    results = [
+        Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
+    ]
     if not results and "State" in fields:
         results.append(Result(Verdict.PASS, SAYS_BAD, device))
     return Report("mlxlink", tuple(results))
@@ -44,7 +49,11 @@ def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
     advice = fields.get("Recommendation", "")
     advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
     if not is_up:
-        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {fields.get('Physical state', '?')}{advised}"
+        yield (
+            Verdict.FAIL,
+            PORT_DOWN,
+            f"state {state}, physical state {fields.get('Physical state', '?')}{advised}",
+        )
     elif advised and fields.get("Status Opcode", "0") not in ("0", "N/A"):
         yield Verdict.DEGRADED, _MODULE, f"status {fields['Status Opcode']}{advised}"
     verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
@@ -52,7 +61,9 @@ def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
     for name, problem in _LANES.items():
         if lanes := _bad_lanes(fields, name):
             yield verdict, _MODULE, f"{_named_lanes(lanes)} {problem}"
-    if low := [lane for lane in _outside(fields.get("Rx Power Current [dBm]", "")) if lane not in dark]:
+    if low := [
+        lane for lane in _outside(fields.get("Rx Power Current [dBm]", "")) if lane not in dark
+    ]:
         yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
     if _outside(fields.get("Temperature [C]", "")):
         yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {fields['Temperature [C]']}"
@@ -75,13 +86,17 @@ def _bad_lanes(fields: dict[str, str], name: str) -> list[int]:
 
 
 def _outside(field: str) -> list[int]:
-    """Return the lanes whose value is outside the range beside them; none for a module that has no range."""
+    """Return the lanes whose value is outside the range beside them; none for a module that has no
+    range.
+    """
     bounds = _RANGE.search(field)
     if bounds is None or float(bounds[1]) >= float(bounds[2]):
         return []
     values = re.findall(r"-?\d{1,6}(?:\.\d{1,4})?", field[: bounds.start()])
     low, high = float(bounds[1]), float(bounds[2])
-    return [lane for lane, value in enumerate(map(float, values), start=1) if not low <= value <= high]
+    return [
+        lane for lane, value in enumerate(map(float, values), start=1) if not low <= value <= high
+    ]
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:

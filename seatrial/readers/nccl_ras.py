@@ -1,7 +1,8 @@
-"""Read what `ncclras` prints: communicators whose ranks do not answer, report errors, or are out of step. Pure.
+"""Read what `ncclras` prints: communicators whose ranks do not answer, report errors, or are out of
+step. Pure.
 
-Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, which are the few: whether they are
-behind or ahead is in the counts.
+Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, which are the few:
+whether they are behind or ahead is in the counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,25 +15,38 @@ from seatrial.text.words import some_of
 
 MISSING, FAILED, OUT_OF_STEP = "ras-rank-missing", "ras-rank-failed", "ras-out-of-step"
 BEGINS = lazy(
-    r"\A(?:Communicators\.\.\.|Group {1,20}Comms {1,20}Nodes|#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) [A-Z]|Job summary\s*$)"
+    r"\A(?:Communicators\.\.\.|Group {1,20}Comms {1,20}Nodes|#\d{1,9}-\d{1,9} "
+    r"\([0-9a-f]{16}\) [A-Z]|Job summary\s*$)"
 )
 _HEADING = lazy(
-    r"(?:#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) )?(?P<kinds>(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)(?:,[A-Z]{4,10})*)\s*$"
+    r"(?:#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) "
+    r")?(?P<kinds>(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)(?:,[A-Z]{4,10})*)\s*$"
 )
 _MEMBER = lazy(
-    r"\s{1,8}Rank (?P<rank>\d{1,7})(?P<says> (?:has|reported) .{1,80}?)? -- GPUs? (?P<gpu>[\d,]{1,80})"
+    r"\s{1,8}Rank (?P<rank>\d{1,7})(?P<says> (?:has|reported) .{1,80}?)? -- GPUs? "
+    r"(?P<gpu>[\d,]{1,80})"
     r"(?: \(NVML .{1,20}\))? managed by process (?P<process>\d{1,10}) on node (?P<node>\S{1,253})"
 )
-_PROCESS = lazy(r"\s{1,8}Process (?P<process>\d{1,10}) on node (?P<node>\S{1,253}) managing GPUs? (?P<gpu>[\d,]{1,80})")
+_PROCESS = lazy(
+    r"\s{1,8}Process (?P<process>\d{1,10}) on node (?P<node>\S{1,253}) managing GPUs? "
+    r"(?P<gpu>[\d,]{1,80})"
+)
 _COUNT = lazy(
     r"\s{1,8}(?P<ranks>\d{1,7}) ranks? ha(?:ve|s) "
-    r"(?:launched up to operation (?P<number>\d{1,18})|not launched any|status (?P<status>\w{1,20}))"
+    r"(?:launched up to operation (?P<number>\d{1,18})|not launched any|status "
+    r"(?P<status>\w{1,20}))"
 )
-_OPERATION = lazy(r"\s{1,8}Communicator ranks have different (?P<what>\w{1,40}(?: operation counts)?)")
-_ROW = lazy(r"\s{0,8}\d{1,9}(?:\s{1,12}[\d-]{1,15}){5}\s{1,12}[A-Z,]{1,40}\s{1,12}(?P<errors>[A-Z,]{2,60})\s*$")
+_OPERATION = lazy(
+    r"\s{1,8}Communicator ranks have different (?P<what>\w{1,40}(?: operation counts)?)"
+)
+_ROW = lazy(
+    r"\s{0,8}\d{1,9}(?:\s{1,12}[\d-]{1,15}){5}\s{1,12}[A-Z,]{1,40}\s{1,12}(?P<errors>[A-Z,]{2,60})\s*$"
+)
 LINE = lazy(
-    rf"{BEGINS.pattern}|\A(?:(?:#\d{{1,9}}-\d{{1,9}} \([0-9a-f]{{16}}\) )?(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)\b"
-    r"|\s{1,8}(?:#|Rank \d|Process \d|Communicator ranks|Missing |\[could not find|\d{1,7} (?:ranks?|job process)\b)"
+    rf"{BEGINS.pattern}|\A(?:(?:#\d{{1,9}}-\d{{1,9}} \([0-9a-f]{{16}}\) "
+    r")?(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)\b"
+    r"|\s{1,8}(?:#|Rank \d|Process \d|Communicator ranks|Missing |\[could not find|\d{1,7} "
+    r"(?:ranks?|job process)\b)"
     r"|\s{1,8}(?:(?:Init|Async)\w{0,20} error|Encountered )|=+\s*$|(?:Errors|Warnings)\s*$"
     r"|\s{0,8}(?:\(total\)|Nodes\b|\d{1,9}\s)|CUDA runtime version)"
 )
@@ -45,7 +59,8 @@ class _Section:
     kinds: str
     members: list[str] = field(default_factory=list)
     what: str = ""
-    counts: list[tuple[int, str]] = field(default_factory=list)  # how many ranks, and where they are
+    # How many ranks, and where they are
+    counts: list[tuple[int, str]] = field(default_factory=list)
 
 
 def read_ras(lines: Sequence[str]) -> Report:
@@ -72,9 +87,13 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
         elif member := _MEMBER.match(line):
             remark = (member["says"] or "").strip()
             place = f"process {member['process']}, GPU {member['gpu']}, node {member['node']}"
-            section.members.append(f"rank {member['rank']} ({place})" + (f" {remark}" if remark else ""))
+            section.members.append(
+                f"rank {member['rank']} ({place})" + (f" {remark}" if remark else "")
+            )
         elif process := _PROCESS.match(line):
-            section.members.append(f"process {process['process']} (GPU {process['gpu']}, node {process['node']})")
+            section.members.append(
+                f"process {process['process']} (GPU {process['gpu']}, node {process['node']})"
+            )
         elif operation := _OPERATION.match(line):
             section.what = operation["what"].removesuffix(" operation counts")
         elif count := _COUNT.match(line):
@@ -95,12 +114,17 @@ def _of_section(section: _Section) -> Iterator[Result]:
 
 
 def _out_of_step(section: _Section, named: str) -> str:
-    """Return which ranks are behind: the listed ones, or all others where the listed ones are ahead."""
+    """Return which ranks are behind: the listed ones, or all others where the listed ones are
+    ahead.
+    """
     difference = f"{section.what or 'status'} differs between ranks"
     numbers = [(int(where), ranks) for ranks, where in section.counts if where.isdigit()]
     if len(numbers) < 2 or len(numbers) != len(section.counts):
         return f"{difference}: {named}"
     (low, behind), *_, (high, ahead) = sorted(numbers)
     if behind > ahead:
-        return f"{difference}: {behind} ranks at {low} are behind {ahead} at {high}, which only are ahead: {named}"
+        return (
+            f"{difference}: {behind} ranks at {low} are behind {ahead} at {high}, which only "
+            f"are ahead: {named}"
+        )
     return f"{difference}: at {low}, {high - low} behind {ahead} ranks: {named}"

@@ -12,10 +12,14 @@ from seatrial.text.lazy_pattern import lazy
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
 _WRONG_DATA = lazy(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
 _NV_ERROR = lazy(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
-_OF_IMEX = lazy(r"CUDA_ERROR_NOT_PERMITTED.{0,80}cuMemCreate|cuMem(?:Ex|Im)port\w{2,6}ShareableHandle")
+_OF_IMEX = lazy(
+    r"CUDA_ERROR_NOT_PERMITTED.{0,80}cuMemCreate|cuMem(?:Ex|Im)port\w{2,6}ShareableHandle"
+)
 NVBANDWIDTH_LINE = lazy(
-    r"\A(?:Running \w|SUM \w|Waived|memcpy |\s*+\d++(?:\s++(?:\d++\.\d++|N/A))++\s*+\Z|\s++\d++(?:\s++\d++)*+\s*+\Z"
-    r"|Built from|CUDA (?:Runtime|Driver) Version|Driver Version|MPI version|NOTE: |Process \d|Device \d|Number of"
+    r"\A(?:Running \w|SUM \w|Waived|memcpy "
+    r"|\s*+\d++(?:\s++(?:\d++\.\d++|N/A))++\s*+\Z|\s++\d++(?:\s++\d++)*+\s*+\Z"
+    "|Built from|CUDA (?:Runtime|Driver) Version|Driver Version|MPI version|NOTE: |Process "
+    r"\d|Device \d|Number of"
     rf"|.{{0,200}}?(?:{_WRONG_DATA.pattern}|CUDA_ERROR_|NVML_ERROR_))"
 )
 
@@ -29,7 +33,9 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
         elif _WRONG_DATA.search(line):
-            results.append(Result(Verdict.CORRUPT, WRONG_DATA, f"{test}: data was wrong after a copy"))
+            results.append(
+                Result(Verdict.CORRUPT, WRONG_DATA, f"{test}: data was wrong after a copy")
+            )
         elif match := _NV_ERROR.search(line):
             code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
             results.append(Result(Verdict.FAIL, code, f"{test}: {match[0]}"))
@@ -39,7 +45,9 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
 
 
 def bandwidth(test: str, gb_s: float) -> Measurement:
-    return Measurement("copy_bandwidth_sum", gb_s, "GB/s", Subject("node", "node"), {"test": test}, (gb_s,))
+    return Measurement(
+        "copy_bandwidth_sum", gb_s, "GB/s", Subject("node", "node"), {"test": test}, (gb_s,)
+    )
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
@@ -54,7 +62,9 @@ def read_document(document: dict[str, Any]) -> Report | None:
         if status.lower() in ("error", "failed"):
             is_wrong = _WRONG_DATA.search(str(test))
             verdict, code = (Verdict.CORRUPT, WRONG_DATA) if is_wrong else (Verdict.FAIL, SAYS_BAD)
-            results.append(Result(verdict, code, f"{test.get('name')}: {test.get('error') or status}"))
+            results.append(
+                Result(verdict, code, f"{test.get('name')}: {test.get('error') or status}")
+            )
         elif isinstance(total, int | float) and not isinstance(total, bool):
             measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

@@ -1,6 +1,7 @@
 """Read `nvidia-smi`: its table, `-q` as text and XML, `nvlink -s` and `nvlink -e`. Pure.
 
-Reference: docs.nvidia.com/deploy/nvidia-smi. `ERR!` and `GPU requires reset` stand in place of values.
+Reference: docs.nvidia.com/deploy/nvidia-smi. `ERR!` and `GPU requires reset` stand in place of
+values.
 """
 
 import re
@@ -11,30 +12,104 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
-RESET, MEMORY, SLOWED, FABRIC = "tool-gpu-reset", "tool-gpu-memory", "tool-gpu-slowed", "tool-gpu-fabric"
+RESET, MEMORY, SLOWED, FABRIC = (
+    "tool-gpu-reset",
+    "tool-gpu-memory",
+    "tool-gpu-slowed",
+    "tool-gpu-fabric",
+)
 LOST, PCIE, NVLINK = "tool-gpu-unreadable", "tool-gpu-pcie", "tool-gpu-nvlink"
 _TOOL = "nvidia-smi"
 _GPU = lazy(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
 QUERY_LINE = lazy(
-    r"\A(?:GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*\Z|(?:Timestamp|Driver Version|CUDA Version|Attached GPUs) +:"
+    r"\A(?:GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*\Z|(?:Timestamp|Driver Version|CUDA "
+    "Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
 _YES, _NONE = ("yes", "active", "true"), ("none", "n/a", "[n/a]", "")
-_FAULTS = (  # the end of a field's path, the values that are bad (None: a count above 0), and what they mean
-    (("remapped rows", "remapping failure occurred"), _YES, Verdict.FAIL, MEMORY, "rows could not be remapped"),
-    (("remapped rows", "pending"), _YES, Verdict.DEGRADED, RESET, "a remapped row waits for a reset"),
-    (("retired pages", "pending page blacklist"), _YES, Verdict.DEGRADED, RESET, "a page waits for its retirement"),
-    (("clocks event reasons", "hw slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by hardware"),
+# The end of a field's path, the values that are bad (None: a count above 0), and what they mean
+_FAULTS = (
+    (
+        ("remapped rows", "remapping failure occurred"),
+        _YES,
+        Verdict.FAIL,
+        MEMORY,
+        "rows could not be remapped",
+    ),
+    (
+        ("remapped rows", "pending"),
+        _YES,
+        Verdict.DEGRADED,
+        RESET,
+        "a remapped row waits for a reset",
+    ),
+    (
+        ("retired pages", "pending page blacklist"),
+        _YES,
+        Verdict.DEGRADED,
+        RESET,
+        "a page waits for its retirement",
+    ),
+    (
+        ("clocks event reasons", "hw slowdown"),
+        _YES,
+        Verdict.DEGRADED,
+        SLOWED,
+        "slowed down by hardware",
+    ),
     (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by heat"),
-    (("hw slowdown", "hw power brake slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by the power brake"),
-    (("volatile", "dram uncorrectable"), None, Verdict.DEGRADED, MEMORY, "uncorrectable memory errors"),
-    (("volatile", "sram uncorrectable"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
-    (("volatile", "sram uncorrectable parity"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
-    (("volatile", "sram uncorrectable sec-ded"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
-    (("aggregate", "sram threshold exceeded"), _YES, Verdict.FAIL, MEMORY, "SRAM errors beyond the threshold"),
-    (("fabric", "state"), ("in progress", "not started"), Verdict.FAIL, FABRIC, "not registered with its fabric"),
+    (
+        ("hw slowdown", "hw power brake slowdown"),
+        _YES,
+        Verdict.DEGRADED,
+        SLOWED,
+        "slowed down by the power brake",
+    ),
+    (
+        ("volatile", "dram uncorrectable"),
+        None,
+        Verdict.DEGRADED,
+        MEMORY,
+        "uncorrectable memory errors",
+    ),
+    (
+        ("volatile", "sram uncorrectable"),
+        None,
+        Verdict.DEGRADED,
+        MEMORY,
+        "uncorrectable SRAM errors",
+    ),
+    (
+        ("volatile", "sram uncorrectable parity"),
+        None,
+        Verdict.DEGRADED,
+        MEMORY,
+        "uncorrectable SRAM errors",
+    ),
+    (
+        ("volatile", "sram uncorrectable sec-ded"),
+        None,
+        Verdict.DEGRADED,
+        MEMORY,
+        "uncorrectable SRAM errors",
+    ),
+    (
+        ("aggregate", "sram threshold exceeded"),
+        _YES,
+        Verdict.FAIL,
+        MEMORY,
+        "SRAM errors beyond the threshold",
+    ),
+    (
+        ("fabric", "state"),
+        ("in progress", "not started"),
+        Verdict.FAIL,
+        FABRIC,
+        "not registered with its fabric",
+    ),
 )
-_HEALTHS = (  # of NVLink fabrics of several nodes: the last part of a field's path, and the value that is bad
+# Of NVLink fabrics of several nodes: the last part of a field's path, and the value that is bad
+_HEALTHS = (
     ("bandwidth", "degraded"),
     ("route recovery in progress", "true"),
     ("route unhealthy", "true"),
@@ -58,12 +133,17 @@ _XML_NAMES = {  # the names that the XML has in place of those of the text
     "pending blacklist": "pending page blacklist",
 }
 _HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
-_SMI_GPU = lazy(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
-TABLE_BEGINS = lazy(rf"\s{{0,40}}\| NVIDIA-SMI \d|{_SMI_GPU.pattern}")  # a paste may have lost the head
+_SMI_GPU = lazy(
+    r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|"
+)
+# A paste may have lost the head
+TABLE_BEGINS = lazy(rf"\s{{0,40}}\| NVIDIA-SMI \d|{_SMI_GPU.pattern}")
 _SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
 _ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
 GPU_NAME = lazy(r"GPU (\d{1,3}): ")
-_LINK_RATE = lazy(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
+_LINK_RATE = lazy(
+    r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE
+)
 _LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
 NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
@@ -76,7 +156,9 @@ def read_query(lines: Sequence[str]) -> Report:
 def _report(gpus: Sequence[Gpu]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
-        faults = [Result(verdict, code, f"GPU {gpu}: {fault}") for verdict, code, fault in _faults(fields)]
+        faults = [
+            Result(verdict, code, f"GPU {gpu}: {fault}") for verdict, code, fault in _faults(fields)
+        ]
         results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
     return Report(_TOOL, tuple(results))
 
@@ -108,7 +190,9 @@ def _faults(fields: Fields) -> Iterator[Fault]:
     for path, value in fields.items():
         yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
-    current, widest = (re.fullmatch(r"(\d{1,3})x", widths.get(key, "")) for key in ("current", "max"))
+    current, widest = (
+        re.fullmatch(r"(\d{1,3})x", widths.get(key, "")) for key in ("current", "max")
+    )
     if current and widest and int(current[1]) < int(widest[1]):
         yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
 
@@ -124,7 +208,11 @@ def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
         yield Verdict.DEGRADED, FABRIC, f"fabric health: {path[-1]}: {value}"
     if path[-2:] == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
         yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
-    if is_of_fabric and path[-1] in ("health", "summary") and value in ("unhealthy", "limited capacity"):
+    if (
+        is_of_fabric
+        and path[-1] in ("health", "summary")
+        and value in ("unhealthy", "limited capacity")
+    ):
         yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
     for end, bad, verdict, code, fault in _FAULTS:
         count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
@@ -168,7 +256,9 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
 
 
 def read_table(lines: Sequence[str]) -> Report:
-    """Read the rows of the table without options: two or three of each GPU, the errors in the first's last cell."""
+    """Read the rows of the table without options: two or three of each GPU, the errors in the
+    first's last cell.
+    """
     results: list[Result] = []
     lost: dict[str, int] = {}
     seen: list[str] = []
@@ -178,12 +268,19 @@ def read_table(lines: Sequence[str]) -> Report:
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
-                results.append(Result(Verdict.DEGRADED, MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"))
+                results.append(
+                    Result(
+                        Verdict.DEGRADED, MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"
+                    )
+                )
         if "Processes:" in line:
             break
         if gpu and (state := _SMI_STATE.findall(line)):
             lost[gpu] = lost.get(gpu, 0) + len(state)
-    results += [Result(Verdict.FAIL, LOST, f"{gpu}: {n} fields cannot be read (ERR!)") for gpu, n in lost.items()]
+    results += [
+        Result(Verdict.FAIL, LOST, f"{gpu}: {n} fields cannot be read (ERR!)")
+        for gpu, n in lost.items()
+    ]
     bad = {result.words.partition(": ")[0] for result in results}
     results += [Result(Verdict.PASS, SAYS_BAD, gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
@@ -218,20 +315,32 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
 
 
 def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
-    """Yield GPUs that have lost some of their links, or have fewer or slower ones than the others."""
-    up = {gpu: [rate for rate in links.values() if rate[0].isdigit()] for gpu, links in rates.items()}
+    """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
+    others.
+    """
+    up = {
+        gpu: [rate for rate in links.values() if rate[0].isdigit()] for gpu, links in rates.items()
+    }
     most = max(map(len, up.values()), default=0)
     best = max((float(rate) for links in up.values() for rate in links), default=0.0)
     for gpu, links in rates.items():
         down = [link for link, rate in links.items() if not rate[0].isdigit()]
         if down and most:
-            yield Result(Verdict.FAIL, NVLINK, f"GPU {gpu}: {_links(down)} inactive, {len(up[gpu])} up")
+            yield Result(
+                Verdict.FAIL, NVLINK, f"GPU {gpu}: {_links(down)} inactive, {len(up[gpu])} up"
+            )
         elif len(up[gpu]) < most:
-            yield Result(Verdict.FAIL, NVLINK, f"GPU {gpu}: {len(up[gpu])} links, where others have {most}")
-        slow = [link for link, rate in links.items() if rate[0].isdigit() and float(rate) < 0.9 * best]
+            yield Result(
+                Verdict.FAIL, NVLINK, f"GPU {gpu}: {len(up[gpu])} links, where others have {most}"
+            )
+        slow = [
+            link for link, rate in links.items() if rate[0].isdigit() and float(rate) < 0.9 * best
+        ]
         if slow:
             rate = links[slow[0]]
-            yield Result(Verdict.DEGRADED, NVLINK, f"GPU {gpu}: {_links(slow)} at {rate} of {best:g} GB/s")
+            yield Result(
+                Verdict.DEGRADED, NVLINK, f"GPU {gpu}: {_links(slow)} at {rate} of {best:g} GB/s"
+            )
 
 
 def _links(links: Sequence[str]) -> str:

@@ -18,17 +18,21 @@ P2P_BEGINS = lazy(
     r"|(?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth)"
 )
 P2P_LINE = lazy(
-    r"\A\s*+(?:\[P2P |P2P (?:Connectivity|=)|P2P=|(?:Uni|Bi)directional P2P=|D\\D |GPU  |CPU  |\*\*\*NOTE: In case"
-    r"|So you can see lesser|NOTE: The CUDA Samples|Device[:=] ?\d|\d{1,3}+(?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++\s*+\Z)"
+    r"\A\s*+(?:\[P2P |P2P (?:Connectivity|=)|P2P=|(?:Uni|Bi)directional P2P=|D\\D |GPU  |CPU  "
+    r"|\*\*\*NOTE: In case"
+    "|So you can see lesser|NOTE: The CUDA Samples|Device[:=] "
+    r"?\d|\d{1,3}+(?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++\s*+\Z)"
 )
 _TITLE = lazy(
-    r"\s{0,40}((?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth(?: \(P2P (?:Writes|Reads)\))?|P2P Connectivity"
+    r"\s{0,40}((?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth(?: \(P2P "
+    r"(?:Writes|Reads)\))?|P2P Connectivity"
     r"|P2P=\w{7,8} Latency)"
 )
 _NUMBERS = lazy(r"\A\s*+(\d{1,3}+)((?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++)\s*+\Z")
 _PEER = lazy(r"\s{0,40}Device=(\d{1,3}) CANNOT Access Peer Device=(\d{1,3})")
 _MAX_GPUS = 64
-_ALIKE, _SLOW = 0.8, 0.7  # of the median: how near most pairs are in a uniform topology, and a slow one
+# Of the median: how near most pairs are in a uniform topology, and a slow one
+_ALIKE, _SLOW = 0.8, 0.7
 _UNIFORM = 0.75  # part of the pairs that is alike
 _SLOWER = 0.8  # of the rate through the host
 
@@ -44,7 +48,9 @@ def read_p2p(lines: Sequence[str]) -> Report:
         elif match := _PEER.match(line):
             refused.append((match[1], match[2]))
         elif (match := _NUMBERS.match(line)) and len(matrices.get(title, ())) < _MAX_GPUS:
-            matrices.setdefault(title, []).append([float(value) for value in match[2].split()[:_MAX_GPUS]])
+            matrices.setdefault(title, []).append(
+                [float(value) for value in match[2].split()[:_MAX_GPUS]]
+            )
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     connected = matrices.get("P2P Connectivity", [])
     results = [*_without_peer(connected, refused)]
@@ -53,7 +59,9 @@ def read_p2p(lines: Sequence[str]) -> Report:
             which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
             results += _slow_pairs(which, matrix, connected)
     results += _slow_memory(enabled)
-    results += _slower_than_without(enabled, _first(matrices, "Unidirectional P2P=Disabled"), connected)
+    results += _slower_than_without(
+        enabled, _first(matrices, "Unidirectional P2P=Disabled"), connected
+    )
     if matrices and not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
     pairs = _between(enabled, connected).values()
@@ -82,7 +90,10 @@ def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -
         return
     usual, without = median(direct.values()), median(through_host.values())
     if usual < _SLOWER * without:
-        words = f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, {quantity(without, 'GB/s')} without"
+        words = (
+            f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
+            f"{quantity(without, 'GB/s')} without"
+        )
         yield Result(Verdict.DEGRADED, _PEER_SLOW, words)
 
 
@@ -104,7 +115,11 @@ def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Resul
         (source, target), slow = min(pairs.items(), key=itemgetter(1))
         fast = max(pairs.values())
         if slow < fast / 2:
-            yield Result(Verdict.DEGRADED, NVLINK, f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}")
+            yield Result(
+                Verdict.DEGRADED,
+                NVLINK,
+                f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}",
+            )
         return
     if len(pairs) < 6:
         return
@@ -120,12 +135,20 @@ def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Resul
         return
     common = set.intersection(*(set(pair) for pair in slow_pairs))
     least = min(pairs[pair] for pair in slow_pairs)
-    where = f"GPU {common.pop()}" if len(common) == 1 else ", ".join(f"{a} to {b}" for a, b in slow_pairs[:4])
-    yield Result(Verdict.DEGRADED, NVLINK, f"{which} {where}: {least:g} GB/s, where others have {usual:g}")
+    where = (
+        f"GPU {common.pop()}"
+        if len(common) == 1
+        else ", ".join(f"{a} to {b}" for a, b in slow_pairs[:4])
+    )
+    yield Result(
+        Verdict.DEGRADED, NVLINK, f"{which} {where}: {least:g} GB/s, where others have {usual:g}"
+    )
 
 
 def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, float]]:
-    """Return the GPUs whose fastest pair is slower than that of most others, with it and the usual one."""
+    """Return the GPUs whose fastest pair is slower than that of most others, with it and the usual
+    one.
+    """
     best: dict[int, float] = {}
     for pair, value in pairs.items():
         for gpu in pair:
@@ -146,4 +169,8 @@ def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     usual = median(own)
     for gpu, value in enumerate(own):
         if value < _SLOW * usual:
-            yield Result(Verdict.DEGRADED, MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
+            yield Result(
+                Verdict.DEGRADED,
+                MEMORY,
+                f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}",
+            )

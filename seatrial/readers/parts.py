@@ -1,8 +1,9 @@
-"""The parts of a text: nccl-tests output with its causes of failure, and reports of other tools, in the order of time.
+"""The parts of a text: nccl-tests output with its causes of failure, and reports of other tools, in
+the order of time.
 
-A report has a first line and lines that belong to it (seatrial/readers/table.py). Whatever stands between them is read
-as any other log, so nothing hides behind a report. Lines that carry a label, a rank of srun or a host of pdsh, are
-parts of their own.
+A report has a first line and lines that belong to it (seatrial/readers/table.py). Whatever stands
+between them is read as any other log, so nothing hides behind a report. Lines that carry a label, a
+rank of srun or a host of pdsh, are parts of their own.
 """
 
 import re
@@ -17,7 +18,15 @@ from seatrial.model.errors import NothingFoundError
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, SweepReader
-from seatrial.nccl.parse import MAX_JSON, PEEK, looks_like_json_log, nothing_found, open_log, parse_json, stream_lines
+from seatrial.nccl.parse import (
+    MAX_JSON,
+    PEEK,
+    looks_like_json_log,
+    nothing_found,
+    open_log,
+    parse_json,
+    stream_lines,
+)
 from seatrial.readers.report import Reader, Report, check_of
 from seatrial.readers.table import READERS
 from seatrial.text.wrapping import Words, clean, unwrapped
@@ -28,18 +37,23 @@ _MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
 _MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 5
 _NEEDLES = Words(needle for reader in READERS for needle in reader.needles)
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
-_NCCL_TESTS = re.compile(r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place")
+_NCCL_TESTS = re.compile(
+    r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place"
+)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A part whose end was not seen yet; `place`: how many sweeps, and how many reports, began before it."""
+    """A part whose end was not seen yet; `place`: how many sweeps, and how many reports, began
+    before it.
+    """
 
     reader: Reader
     label: str
     place: tuple[int, int]
     lines: list[str] = field(default_factory=list)
-    marks: set[str] = field(default_factory=set)  # that it began with: one that comes again begins another part
+    # That it began with: one that comes again begins another part
+    marks: set[str] = field(default_factory=set)
     characters: int = 0
     foreign: int = 0
 
@@ -58,7 +72,10 @@ class _Open:
 
 
 class PartReader:
-    """Take a text line by line; `parts` returns its parts. Memory is bounded, whatever the text is."""
+    """Take a text line by line; `parts` returns its parts.
+
+    Memory is bounded, whatever the text is.
+    """
 
     def __init__(self, source: str, name: str) -> None:
         self._sweeps = SweepReader(source)
@@ -82,7 +99,9 @@ class PartReader:
         """Return the parts in the order of the text; empty if it has none."""
         self._close_all()
         parts: list[Part] = list(self._sweeps.sweeps())
-        for (sweeps_before, _), label, report in sorted(self._reports, key=itemgetter(0), reverse=True):
+        for (sweeps_before, _), label, report in sorted(
+            self._reports, key=itemgetter(0), reverse=True
+        ):
             parts.insert(sweeps_before, check_of(report, self._name, label))
         return parts
 
@@ -96,7 +115,9 @@ class PartReader:
         if self._take_of(text, label, begins):
             return True
         match = _HOST.match(text) if begins or self._labels else None
-        if match is None or (match["host"] not in self._labels and len(self._labels) >= _MAX_LABELS):
+        if match is None or (
+            match["host"] not in self._labels and len(self._labels) >= _MAX_LABELS
+        ):
             return False
         if not self._take_of(text[match.end() :], match["host"], begins):
             return False
@@ -107,8 +128,14 @@ class PartReader:
         reader = _beginning(text) if begins else None
         for part in reversed(self._open_parts_of(label)):
             is_again = reader is part.reader and reader.is_labelled and text in part.marks
-            is_other = reader is not None and not part.reader.ends and (reader is not part.reader or is_again)
-            if not is_other and (part.reader.ends or _belongs(part.reader, text, has_needle=begins)):
+            is_other = (
+                reader is not None
+                and not part.reader.ends
+                and (reader is not part.reader or is_again)
+            )
+            if not is_other and (
+                part.reader.ends or _belongs(part.reader, text, has_needle=begins)
+            ):
                 part.add(text, is_mark=reader is not None)
                 if part.reader.ends and (part.reader.ends.search(text) or part.is_full):
                     self._close(part)
@@ -129,7 +156,10 @@ class PartReader:
         own = list(self._open.get(label, {}).values())
         if not label:
             return own
-        return [*(part for part in self._open.get("", {}).values() if not part.reader.is_labelled), *own]
+        return [
+            *(part for part in self._open.get("", {}).values() if not part.reader.is_labelled),
+            *own,
+        ]
 
     def _begin(self, reader: Reader, text: str, label: str) -> None:
         if before := self._open.get(label, {}).get(reader):
@@ -161,7 +191,9 @@ class PartReader:
             self._reports.append((part.place, part.label, report))
 
     def _reread(self, part: _Open) -> None:
-        """Read the lines of a part that turned out to be none; in those of a document other parts may begin."""
+        """Read the lines of a part that turned out to be none; in those of a document other parts
+        may begin.
+        """
         self._refused += 1
         self._sweeps.feed(part.lines[0])
         for line in part.lines[1:]:
@@ -172,7 +204,9 @@ class PartReader:
 
 
 def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
-    """Return whether a line is one of the part; where every line has a needle, one without it is not looked at."""
+    """Return whether a line is one of the part; where every line has a needle, one without it is
+    not looked at.
+    """
     if reader.belongs is reader.begins and not has_needle:
         return False
     return reader.belongs.match(text) is not None

@@ -11,7 +11,10 @@ from seatrial.readers.report import WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
-TEST = lazy(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
+TEST = lazy(
+    r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post "
+    "List BW) Test"
+)
 _DEVICE = lazy(r"\bDevice\s{0,40}: (\S{1,60})")
 _UNITS = {  # to GB/s
     "gb/s": 1.0,
@@ -24,7 +27,8 @@ _UNITS = {  # to GB/s
 _HEADING = lazy(r"#bytes\s+#iterations\s+(.{1,200})")
 _ROW = lazy(r"\A\s*+(\d{1,12}+)\s++(\d{1,12}+)((?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+)\s*+\Z")
 _RDMA_ERROR = lazy(
-    r".{0,40}?(?:Completion with error.{0,120}|Failed status \d+.{0,160}|Couldn't connect to .{1,80}"
+    r".{0,40}?(?:Completion with error.{0,120}|Failed status \d+.{0,160}|Couldn't connect to "
+    ".{1,80}"
     r"|Unable to (?:init|find|open) .{1,80}|Failed to (?:modify QP|create|connect|exchange).{0,80}"
     r"|IB device .{1,60}not found.{0,40}|Problems with warm up"
     r"|Couldn't (?:allocate|get|listen|open|create|read) .{1,80}"
@@ -33,21 +37,26 @@ _RDMA_ERROR = lazy(
 _VALIDATION = lazy(r".{0,40}?VALIDATION: FAILED.{0,200}")
 _MEGA = 1e6  # MsgRate counts millions
 BEGINS = lazy(
-    rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) remote address"
+    rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) "
+    "remote address"
     r"|\s{0,8}Couldn't connect to [\w.:-]{1,253}:\d{1,5}\s*$"
     r"|\s{0,8}Failed to exchange data between server|\s{0,8}Unable to read to socket"
 )
 PERFTEST_LINE = lazy(
     r"\A(?:\s{0,40}#bytes\s|\s*+\d{1,12}+\s++\d{1,12}+(?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+\s*+\Z|-{80,}\s*\Z|\*"
-    r"|\s*+(?:Dual-port|Number of qps|Connection type|CQ Moderation|Mtu|Link type|Max inline data|GID index|rdma_cm QPs"
-    r"|Data ex\. method|TX depth|RX depth|Outstand reads|PCIe relax order|ibv_wr\* API|Use ROCm memory"
+    r"|\s*+(?:Dual-port|Number of qps|Connection type|CQ Moderation|Mtu|Link type|Max inline "
+    "data|GID index|rdma_cm QPs"
+    r"|Data ex\. method|TX depth|RX depth|Outstand reads|PCIe relax order|ibv_wr\* API|Use ROCm "
+    "memory"
     r"|local address|remote address|GID|WARNING: BW peak|Conflicting CPU frequency)\b.{0,300}"
     rf"|{_RDMA_ERROR.pattern}|.{{0,40}}?VALIDATION: )"
 )
 
 
 def read_perftest(lines: Sequence[str]) -> Report:
-    """Read rows of message size, iterations, and the columns of the heading: peak and average, or latencies."""
+    """Read rows of message size, iterations, and the columns of the heading: peak and average, or
+    latencies.
+    """
     kind = next(filter(None, map(TEST.match, lines)), None)
     device = next(filter(None, map(_DEVICE.search, lines)), None)
     tool = f"perftest {kind[1]} {kind[2]}" if kind else "perftest"
@@ -83,7 +92,9 @@ def _of_row(
             gb_s = value * _UNITS[unit]
             yield Measurement("rdma_bandwidth", gb_s, "GB/s", subject, conditions, (gb_s,))
         elif words.startswith("t_typical") and unit == "usec":
-            yield Measurement("rdma_latency", value, "us", subject, conditions, (value,), better="lower")
+            yield Measurement(
+                "rdma_latency", value, "us", subject, conditions, (value,), better="lower"
+            )
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
@@ -92,15 +103,25 @@ def read_document(document: dict[str, Any]) -> Report | None:
     It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.
     """
     info, results = document.get("test_info"), document.get("results")
-    if not isinstance(info, dict) or not isinstance(results, dict) or not isinstance(info.get("test"), str):
+    if (
+        not isinstance(info, dict)
+        or not isinstance(results, dict)
+        or not isinstance(info.get("test"), str)
+    ):
         return None
     words = info["test"][:80].replace("_", " ").removesuffix(" Test")
     both_ways = " Bidirectional" in words
     tool = f"perftest {words.replace(' Bidirectional', '').replace('RDMA ', 'RDMA_')}"
-    size, rate, typical = (max(0.0, finite(results.get(name)) or 0.0) for name in ("MsgSize", "MsgRate", "t_typical"))
-    values = {"bw average[GB/s]": rate * _MEGA * size / 1e9} if rate else {"t_typical[usec]": typical}
+    size, rate, typical = (
+        max(0.0, finite(results.get(name)) or 0.0) for name in ("MsgSize", "MsgRate", "t_typical")
+    )
+    values = (
+        {"bw average[GB/s]": rate * _MEGA * size / 1e9} if rate else {"t_typical[usec]": typical}
+    )
     subject = Subject("node", str(info.get("Device") or "node")[:60])
     measurements = (
-        _of_row(tool, subject, int(size), values, both_ways=both_ways) if size and any(values.values()) else ()
+        _of_row(tool, subject, int(size), values, both_ways=both_ways)
+        if size and any(values.values())
+        else ()
     )
     return Report(tool, (), tuple(measurements))

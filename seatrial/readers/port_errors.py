@@ -18,7 +18,9 @@ _ERRORS_OF = lazy(r"\s{0,40}GUID (0x[0-9a-fA-F]{1,16}) port (\w{1,4}): (.{1,2000
 _COUNTER = lazy(r"\[?(\w{3,40}) == (\d{1,20})")
 _DOTTED = lazy(r"(\w{3,40}):\.{2,60}(\d{1,20})\s*$")
 _PERFQUERY = lazy(r"# Port (?:extended )?counters: (.{1,60}?)(?: \(|$)")
-ERRORS_BEGINS = lazy(rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})")
+ERRORS_BEGINS = lazy(
+    rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})"
+)
 ERRORS_LINE = lazy(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
 
 

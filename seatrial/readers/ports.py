@@ -15,7 +15,9 @@ _CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
 
 
 def against_port(check: Check, fabric: str | None) -> Check:
-    """Return the check with its RDMA bandwidth, and the rates of its ports, compared with one NIC of the fabric."""
+    """Return the check with its RDMA bandwidth, and the rates of its ports, compared with one NIC
+    of the fabric.
+    """
     rate_gb = nic_of(fabric).gbit_s
     if not rate_gb:
         return check
@@ -24,7 +26,9 @@ def against_port(check: Check, fabric: str | None) -> Check:
         return check
     bad = [judgement.reason for judgement in judgements if not judgement.passed]
     verdict = worst([check.verdict, *(judgement.verdict for judgement in judgements)])
-    return replace(check, verdict=verdict, reason=join((*bad, check.reason)), judgements=tuple(judgements))
+    return replace(
+        check, verdict=verdict, reason=join((*bad, check.reason)), judgements=tuple(judgements)
+    )
 
 
 def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:

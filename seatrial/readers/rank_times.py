@@ -1,8 +1,9 @@
-"""Read how long each rank computes, as Megatron-LM logs it: its StragglerDetector, and its timers of all ranks. Pure.
+"""Read how long each rank computes, as Megatron-LM logs it: its StragglerDetector, and its timers
+of all ranks. Pure.
 
-Source: StragglerDetector.report in megatron/core/utils.py, and megatron/core/timers.py. Both measure kernels without
-the wait for other ranks, so a rank that takes longer than most is slow itself. Stages of a pipeline differ by their
-layers: only a few ranks far from the others are named.
+Source: StragglerDetector.report in megatron/core/utils.py, and megatron/core/timers.py. Both
+measure kernels without the wait for other ranks, so a rank that takes longer than most is slow
+itself. Stages of a pipeline differ by their layers: only a few ranks far from the others are named.
 """
 
 import re
@@ -14,11 +15,15 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.readers.stragglers import STRAGGLER, THRESHOLD
 from seatrial.text.lazy_pattern import lazy
 
-_COMPUTE = ("forward-compute", "backward-compute", "optimizer-inner-step")  # timers without communication
+# Timers without communication
+_COMPUTE = ("forward-compute", "backward-compute", "optimizer-inner-step")
 _FEW = 16  # of so many ranks one may be called slow: more are a stage of the pipeline
 _REPORT = lazy(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
 _EXTREME = lazy(r"(M[nx])(Clk|Etpt)/Rnk: (\d{1,7}(?:\.\d{1,3})?)(?:MHz|TF)/(\d{1,7})")
-_TIMES = lazy(r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across ranks) \(ms\):")
+_TIMES = lazy(
+    r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across "
+    r"ranks) \(ms\):"
+)
 _TIMER = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}):\s*$")
 _RANK = lazy(r"\A\s{2,12}rank\s{1,7}(\d{1,7}): (\d{1,9}(?:\.\d{1,3})?)\s*$")
 _RANGE = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}) ?\.{0,48}: \((\d{1,9}\.\d{1,3}), (\d{1,9}\.\d{1,3})\)")
@@ -29,7 +34,9 @@ LINE = lazy(
 
 
 def read_rank_times(lines: Sequence[str]) -> Report:
-    """Name the ranks that compute slower than the others; minima and maxima without a rank are a note."""
+    """Name the ranks that compute slower than the others; minima and maxima without a rank are a
+    note.
+    """
     reports = [line for line in lines if _REPORT.match(line)]
     results = _of_reports(reports)
     for timer, times in _by_timer(lines).items():
@@ -43,7 +50,9 @@ def read_rank_times(lines: Sequence[str]) -> Report:
 
 
 def _of_reports(reports: Sequence[str]) -> list[Result]:
-    """Return the ranks that at least half of the reports show as slow: one slow interval is no straggler."""
+    """Return the ranks that at least half of the reports show as slow: one slow interval is no
+    straggler.
+    """
     by_rank: dict[int, list[str]] = {}
     for line in reports:
         slow = _slow_rank(line)
@@ -58,7 +67,9 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:
-    """Return the slowest rank of a report by its clock, else by its throughput; None if all are alike."""
+    """Return the slowest rank of a report by its clock, else by its throughput; None if all are
+    alike.
+    """
     extremes: dict[str, tuple[float, int]] = {}
     for which, metric, value, rank in _EXTREME.findall(line):
         extremes[which + metric] = float(value), int(rank)
@@ -91,7 +102,9 @@ def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
 
 
 def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
-    """Return the ranks that take much longer than most, unless so many do that they are a stage of the pipeline."""
+    """Return the ranks that take much longer than most, unless so many do that they are a stage of
+    the pipeline.
+    """
     usual_of_rank = {rank: median(values) for rank, values in times.items()}
     if len(usual_of_rank) < 3:
         return []
@@ -101,13 +114,16 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
     if not slow or len(slow) > most:
         return [Result(Verdict.PASS, SAYS_BAD, timer)]
     sentences = (
-        f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms" for rank in slow
+        f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
+        for rank in slow
     )
     return [Result(Verdict.DEGRADED, STRAGGLER, sentence) for sentence in sentences]
 
 
 def _note_of(match: re.Match[str]) -> str:
-    """Return a note on a timer whose slowest rank takes much longer than its fastest; empty for any other."""
+    """Return a note on a timer whose slowest rank takes much longer than its fastest; empty for any
+    other.
+    """
     timer, low, high = match[1], float(match[2]), float(match[3])
     if timer not in _COMPUTE or not low or low > THRESHOLD * high:
         return ""

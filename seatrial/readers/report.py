@@ -1,4 +1,7 @@
-"""What a reader makes of a part: results, measurements and notes, and the check that they become. Pure."""
+"""What a reader makes of a part: results, measurements and notes, and the check that they become.
+
+Pure.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,7 +21,9 @@ SAYS_BAD, WRONG_DATA = "tool-says-bad", "tool-wrong-data"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result of a tool; `words` name the device, `code` is that of the reason and so of the next step."""
+    """One result of a tool; `words` name the device, `code` is that of the reason and so of the
+    next step.
+    """
 
     verdict: Verdict
     code: str
@@ -39,11 +44,13 @@ class Report:
 class Reader:
     """One kind of part: its marks, and how it is read.
 
-    - `needles`: one of these texts stands in every line that `begins` matches; looked for first because that is cheap.
+    - `needles`: one of these texts stands in every line that `begins` matches; looked for first
+      because that is cheap.
     - `begins`: the first line of a part.
     - `belongs`: its other lines. Strict, because such a line is read by nothing else.
     - `ends`: the last line, if every line up to it belongs to the part (a document in JSON or XML).
-    - `read`: the report of the lines; None if they are of another kind, and something else reads them.
+    - `read`: the report of the lines; None if they are of another kind, and something else reads
+      them.
     - `patience`: how many other lines may stand between two lines of the part.
     - `is_labelled`: whether lines with the label of a rank or a host are parts of their own.
     - `prints` and `finds`: a line of the list in docs/judging-logs.md.
@@ -61,7 +68,8 @@ class Reader:
 
 
 def check_of(report: Report, name: str, label: str = "") -> Check:
-    """Return the worst of a tool's results, with those that are bad; without any the tool did not finish.
+    """Return the worst of a tool's results, with those that are bad; without any the tool did not
+    finish.
 
     `label` is the host or rank that the lines were labelled with.
     """
@@ -71,7 +79,11 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     if not report.results and not kept:
         return Check(name, Verdict.INCONCLUSIVE, Reason.of("tool-unfinished", tool=report.tool))
     verdict = worst([result.verdict for result in report.results] or [Verdict.PASS])
-    notes = [Reason.of("tool-noted", tool=report.tool, what=_listed(report.notes))] if report.notes else []
+    notes = (
+        [Reason.of("tool-noted", tool=report.tool, what=_listed(report.notes))]
+        if report.notes
+        else []
+    )
     if verdict is Verdict.PASS:
         count = len(report.results)
         summary = f"{report.tool}: {f'{count} of {count} without a fault' if count else f'{len(kept)} measurements'}"
@@ -81,13 +93,17 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     by_code = {code: [result.words for result in bad if result.code == code] for code in dict.fromkeys(
         result.code for result in bad
     )}  # fmt: skip
-    reasons = [Reason.of(code, tool=report.tool, what=_listed(words)) for code, words in by_code.items()]
+    reasons = [
+        Reason.of(code, tool=report.tool, what=_listed(words)) for code, words in by_code.items()
+    ]
     return Check(name, verdict, join((*reasons, *notes)), measurements=kept)
 
 
 def _listed(texts: Sequence[str]) -> str:
     """Return the first few texts, each once."""
     secrets = Secrets()
-    distinct = list(dict.fromkeys(secrets.out_of_line(printable(text)[:MAX_WORDS]) for text in texts))
+    distinct = list(
+        dict.fromkeys(secrets.out_of_line(printable(text)[:MAX_WORDS]) for text in texts)
+    )
     more = f" and {len(distinct) - _MAX_SHOWN} more" if len(distinct) > _MAX_SHOWN else ""
     return "; ".join(distinct[:_MAX_SHOWN]) + more

@@ -1,7 +1,9 @@
-"""Read the straggler reports of NVIDIA Resiliency Extension, as NeMo and Megatron-LM print them. Pure.
+"""Read the straggler reports of NVIDIA Resiliency Extension, as NeMo and Megatron-LM print them.
 
-Source: its straggler detection callback. A score is 1 for the fastest rank (relative), or for the rank's own best
-(individual); below 0.7, its default threshold, a rank is called a straggler.
+Pure.
+
+Source: its straggler detection callback. A score is 1 for the fastest rank (relative), or for the
+rank's own best (individual); below 0.7, its default threshold, a rank is called a straggler.
 """
 
 from collections.abc import Sequence
@@ -13,19 +15,30 @@ from seatrial.text.lazy_pattern import lazy
 
 STRAGGLER = "training-straggler"
 THRESHOLD = 0.7
-BEGINS = lazy(r"\A.{0,200}?(?:\bGPU (?:relative|individual) performance:|STRAGGLER DETECTION WARNING: )")
-_SCORE = lazy(r"\A\s{0,20}Rank=(?P<rank>\d{1,7}) Node=(?P<node>[\w.-]{1,253}) Score=(?P<score>\d(?:\.\d{1,6})?)")
+BEGINS = lazy(
+    r"\A.{0,200}?(?:\bGPU (?:relative|individual) performance:|STRAGGLER DETECTION WARNING: )"
+)
+_SCORE = lazy(
+    r"\A\s{0,20}Rank=(?P<rank>\d{1,7}) Node=(?P<node>[\w.-]{1,253}) "
+    r"Score=(?P<score>\d(?:\.\d{1,6})?)"
+)
 _KIND = lazy(r"GPU (relative|individual) performance:")
 _WARNING = lazy(
-    r"STRAGGLER DETECTION WARNING: Some GPUs (?P<kind>have worse relative performance|performance dropped)\. "
+    "STRAGGLER DETECTION WARNING: Some GPUs (?P<kind>have worse relative performance|performance "
+    r"dropped)\. "
     r"Affected ranks: (?P<ranks>.{1,4000})"
 )
 _RANK = lazy(r"rank=(\d{1,7}), node='([\w.-]{1,253})'|(?<![\w=.'-])(\d{1,7})(?=[,\]}\s]|$)")
-LINE = lazy(rf"{BEGINS.pattern}|{_SCORE.pattern}|\A\s{{0,20}}(?:Worst|Best) performing \d|\A.{{0,80}}Straggler report ")
+LINE = lazy(
+    rf"{BEGINS.pattern}|{_SCORE.pattern}|\A\s{{0,20}}(?:Worst|Best) performing "
+    rf"\d|\A.{{0,80}}Straggler report "
+)
 
 
 def read_stragglers(lines: Sequence[str]) -> Report:
-    """Name the ranks that a warning names, or whose score is below the threshold, with node and score."""
+    """Name the ranks that a warning names, or whose score is below the threshold, with node and
+    score.
+    """
     kind = "relative"
     scores: dict[tuple[str, int], tuple[str, float]] = {}
     warned: dict[tuple[str, int], str] = {}
@@ -41,7 +54,14 @@ def read_stragglers(lines: Sequence[str]) -> Report:
     slow = {key for key, (_, score) in scores.items() if score < THRESHOLD} | set(warned)
     results = [_result(key, scores.get(key), warned.get(key, "")) for key in sorted(slow)]
     measurements = [
-        Measurement("straggler_score", score, "1", Subject("node", node), {"kind": kind, "rank": rank}, (score,))
+        Measurement(
+            "straggler_score",
+            score,
+            "1",
+            Subject("node", node),
+            {"kind": kind, "rank": rank},
+            (score,),
+        )
         for (kind, rank), (node, score) in scores.items()
     ]
     return Report("straggler detection", tuple(results), tuple(measurements))
@@ -52,5 +72,9 @@ def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) 
     node = scored[0] if scored else named
     where = f" on {node}" if node else ""
     than = "the others" if kind == "relative" else "its own earlier steps"
-    how = f"computes at {scored[1] * 100:.0f} % of {than}" if scored else f"computes slower than {than}"
+    how = (
+        f"computes at {scored[1] * 100:.0f} % of {than}"
+        if scored
+        else f"computes slower than {than}"
+    )
     return Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank}{where} {how}")

@@ -1,6 +1,8 @@
-"""The table of what can be in a text beside nccl-tests output: what a part looks like, its reader, what it finds.
+"""The table of what can be in a text beside nccl-tests output: what a part looks like, its reader,
+what it finds.
 
-The first reader whose mark a line has takes it. A new tool is an entry here, and its reader in the file of its family.
+The first reader whose mark a line has takes it. A new tool is an entry here, and its reader in the
+file of its family.
 """
 
 import logging
@@ -38,7 +40,10 @@ _ROWS = lazy(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
 _OWN = (
     Reader(
         "`dcgmi diag`, text or `--json`",
-        "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no broken GPU",
+        (
+            "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no "
+            "broken GPU"
+        ),
         ("| Diagnostic", "Successfully ran diagnostic for group", "-----  "),
         lazy(
             r"\s{0,40}(?:\| Diagnostic +\| Result|Successfully ran diagnostic for group"
@@ -73,8 +78,10 @@ _OWN = (
     ),
     Reader(
         "`nvidia-smi -q`, text or `-x`",
-        "`fail` for a recovery action, rows that could not be remapped, a fabric that is not up, fields that cannot be"
-        " read; `degraded` for slowdowns, uncorrectable errors, a narrow PCIe link, an unhealthy fabric",
+        "`fail` for a recovery action, rows that could not be remapped, a fabric that is not up, "
+        "fields that cannot be"
+        " read; `degraded` for slowdowns, uncorrectable errors, a narrow PCIe link, an unhealthy "
+        "fabric",
         ("NVSMI LOG", "GPU 0000"),
         lazy(r"=+NVSMI LOG=+|GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*$"),
         nvidia_smi.read_query,
@@ -114,8 +121,17 @@ _OWN = (
     ),
     Reader(
         "`gpu_burn`",
-        "`corrupt` for a GPU with wrong results, `fail` for one that died, `degraded` for one slower than the others",
-        ("compare file: ", "Burning for ", "Initialized device ", "proc'd: ", "Couldn't init a GPU test"),
+        (
+            "`corrupt` for a GPU with wrong results, `fail` for one that died, `degraded` for "
+            "one slower than the others"
+        ),
+        (
+            "compare file: ",
+            "Burning for ",
+            "Initialized device ",
+            "proc'd: ",
+            "Couldn't init a GPU test",
+        ),
         gpu_burn.BEGINS,
         gpu_burn.read_gpu_burn,
         belongs=gpu_burn.LINE,
@@ -130,7 +146,8 @@ _OWN = (
     ),
     Reader(
         "logs of Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, lines of JSON",
-        "`fail` for a loss that is not finite, with rank, node and GPU; `degraded` for steps that stay slower than"
+        "`fail` for a loss that is not finite, with rank, node and GPU; `degraded` for steps that "
+        "stay slower than"
         " earlier ones, and for a rate below the published one",
         training.NEEDLES,
         training.LINE,
@@ -159,7 +176,10 @@ _OWN = (
     ),
     Reader(
         "`ncclras`",
-        "`fail` for a rank that does not answer or reports an error; `inconclusive` for ranks out of step",
+        (
+            "`fail` for a rank that does not answer or reports an error; `inconclusive` for "
+            "ranks out of step"
+        ),
         ("Communicators...", "Group  ", "INCOMPLETE", "MISMATCH", "Job summary"),
         nccl_ras.BEGINS,
         nccl_ras.read_ras,
@@ -167,15 +187,30 @@ _OWN = (
     ),
     Reader(
         "`ib_write_bw` and its sisters (perftest)",
-        "`fail` for an error of a connection or a completion; with `--fabric`, the rate against that of a port",
-        ("#bytes", "RDMA_", "Send ", "Atomic", "remote address", "Failed to exchange", "to socket", "Couldn't connect"),
+        (
+            "`fail` for an error of a connection or a completion; with `--fabric`, the rate "
+            "against that of a port"
+        ),
+        (
+            "#bytes",
+            "RDMA_",
+            "Send ",
+            "Atomic",
+            "remote address",
+            "Failed to exchange",
+            "to socket",
+            "Couldn't connect",
+        ),
         perftest.BEGINS,
         perftest.read_perftest,
         belongs=perftest.PERFTEST_LINE,
     ),
     Reader(
         "`ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`, `ibportstate`",
-        "`fail` for a port without link or subnet manager, `degraded` for one slower than the others",
+        (
+            "`fail` for a port without link or subnet manager, `degraded` for one slower than "
+            "the others"
+        ),
         ("CA '", "hca_id:", "Infiniband device '", "link ", " port ", "# Port info"),
         ibstat.PORT_BEGINS,
         ibstat.read_ports,
@@ -199,7 +234,10 @@ _OWN = (
     ),
     Reader(
         "`mlxlink -d DEVICE -m`",
-        "`fail` for a port without link, `degraded` for lanes without light, faults of the module, a high error rate",
+        (
+            "`fail` for a port without link, `degraded` for lanes without light, faults of "
+            "the module, a high error rate"
+        ),
         ("Operational Info", "mlxlink "),
         mlxlink.MLXLINK_BEGINS,
         mlxlink.read_mlxlink,
@@ -215,7 +253,10 @@ _OWN = (
     ),
     Reader(
         "logs of fabric manager and IMEX",
-        "`fail` for fatal errors of an NVSwitch and for what they call an error; non-fatal ones are notes",
+        (
+            "`fail` for fatal errors of an NVSwitch and for what they call an error; "
+            "non-fatal ones are notes"
+        ),
         ("[tid ", "nv-fabricmanager[", "nvidia-fabricmanager-start.sh[", "nvidia-imex["),
         fabric.LOG_BEGINS,
         fabric.read_log,
@@ -260,7 +301,10 @@ _JSON = Reader(
 
 
 def _accepted(name: str, reader: Reader) -> Reader:
-    """Return the reader of another package; what it cannot read is left to others. Raises TypeError."""
+    """Return the reader of another package; what it cannot read is left to others.
+
+    Raises TypeError.
+    """
 
     def read(lines: Sequence[str]) -> Report | None:
         try:

@@ -1,9 +1,11 @@
-"""Judge the log of a training: numbers that are not finite, and steps that take longer than those before. Pure.
+"""Judge the log of a training: numbers that are not finite, and steps that take longer than those
+before. Pure.
 
-A log is compared with its own earlier steps; the judge holds its rate against a published one, if the log names model,
-GPUs and their number (seatrial/readers/training_setup.py). Where a lasting slowdown begins is found by the largest
-cumulative sum of deviations (CUSUM; E. S. Page, Biometrika 41, 1954), which single slow steps, such as those of a
-checkpoint, do not move because each counts at most half a step.
+A log is compared with its own earlier steps; the judge holds its rate against a published one, if
+the log names model, GPUs and their number (seatrial/readers/training_setup.py). Where a lasting
+slowdown begins is found by the largest cumulative sum of deviations (CUSUM; E. S. Page, Biometrika
+41, 1954), which single slow steps, such as those of a checkpoint, do not move because each counts
+at most half a step.
 """
 
 import re
@@ -27,15 +29,30 @@ MIN_COMPARED = 20
 _WARM_UP = 0.1  # of the steps, which compile and fill caches
 
 _ASSERTION = lazy(
-    r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device (?P<device>\d{1,4}), "
-    r"iteration #?-?\d{1,12}: (?P<what>(?:First rerun: )?[Uu]nexpected result.{0,160}|[Pp]ossible .{0,160})"
+    r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device "
+    r"(?P<device>\d{1,4}), "
+    r"iteration #?-?\d{1,12}: (?P<what>(?:First rerun: )?[Uu]nexpected result.{0,160}|[Pp]ossible "
+    ".{0,160})"
     r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
     r"Device: (?P<old_device>\d{1,4})(?:, node: (?P<old_node>[\w.-]{1,253}))?)"
 )
-LINE = lazy(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}", re.IGNORECASE)
+LINE = lazy(
+    rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}",
+    re.IGNORECASE,
+)
 NEEDLES = (
     *training_setup.NEEDLES,
-    *("iteration", "step:", "train_step_timing", "loss=", "loss/", "'loss'", '"loss"', 'loss":', "Rank "),
+    *(
+        "iteration",
+        "step:",
+        "train_step_timing",
+        "loss=",
+        "loss/",
+        "'loss'",
+        '"loss"',
+        'loss":',
+        "Rank ",
+    ),
 )
 
 
@@ -52,7 +69,9 @@ class Accused(NamedTuple):
 
 
 def read_training(lines: Sequence[str]) -> Report | None:
-    """Return the report of a training's log; None where no line has a step, an assertion or the size of a batch."""
+    """Return the report of a training's log; None where no line has a step, an assertion or the
+    size of a batch.
+    """
     steps = read_steps(lines)
     accused = _accused(lines)
     setup = read_setup(lines)
@@ -66,7 +85,9 @@ def read_training(lines: Sequence[str]) -> Report | None:
 def measurements_of(
     steps: Sequence[Step], subject: Subject | None = None, setup: TrainingSetup | None = None
 ) -> tuple[Measurement, ...]:
-    """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the warm-up."""
+    """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the
+    warm-up.
+    """
     subject, setup = subject or Subject("cluster", "training"), setup or TrainingSetup()
     after = _after_warmup(steps)
     conditions = setup.conditions()
@@ -79,9 +100,21 @@ def measurements_of(
     ):
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
         if known:
-            where = {**conditions, "steps": len(known)} if metric == "tokens_per_gpu" else {"steps": len(known)}
+            where = (
+                {**conditions, "steps": len(known)}
+                if metric == "tokens_per_gpu"
+                else {"steps": len(known)}
+            )
             measurements.append(
-                Measurement(metric, median(known), unit, subject, where, known, "lower" if unit in TIMES else "higher")
+                Measurement(
+                    metric,
+                    median(known),
+                    unit,
+                    subject,
+                    where,
+                    known,
+                    "lower" if unit in TIMES else "higher",
+                )
             )
     return tuple(measurements)
 
@@ -106,13 +139,17 @@ def _accused(lines: Sequence[str]) -> list[Accused]:
     accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):
         old = "old_" if match["old_rank"] else ""
-        rank, node, device, what = (match[old + name] for name in ("rank", "node", "device", "what"))
+        rank, node, device, what = (
+            match[old + name] for name in ("rank", "node", "device", "what")
+        )
         accused.setdefault(rank, Accused(int(rank), node or "node not named", device, what))
     return list(accused.values())
 
 
 def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Result]:
-    """Return a loss or gradient that is no number; `degraded` if the training went on with numbers."""
+    """Return a loss or gradient that is no number; `degraded` if the training went on with
+    numbers.
+    """
     where = f", first on {accused[0]}" if accused else ""
     more = f" and {len(accused) - 1} more ranks" if len(accused) > 1 else ""
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
@@ -124,7 +161,10 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     if bad[-1] == len(steps) - 1:
         at = f"{quantity} is not finite from step {first.number or f'{bad[0] + 1} of the log'} on"
         return [Result(Verdict.FAIL, NOT_FINITE, f"{at}{where}{more}")]
-    at = f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and is finite after them"
+    at = (
+        f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and "
+        "is finite after them"
+    )
     verdict = Verdict.FAIL if accused else Verdict.DEGRADED
     return [Result(verdict, NOT_FINITE, f"{at}{where}{more}")]
 
@@ -153,7 +193,9 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
         number, cost = costs[at]
         before = median(value for _, value in costs[max(0, at - 100) : at])
         if cost >= SLOW_STEP * before:
-            slow.append(f"step {number} took {quantity(cost, unit)}, {cost / before:.1f} times those before")
+            slow.append(
+                f"step {number} took {quantity(cost, unit)}, {cost / before:.1f} times those before"
+            )
     return slow[:5]
 
 
@@ -173,7 +215,9 @@ def _slower(steps: Sequence[Step]) -> list[Result]:
 
 
 def _change(costs: Sequence[float]) -> int:
-    """Return the place from which costs are highest against those before, with some steps on either side."""
+    """Return the place from which costs are highest against those before, with some steps on either
+    side.
+    """
     middle = median(costs)
     deviations = [max(-0.5, min(0.5, cost / middle - 1)) for cost in costs]
     usual = mean(deviations)

@@ -1,6 +1,8 @@
-"""Read the result of a training: results.json, or the JSON lines that `seatrial probe training` prints. Pure.
+"""Read the result of a training: results.json, or the JSON lines that `seatrial probe training`
+prints. Pure.
 
-The keys of results.json are in docs/judging-logs.md. A throughput is compared with a published one by the judge.
+The keys of results.json are in docs/judging-logs.md. A throughput is compared with a published one
+by the judge.
 """
 
 import json
@@ -24,10 +26,18 @@ NOT_FINITE, DIFFER, NOT_LEARNED, WRONG_SUM = (
     "training-result-wrong-sum",
 )
 EVENT = lazy(r'\s{0,40}\{"event": ?"(?:step|summary|all_reduce)"')
-_THROUGHPUT = ("throughput_samples_per_second", "throughput_samples_s", "samples_per_second", "throughput")
+_THROUGHPUT = (
+    "throughput_samples_per_second",
+    "throughput_samples_s",
+    "samples_per_second",
+    "throughput",
+)
 _RANKS = ("world_size", "num_gpus", "gpus", "ranks")
 _BATCH = ("batch_size_per_gpu", "batch_per_rank", "batch_per_gpu")
-_FIRST, _LAST = ("loss_start", "first_loss", "initial_loss"), ("loss_end", "last_loss", "final_loss")
+_FIRST, _LAST = (
+    ("loss_start", "first_loss", "initial_loss"),
+    ("loss_end", "last_loss", "final_loss"),
+)
 _TEXTS = ("model", "precision", "data", "device")
 
 
@@ -39,16 +49,24 @@ def read_document(document: dict[str, Any]) -> Report | None:
 
 
 def read_events(lines: Sequence[str]) -> Report | None:
-    """Return the report of the JSON lines of a training or of its sums; None if no line is whole."""
+    """Return the report of the JSON lines of a training or of its sums; None if no line is
+    whole.
+    """
     events = [event for line in lines if isinstance(event := _event(line), dict)]
     if not events:
         return None
     summary = next((event for event in reversed(events) if event.get("event") == "summary"), {})
     steps = [event for event in events if event.get("event") == "step"]
     results = [_wrong_sum(event) for event in events if event.get("event") == "all_reduce"]
-    lost = next((event for event in steps if "loss" in event and finite(event["loss"]) is None), None)
+    lost = next(
+        (event for event in steps if "loss" in event and finite(event["loss"]) is None), None
+    )
     if lost:
-        results.append(Result(Verdict.CORRUPT, NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"))
+        results.append(
+            Result(
+                Verdict.CORRUPT, NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"
+            )
+        )
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
@@ -64,9 +82,13 @@ def _results(document: Document) -> Iterator[Result]:
     first, last = (_first(document, keys) for keys in (_FIRST, _LAST))
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
-    if broken or any(key in document and finite(document[key]) is None for key in (*_FIRST, *_LAST)):
+    if broken or any(
+        key in document and finite(document[key]) is None for key in (*_FIRST, *_LAST)
+    ):
         where = ", ".join(_rank(rank) for rank in broken[:4])
-        yield Result(Verdict.CORRUPT, NOT_FINITE, f"the loss is not finite{f' on {where}' if where else ''}")
+        yield Result(
+            Verdict.CORRUPT, NOT_FINITE, f"the loss is not finite{f' on {where}' if where else ''}"
+        )
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
     if len(checksums) > 1:
         usual = checksums.most_common(1)[0][0]
@@ -74,7 +96,11 @@ def _results(document: Document) -> Iterator[Result]:
         yield Result(Verdict.CORRUPT, DIFFER, f"other parameters than most on {odd}")
     if first is not None and last is not None:
         fell = f"the loss went from {number(first)} to {number(last)}"
-        yield Result(Verdict.PASS, "", fell) if last < first else Result(Verdict.FAIL, NOT_LEARNED, fell)
+        yield (
+            Result(Verdict.PASS, "", fell)
+            if last < first
+            else Result(Verdict.FAIL, NOT_LEARNED, fell)
+        )
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
@@ -84,13 +110,19 @@ def _measurements(document: Document) -> Iterator[Measurement]:
     conditions: dict[str, ConditionValue] = {
         key: printable(value)[:100] for key in _TEXTS if isinstance(value := document.get(key), str)
     }
-    for name, keys in (("ranks", _RANKS), ("batch_per_rank", _BATCH), ("image_size", ("image_size",))):
+    for name, keys in (
+        ("ranks", _RANKS),
+        ("batch_per_rank", _BATCH),
+        ("image_size", ("image_size",)),
+    ):
         count = _first(document, keys)
         if count is not None:
             conditions[name] = int(count)
     if document.get("compile") is True:
         conditions["compile"] = True
-    yield Measurement("throughput", rate, "samples/s", Subject("cluster", "training"), conditions, (rate,))
+    yield Measurement(
+        "throughput", rate, "samples/s", Subject("cluster", "training"), conditions, (rate,)
+    )
 
 
 def _tool(document: Document) -> str:

@@ -1,7 +1,8 @@
-"""Read what a training's log says of itself: model, GPUs, number of ranks, batch, sequence, precision. Pure.
+"""Read what a training's log says of itself: model, GPUs, number of ranks, batch, sequence,
+precision. Pure.
 
-Sources: torchtitan (train.py, parallel_dims.py, metrics.py), Megatron-LM (its list of arguments, and
-theoretical_memory_usage.py), PyTorch Lightning as NeMo starts it.
+Sources: torchtitan (train.py, parallel_dims.py, metrics.py), Megatron-LM (its list of arguments,
+and theoretical_memory_usage.py), PyTorch Lightning as NeMo starts it.
 """
 
 import re
@@ -12,33 +13,67 @@ from seatrial.model.measurement import ConditionValue
 from seatrial.text.lazy_pattern import lazy
 
 _COUNT = r"(\d{1,3}(?:,\d{3}){0,5}|\d{1,15})"
-_DEVICE = lazy(r"\b(?:CUDA|HIP|XPU) capacity: (?P<device>[A-Z][\w .-]{2,60}?) with [\d.]{1,10} ?GiB memory")
+_DEVICE = lazy(
+    r"\b(?:CUDA|HIP|XPU) capacity: (?P<device>[A-Z][\w .-]{2,60}?) with [\d.]{1,10} ?GiB memory"
+)
 _MODEL = lazy(rf"\bModel (?P<model>\S{{1,60}}(?: \S{{1,40}})?) size: {_COUNT} total parameters")
 _BILLIONS = lazy(
-    r"\b[Nn]umber of parameters in billions: {1,4}(\d{1,5}\.\d{1,12})|(?:^|\D)(\d{1,5}\.\d) B +Trainable params"
+    r"\b[Nn]umber of parameters in billions: "
+    r"{1,4}(\d{1,5}\.\d{1,12})|(?:^|\D)(\d{1,5}\.\d) B +Trainable params"
 )
 _MESH = lazy(
-    r"\bBuilding (?:\d-D )?device mesh with (?:\[(?P<names>[^\]]{1,120})\], \[(?P<sizes>[\d, ]{1,60})\]"
+    r"\bBuilding (?:\d-D )?device mesh with (?:\[(?P<names>[^\]]{1,120})\], \[(?P<sizes>[\d, "
+    r"]{1,60})\]"
     r"|parallelism: (?P<pairs>[\w=, ]{1,200}))"
 )
 _BEGINS = lazy(
-    rf"\blocal batch size {_COUNT}, global batch size {_COUNT}(?: \([^)]{{1,80}}\))?, sequence length {_COUNT}\b"
+    rf"\blocal batch size {_COUNT}, global batch size {_COUNT}(?: \([^)]{{1,80}}\))?, "
+    rf"sequence length {_COUNT}\b"
 )
 _WORLD = lazy(
-    r"\busing world size: (\d{1,7})\b|\bAll distributed processes registered\. Starting with (\d{1,7}) processes"
+    r"\busing world size: (\d{1,7})\b|\bAll distributed processes registered\. Starting "
+    r"with (\d{1,7}) processes"
 )
 _ARGUMENT = lazy(r"(?:^|\s)(\w{2,60}) \.{3,60} (\S{1,60})\s*$")
 _COMPILES = lazy(r"\bCompiling each TransformerBlock with torch\.compile")
 _RECOMPUTES = lazy(r"\bApplied (full|selective) activation checkpointing")
 _FLOAT8 = lazy(r"\bFloat8 (?:tensorwise scaled )?training active|\bSwapped to Float8Linear")
-_PATTERNS = (_DEVICE, _MODEL, _BILLIONS, _MESH, _BEGINS, _WORLD, _ARGUMENT, _COMPILES, _RECOMPUTES, _FLOAT8)
-LINE = lazy("|".join(rf"\A.{{0,200}}?(?:{re.sub('[(][?]P<[a-z]+>', '(', each.pattern)})" for each in _PATTERNS))
+_PATTERNS = (
+    _DEVICE,
+    _MODEL,
+    _BILLIONS,
+    _MESH,
+    _BEGINS,
+    _WORLD,
+    _ARGUMENT,
+    _COMPILES,
+    _RECOMPUTES,
+    _FLOAT8,
+)
+LINE = lazy(
+    "|".join(
+        rf"\A.{{0,200}}?(?:{re.sub('[(][?]P<[a-z]+>', '(', each.pattern)})" for each in _PATTERNS
+    )
+)
 NEEDLES = (
-    *(" capacity: ", " total parameters", "parameters in billions", "Trainable params", "device mesh with"),
-    *("local batch size ", "using world size: ", "distributed processes registered", " ....", "TransformerBlock with"),
+    *(
+        " capacity: ",
+        " total parameters",
+        "parameters in billions",
+        "Trainable params",
+        "device mesh with",
+    ),
+    *(
+        "local batch size ",
+        "using world size: ",
+        "distributed processes registered",
+        " ....",
+        "TransformerBlock with",
+    ),
     *("activation checkpointing", "Float8"),
 )
-_LLAMAS = {"1b": 1.2358e9, "3b": 3.2127e9, "8b": 8.0303e9, "70b": 70.554e9, "405b": 405.85e9}  # parameters
+# Parameters
+_LLAMAS = {"1b": 1.2358e9, "3b": 3.2127e9, "8b": 8.0303e9, "70b": 70.554e9, "405b": 405.85e9}
 _AS_LARGE = 0.01  # of the parameters, which Megatron-LM rounds
 _ARGUMENTS = {
     "world_size": "ranks",
@@ -46,12 +81,19 @@ _ARGUMENTS = {
     "global_batch_size": "global_batch",
     "seq_length": "sequence",
 }
-_DEGREES = {"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"}
+_DEGREES = {
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "context_parallel_size": "cp",
+}
 
 
 @dataclass(slots=True)
 class TrainingSetup:
-    """What the log says; None for what it does not. `parallel` are the degrees besides that of data, such as `tp2`."""
+    """What the log says; None for what it does not.
+
+    `parallel` are the degrees besides that of data, such as `tp2`.
+    """
 
     device: str | None = None
     model: str | None = None
@@ -72,7 +114,9 @@ class TrainingSetup:
         return self.global_batch * self.sequence / self.ranks / time_ms * 1000
 
     def conditions(self) -> dict[str, ConditionValue]:
-        """Return conditions under the names of `model: llama`; empty where model or ranks are unknown."""
+        """Return conditions under the names of `model: llama`; empty where model or ranks are
+        unknown.
+        """
         model = self._name()
         if model is None or self.ranks is None:
             return {}
@@ -90,10 +134,14 @@ class TrainingSetup:
         return {name: value for name, value in named if value is not None}
 
     def _name(self) -> str | None:
-        """Return the catalog's name of the model; without another name in the log, Llama 3 by its parameters."""
+        """Return the catalog's name of the model; without another name in the log, Llama 3 by its
+        parameters.
+        """
         if self.parameters is None or (self.model and "llama" not in self.model.lower()):
             return None
-        alike = [size for size, count in _LLAMAS.items() if abs(self.parameters / count - 1) < _AS_LARGE]
+        alike = [
+            size for size, count in _LLAMAS.items() if abs(self.parameters / count - 1) < _AS_LARGE
+        ]
         return f"llama {alike[0]}" if alike else None
 
 
@@ -116,7 +164,9 @@ def _take_titan(setup: TrainingSetup, line: str) -> None:
     elif match := _MESH.search(line):
         _take_mesh(setup, match)
     elif match := _BEGINS.search(line):
-        setup.batch_per_rank, setup.global_batch, setup.sequence = (int(_number(each)) for each in match.groups())
+        setup.batch_per_rank, setup.global_batch, setup.sequence = (
+            int(_number(each)) for each in match.groups()
+        )
     elif _COMPILES.search(line):
         setup.is_compiled = True
     elif match := _RECOMPUTES.search(line):
@@ -126,11 +176,19 @@ def _take_titan(setup: TrainingSetup, line: str) -> None:
 
 
 def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
-    """Take the number of ranks, the product of the degrees; expert parallelism divides the data-parallel ones."""
+    """Take the number of ranks, the product of the degrees; expert parallelism divides the
+    data-parallel ones.
+    """
     if match["pairs"]:
         pairs = re.findall(r"(\w{1,20})=(\d{1,7})", match["pairs"])
     else:
-        pairs = list(zip(re.findall(r"\w{1,20}", match["names"]), re.findall(r"\d{1,7}", match["sizes"]), strict=False))
+        pairs = list(
+            zip(
+                re.findall(r"\w{1,20}", match["names"]),
+                re.findall(r"\d{1,7}", match["sizes"]),
+                strict=False,
+            )
+        )
     ranks = 1
     for name, size in pairs:
         ranks *= int(size) if name not in ("ep", "etp") else 1

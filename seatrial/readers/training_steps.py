@@ -1,6 +1,8 @@
-"""Read the steps that a training program logs: Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, JSON. Pure.
+"""Read the steps that a training program logs: Megatron-LM, torchtitan, NeMo, Composer, Hugging
+Face, JSON. Pure.
 
-One line is one step. All programs write `name: value` or `name=value`, so the fields are found by their names.
+One line is one step. All programs write `name: value` or `name=value`, so the fields are found by
+their names.
 """
 
 import math
@@ -17,7 +19,8 @@ LINE = lazy(
     r"\A(?:.{0,300}?(?:\biteration\s{1,20}\d{1,12}/\s{0,20}\d{1,12}\b"  # Megatron-LM, NeMo
     r"|\bstep:\s{0,8}\d{1,12}\s{1,8}.{0,40}?\bloss:\s"  # torchtitan
     r"|\btrain_step_timing in s\b"  # NeMo's progress bar
-    r"|\b(?:reduced_train_)?loss(?:/\w{1,40}){0,3}=-?(?:\d|nan|inf)"  # progress bars: Composer, Lightning
+    # Progress bars: Composer, Lightning
+    r"|\b(?:reduced_train_)?loss(?:/\w{1,40}){0,3}=-?(?:\d|nan|inf)"
     r"|\{['\"](?:train_)?loss['\"]: )"  # Hugging Face
     r"|\s{0,40}\{.{0,300}?\"(?:train_|lm_)?loss\": ?-?(?:\d|nan|inf|null))",  # lines of JSON
     re.IGNORECASE,
@@ -27,16 +30,24 @@ _STEP = lazy(
     re.IGNORECASE,
 )
 _OF_BAR = lazy(r"\| {0,2}(\d{1,12})/\d")
-_LOSS = lazy(rf"\b(?:lm[ _]|reduced_train_|train_)?loss(?:/\w{{1,40}}){{0,3}}{_IS}{_NUMBER}", re.IGNORECASE)
+_LOSS = lazy(
+    rf"\b(?:lm[ _]|reduced_train_|train_)?loss(?:/\w{{1,40}}){{0,3}}{_IS}{_NUMBER}", re.IGNORECASE
+)
 _GRAD_NORM = lazy(rf"\bgrad[ _]norm{_IS}{_NUMBER}", re.IGNORECASE)
 _MILLISECONDS = lazy(rf"\belapsed time per iteration \(ms\){_IS}{_NUMBER}")
-_SECONDS = lazy(rf"\btrain_step_timing in s{_IS}{_NUMBER}|\b(?:step|iteration)_time(?:_s)?{_IS}{_NUMBER}")
+_SECONDS = lazy(
+    rf"\btrain_step_timing in s{_IS}{_NUMBER}|\b(?:step|iteration)_time(?:_s)?{_IS}{_NUMBER}"
+)
 _TFLOPS = lazy(
-    rf"\bthroughput per GPU \(TFLOP/s/GPU\){_IS}{_NUMBER}|\btflops(?:_per_(?:sec_per_)?gpu)?{_IS}{_NUMBER}",
+    (
+        r"\bthroughput per GPU "
+        rf"\(TFLOP/s/GPU\){_IS}{_NUMBER}|\btflops(?:_per_(?:sec_per_)?gpu)?{_IS}{_NUMBER}"
+    ),
     re.IGNORECASE,
 )
 _TOKENS = lazy(
-    rf"\btps{_IS}{_NUMBER}|\btokens per (?:GPU|second per device)(?: \(tokens/s/GPU\))?{_IS}{_NUMBER}"
+    rf"\btps{_IS}{_NUMBER}|\btokens per (?:GPU|second per device)(?: "
+    rf"\(tokens/s/GPU\))?{_IS}{_NUMBER}"
     rf"|\btokens_per_(?:sec(?:ond)?)(?:_per_gpu)?{_IS}{_NUMBER}",
     re.IGNORECASE,
 )
@@ -59,7 +70,10 @@ class Step:
 
     @property
     def is_finite(self) -> bool:
-        """Whether loss and gradient are numbers. A skipped step has no gradient: its loss scale was too large."""
+        """Whether loss and gradient are numbers.
+
+        A skipped step has no gradient: its loss scale was too large.
+        """
         if self.loss is not None and not math.isfinite(self.loss):
             return False
         if self.skipped or self.grad_norm is None:

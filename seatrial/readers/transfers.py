@@ -1,8 +1,10 @@
-"""Point-to-point calls of ranks that hang: the sends and receives in flight, from the flight recorder's entries. Pure.
+"""Point-to-point calls of ranks that hang: the sends and receives in flight, from the flight
+recorder's entries. Pure.
 
-An entry names ranks of its group: `nccl:send 0->1`, `nccl:recv 1<-0`, or `nccl:recv 1<-?` for one from any rank. Calls
-of a batch stay `scheduled` for ever (https://github.com/pytorch/pytorch/issues/137969): how they ended stands in the
-entry `coalesced` behind them. gloo records no point-to-point calls.
+An entry names ranks of its group: `nccl:send 0->1`, `nccl:recv 1<-0`, or `nccl:recv 1<-?` for one
+from any rank. Calls of a batch stay `scheduled` for ever
+(https://github.com/pytorch/pytorch/issues/137969): how they ended stands in the entry `coalesced`
+behind them. gloo records no point-to-point calls.
 """
 
 import re
@@ -11,14 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _CALL = re.compile(
-    r"(?:\w{1,20}:)?(?:send (?P<sender>\d{1,7})->(?P<to>\d{1,7})|recv (?P<at>\d{1,7})<-(?P<source>\d{1,7}))\Z"
+    r"(?:\w{1,20}:)?(?:send (?P<sender>\d{1,7})->(?P<to>\d{1,7})|recv "
+    r"(?P<at>\d{1,7})<-(?P<source>\d{1,7}))\Z"
 )
 _BATCH_ENDS = ":coalesced"
 
 
 @dataclass(frozen=True)
 class Call:
-    """An entry of the flight recorder: its group, operation, number among the group's calls, and whether it is done."""
+    """An entry of the flight recorder: its group, operation, number among the group's calls, and
+    whether it is done.
+    """
 
     group: str
     operation: str
@@ -40,7 +45,11 @@ class Transfer:
 
     def from_side_of(self, rank: int) -> str:
         """Say what this rank calls for the transfer: "send to rank 3"."""
-        return f"send to rank {self.receiver}" if rank == self.sender else f"receive from rank {self.sender}"
+        return (
+            f"send to rank {self.receiver}"
+            if rank == self.sender
+            else f"receive from rank {self.sender}"
+        )
 
 
 def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Counter[Transfer]:
@@ -66,7 +75,9 @@ def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Co
 
 
 def _transfer_of(call: Call, ranks: Sequence[int]) -> Transfer | None:
-    """Return the transfer of a send or receive; a group whose ranks are unknown is taken for that of all ranks."""
+    """Return the transfer of a send or receive; a group whose ranks are unknown is taken for that
+    of all ranks.
+    """
     read = _CALL.match(call.operation)
     if not read:
         return None

@@ -1,4 +1,6 @@
-"""Models of the probes' output, with bounds on types and sizes: a broken node may print anything."""
+"""Models of the probes' output, with bounds on types and sizes: a broken node may print
+anything.
+"""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -17,7 +19,9 @@ MAX_TEXT = 300
 
 Answer = TypeVar("Answer", bound="NodeAnswer")
 HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", "max-startups", "local"]
+Unreached = Literal[
+    "refused", "timeout", "no-route", "closed", "other-banner", "max-startups", "local"
+]
 
 
 def printable(text: str) -> str:
@@ -42,9 +46,9 @@ class NodeAnswer(BaseModel):
 class Facts(NodeAnswer):
     """Output of seatrial/remote/probes/facts.py.
 
-    `gpu_problem` is what nvidia-smi says when it fails, `gpu_clock_mhz` the highest SM clock of the slowest GPU,
-    `nvlink_domain` names the nodes whose GPUs NVLink joins, `hardware_ids` are digests of serials. A version is ""
-    where it is not installed, None if it is unknown.
+    `gpu_problem` is what nvidia-smi says when it fails, `gpu_clock_mhz` the highest SM clock of the
+    slowest GPU, `nvlink_domain` names the nodes whose GPUs NVLink joins, `hardware_ids` are digests
+    of serials. A version is "" where it is not installed, None if it is unknown.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]
@@ -65,14 +69,18 @@ class Facts(NodeAnswer):
 
 
 class PeerAnswer(NodeAnswer):
-    """One line of seatrial/remote/probes/pairs.py: `error` is empty where SSH to the peer worked."""
+    """One line of seatrial/remote/probes/pairs.py: `error` is empty where SSH to the peer
+    worked.
+    """
 
     peer: str
     error: str
 
 
 class ReachAnswer(NodeAnswer):
-    """Output of seatrial/remote/probes/reach.py: the number of peers, and the positions of those that failed."""
+    """Output of seatrial/remote/probes/reach.py: the number of peers, and the positions of those
+    that failed.
+    """
 
     tried: int = Field(ge=0, le=1_000_000)
     failed: dict[Unreached, list[int]]
@@ -80,7 +88,9 @@ class ReachAnswer(NodeAnswer):
     @model_validator(mode="after")
     def _each_peer_once(self) -> Self:
         positions = [place for places in self.failed.values() for place in places]
-        if len(set(positions)) < len(positions) or not all(0 <= place < self.tried for place in positions):
+        if len(set(positions)) < len(positions) or not all(
+            0 <= place < self.tried for place in positions
+        ):
             raise ValueError("failed: must have a position among those tried, each once")
         return self
 
@@ -98,7 +108,9 @@ class Traffic(NodeAnswer):
 
 
 class StreamListener(NodeAnswer):
-    """First line of seatrial/remote/probes/stream.py: where it takes streams, and the token for that."""
+    """First line of seatrial/remote/probes/stream.py: where it takes streams, and the token for
+    that.
+    """
 
     port: int = Field(gt=0, lt=1 << 16)
     token: str = Field(pattern="^[0-9a-f]{32}$")
@@ -125,9 +137,12 @@ class StreamError(ProbeError):
 
 
 def read_answer(model: type[Answer], line: str) -> Answer:
-    """Return the answer in a line of JSON. Raises ValueError, whose one line names the first field that is wrong.
+    """Return the answer in a line of JSON.
 
-    pydantic's own parser: it refuses JSON that is nested too deep, for which the standard library's recurses.
+    Raises ValueError, whose one line names the first field that is wrong.
+
+    pydantic's own parser: it refuses JSON that is nested too deep, for which the standard library's
+    recurses.
     """
     try:
         return model.model_validate_json(line)
@@ -138,7 +153,9 @@ def read_answer(model: type[Answer], line: str) -> Answer:
 
 
 def event_in(line: str, model: type[Answer], name: str = "") -> Answer | None:
-    """Return a probe's event in a line, whatever stands before it; None if the line has no whole one of that name."""
+    """Return a probe's event in a line, whatever stands before it; None if the line has no whole
+    one of that name.
+    """
     start = line.find(f'{{"event": "{name}')
     try:
         return read_answer(model, line[start:]) if start >= 0 else None

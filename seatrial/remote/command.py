@@ -1,4 +1,6 @@
-"""Run commands on nodes over an SSH connection, or on this machine: time, bytes and lines are bounded."""
+"""Run commands on nodes over an SSH connection, or on this machine: time, bytes and lines are
+bounded.
+"""
 
 import math
 import os
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1024**2  # of a command whose answer is small
 _EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
 _EXIT_S = 10.0  # for the exit status, after the end of the output
-_WINDOW_BYTES = 4 * 1024**2  # of what is not read yet; the window that paramiko opens has half of it
+# Of what is not read yet; the window that paramiko opens has half of it
+_WINDOW_BYTES = 4 * 1024**2
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes per rank
 
@@ -52,10 +55,13 @@ class LineReader(ABC):
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes | None:
-        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at
+        the end of output.
+        """
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """Return the whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
+        """Return the whole lines that arrive within `timeout_s`; an empty list when none do, None
+        at the end of output.
 
         A line longer than 2 MiB comes in pieces.
         """
@@ -68,7 +74,9 @@ class LineReader(ABC):
 
 
 class RemoteProcess(LineReader):
-    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
+    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks
+    it to end.
+    """
 
     _combines_stderr = True
 
@@ -93,7 +101,9 @@ class RemoteProcess(LineReader):
             self._channel.shutdown_write()
 
     def read(self, timeout_s: float) -> bytes | None:
-        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at
+        the end of output.
+        """
         self._channel.settimeout(max(timeout_s, 0.001))
         self._check_window()
         try:
@@ -108,7 +118,10 @@ class RemoteProcess(LineReader):
         if len(self._channel.in_buffer) + len(self._channel.in_stderr_buffer) > _WINDOW_BYTES:
             self._channel.close()
             raise FloodError(
-                Reason.of("output-flood", excess="its SSH server sends more than the window allows and was cut off")
+                Reason.of(
+                    "output-flood",
+                    excess="its SSH server sends more than the window allows and was cut off",
+                )
             )
 
     def exit_status(self) -> int | None:
@@ -130,7 +143,9 @@ def _lines(data: bytes) -> tuple[list[str], bytes]:
 
 
 class RemoteRanks(RemoteProcess):
-    """A supervisor with an mpirun on the head; standard error carries what rank 0 prints, and nothing else."""
+    """A supervisor with an mpirun on the head; standard error carries what rank 0 prints, and
+    nothing else.
+    """
 
     _combines_stderr = False
 
@@ -142,7 +157,9 @@ class RemoteRanks(RemoteProcess):
         self._channel.in_stderr_buffer.set_event(self._arrived)
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """Return the whole lines that arrive, as of any process; the lines of rank 0 are `RankLine`s."""
+        """Return the whole lines that arrive, as of any process; the lines of rank 0 are
+        `RankLine`s.
+        """
         if not self._is_ready:
             self._arrived.wait(timeout_s)
         own = self._read_rank_0()
@@ -188,16 +205,17 @@ def run_command(
 ) -> CommandResult:
     """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
 
-    A command that is cut off is ended on the node. Raises FloodError when it prints more than `max_bytes`, RemoteError
-    when it cannot be started or the connection breaks.
+    A command that is cut off is ended on the node. Raises FloodError when it prints more than
+    `max_bytes`, RemoteError when it cannot be started or the connection breaks.
     """
     started = time.monotonic()
-    # The node itself ends it a second after its time is up: a closed channel ends only what writes to it, and OpenSSH
-    # delivers no signals to sessions of root.
+    # The node itself ends it a second after its time is up: a closed channel ends only what writes
+    # to it, and OpenSSH delivers no signals to sessions of root.
     limited = f"timeout -s KILL {math.ceil(timeout_s) + 1} sh -c {shlex.quote(command)}"
     process = start_process(transport, limited)
     try:
-        with suppress(OSError):  # a shell that ends at once closes its input; its output is still read
+        # A shell that ends at once closes its input; its output is still read
+        with suppress(OSError):
             process.send(stdin)
         process.close_stdin()
         output, ended = _read_all(process, started + timeout_s, max_bytes)
@@ -210,7 +228,10 @@ def run_command(
 
 
 def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[str, bool]:
-    """Return the output until its end or the deadline, and whether the end came. Raises FloodError."""
+    """Return the output until its end or the deadline, and whether the end came.
+
+    Raises FloodError.
+    """
     output, ended = bytearray(), False
     while not ended and (left := deadline - time.monotonic()) > 0:
         data = process.read(left)
@@ -229,7 +250,10 @@ def check_output_bytes(process: LineReader, max_bytes: int) -> None:
     """Raise FloodError if the process has printed more."""
     if process.received_bytes > max_bytes:
         raise FloodError(
-            Reason.of("output-flood", excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended")
+            Reason.of(
+                "output-flood",
+                excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended",
+            )
         )
 
 
@@ -242,16 +266,22 @@ def start_process(
     try:
         return kind(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(Reason.of("ssh-session", problem=str(error) or type(error).__name__)) from error
+        raise RemoteError(
+            Reason.of("ssh-session", problem=str(error) or type(error).__name__)
+        ) from error
 
 
 class LocalProcess(LineReader):
-    """A process of this machine; closing its standard input asks it to end. Raises OSError if it cannot be started.
+    """A process of this machine; closing its standard input asks it to end.
+
+    Raises OSError if it cannot be started.
 
     `lost_status` is its exit status after it lost the connection to the machine that does the work.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, lost_status: int | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, lost_status: int | None = None
+    ) -> None:
         super().__init__()
         self._lost_status = lost_status
         self._process = subprocess.Popen(
@@ -285,14 +315,18 @@ class LocalProcess(LineReader):
         return data or None
 
     def exit_status(self) -> int | None:
-        """Return the exit status; None if it outlives its output, or has lost the machine that does the work."""
+        """Return the exit status; None if it outlives its output, or has lost the machine that does
+        the work.
+        """
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(_EXIT_S)
             return None if status == self._lost_status else status
         return None
 
     def close(self, grace_s: float) -> None:
-        """End it: its input is closed, its output goes nowhere, and what has not left after `grace_s` is killed."""
+        """End it: its input is closed, its output goes nowhere, and what has not left after
+        `grace_s` is killed.
+        """
         self.close_stdin()
         deadline = time.monotonic() + grace_s
         while (left_s := deadline - time.monotonic()) > 0 and self.read(left_s) is not None:

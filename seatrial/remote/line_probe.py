@@ -1,4 +1,6 @@
-"""A probe that runs on a node for a while and answers requests: one JSON object a line, each way."""
+"""A probe that runs on a node for a while and answers requests: one JSON object a line, each
+way.
+"""
 
 import json
 import shlex
@@ -12,7 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.model.errors import RemoteError
 from seatrial.remote.answers import Answer, ProbeError, StreamError, read_answer, shown
-from seatrial.remote.command import MAX_OUTPUT_BYTES, check_output_bytes, connection_lost, start_process
+from seatrial.remote.command import (
+    MAX_OUTPUT_BYTES,
+    check_output_bytes,
+    connection_lost,
+    start_process,
+)
 
 if TYPE_CHECKING:
     import paramiko
@@ -54,7 +61,9 @@ class LineProbe:
         return number
 
     def answer(self, number: int, model: type[Answer], timeout_s: float) -> Answer:
-        """Wait for the answer to a request; one of an earlier request, which took too long, is passed over."""
+        """Wait for the answer to a request; one of an earlier request, which took too long, is
+        passed over.
+        """
 
         def read(line: str) -> Answer | StreamError:
             answer = read_either(model, StreamError, line)

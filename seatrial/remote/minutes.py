@@ -36,9 +36,11 @@ class MinuteAnswer(NodeAnswer):
 
 @dataclass(slots=True)
 class Minutes:
-    """Readings of `metrics` at `times_s`, the seconds since the beginning by a clock that does not jump.
+    """Readings of `metrics` at `times_s`, the seconds since the beginning by a clock that does not
+    jump.
 
-    `metrics` has for each metric the readings of each part ("node-3/gpu-1") by their place in `times_s`.
+    `metrics` has for each metric the readings of each part ("node-3/gpu-1") by their place in
+    `times_s`.
     """
 
     times_s: list[float] = field(default_factory=list)
@@ -51,12 +53,17 @@ class Minutes:
         for node, answer in answers.items():
             for part, readings in answer.parts.items():
                 for metric, reading in readings.items():
-                    self.metrics.setdefault(metric, {}).setdefault(f"{node}/{part}", {})[place] = reading
+                    self.metrics.setdefault(metric, {}).setdefault(f"{node}/{part}", {})[place] = (
+                        reading
+                    )
 
 
 @contextmanager
 def recording(every_s: float, testbed: Callable[[], Testbed | None]) -> Iterator[Minutes]:
-    """Ask all nodes every so many seconds within the context; 0: never. A node that does not answer leaves a gap."""
+    """Ask all nodes every so many seconds within the context; 0: never.
+
+    A node that does not answer leaves a gap.
+    """
     minutes, over = Minutes(), threading.Event()
     if not every_s:
         yield minutes
@@ -70,7 +77,9 @@ def recording(every_s: float, testbed: Callable[[], Testbed | None]) -> Iterator
         thread.join(_ASK_S)
 
 
-def _record(minutes: Minutes, every_s: float, testbed: Callable[[], Testbed | None], over: threading.Event) -> None:
+def _record(
+    minutes: Minutes, every_s: float, testbed: Callable[[], Testbed | None], over: threading.Event
+) -> None:
     began = time.monotonic()
     following = began + every_s
     while not over.wait(max(0.0, following - time.monotonic())) and len(minutes.times_s) < _MOST:
@@ -83,7 +92,9 @@ def _record(minutes: Minutes, every_s: float, testbed: Callable[[], Testbed | No
         except (SeatrialError, OSError) as error:  # of this machine
             log.debug("a minute is missing: %s", error)
             continue
-        known = {name: answer for name, answer in answers.items() if isinstance(answer, MinuteAnswer)}
+        known = {
+            name: answer for name, answer in answers.items() if isinstance(answer, MinuteAnswer)
+        }
         if known and not over.is_set():
             minutes.add(at - began, known)
 

@@ -1,4 +1,6 @@
-"""Ranks, started by mpirun over a hostfile on the head node (Open MPI 4 and 5) or as the testbed says, and followed."""
+"""Ranks, started by mpirun over a hostfile on the head node (Open MPI 4 and 5) or as the testbed
+says, and followed.
+"""
 
 import base64
 import json
@@ -28,26 +30,34 @@ from seatrial.text.words import fraction
 
 Environ = Mapping[str, str]
 OnLine = Callable[[str], None] | None  # is called with each line that is printed
-_MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
+# Of the beginning and of the end each: bounds memory
+_MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2
 log = logging.getLogger("seatrial.mpi")
-SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
+# Mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S = 3.0
 SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
-_LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
-OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
-_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # of each node, and of all
+# Characters of any line but an event of a probe, which may have an entry per rank
+_LONGEST_LINE = 16 * 1024
+# NCCL_DEBUG=INFO prints some 40 KiB per rank
+OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024
+# Of each node, and of all
+_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
 _RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
-# Open MPI's launcher says so when its child was the faster of the two: both set the same process group.
+# Open MPI's launcher says so when its child was the faster of the two: both set the same process
+# group.
 _LOST_RACE = "plm:rsh: Warning: setpgid("
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
-# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
+# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the
+# command.
 _SUPERVISOR = "seatrial-supervisor: "
 _CANNOT_START = "cannot start "
 _WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
 _BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
-_BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
+# What a rank that does not flood prints at most until the others have flooded
+_BYTES_PER_RANK = 64 * 1024
 
 
 class KeptLines:
@@ -59,7 +69,11 @@ class KeptLines:
         self._head_chars = self._tail_chars = self._left_out = 0
 
     def add(self, line: str) -> None:
-        if not self._tail and len(self._head) < _MOST_LINES and self._head_chars + len(line) <= _MOST_CHARS:
+        if (
+            not self._tail
+            and len(self._head) < _MOST_LINES
+            and self._head_chars + len(line) <= _MOST_CHARS
+        ):
             self._head.append(line)
             self._head_chars += len(line)
             return
@@ -70,7 +84,11 @@ class KeptLines:
             self._left_out += 1
 
     def kept(self) -> tuple[str, ...]:
-        note = (f"[{self._left_out} lines are left out here; the log has them]",) if self._left_out else ()
+        note = (
+            (f"[{self._left_out} lines are left out here; the log has them]",)
+            if self._left_out
+            else ()
+        )
         return (*self._head, *note, *self._tail)
 
 
@@ -82,12 +100,19 @@ def hostfile(nodes: Iterable[Node]) -> str:
 def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str]:
     """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node.
 
-    It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
-    lines are logged, and anybody on the node can read them.
+    It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own
+    environment: command lines are logged, and anybody on the node can read them.
     """
     network: list[str] = []
     if testbed.network:
-        network = ["--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network]
+        network = [
+            "--mca",
+            "btl_tcp_if_include",
+            testbed.network,
+            "--mca",
+            "oob_tcp_if_include",
+            testbed.network,
+        ]
     exports = [part for key in variables(testbed, env) for part in ("-x", key)]
     return [
         testbed.mpirun,
@@ -109,7 +134,9 @@ def variables(testbed: Testbed, env: Environ) -> dict[str, str]:
 
 
 def hostfile_path(testbed: Testbed) -> str:
-    """Return the path of the hostfile on the head node; parts of a testbed may share head and folder."""
+    """Return the path of the hostfile on the head node; parts of a testbed may share head and
+    folder.
+    """
     return f"{testbed.workdir}/hostfile" + (f"-{testbed.label}" if testbed.label else "")
 
 
@@ -127,24 +154,34 @@ def mpirun(
 ) -> MpiResult:
     """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
 
-    `is_done(line)` says that nothing of interest follows that line: mpirun, or what the testbed has in its place, then
-    gets a few seconds to leave and is ended if it does not. A supervisor ends everything when this connection goes
-    away. Raises RemoteError when the head cannot be reached.
+    `is_done(line)` says that nothing of interest follows that line: mpirun, or what the testbed has
+    in its place, then gets a few seconds to leave and is ended if it does not. A supervisor ends
+    everything when this connection goes away. Raises RemoteError when the head cannot be reached.
 
-    Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this process'
-    environment and of the testbed's.
+    Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this
+    process' environment and of the testbed's.
     """
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
-    program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
+    program = (
+        [python, f"{testbed.workdir}/supervise.py"]
+        if python
+        else ["sh", f"{testbed.workdir}/supervise.sh"]
+    )
     sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
     argv = ["sh", f"{testbed.workdir}/rank.sh", _pipe(sessions), *argv]
-    ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
+    ranks = (
+        launcher.argv(testbed, argv, ranks_env)
+        if launcher
+        else mpirun_argv(testbed, argv, env or {})
+    )
     command = shlex.join([*program, str(timeout_s), *ranks])
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = _supervisor_env(testbed, ranks_env, sessions)
-            process.send((json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n")
+            process.send(
+                (json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n"
+            )
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
             file.write(f"$ {command}\n")
@@ -166,7 +203,9 @@ def mpirun(
 
 
 def _supervisor_env(testbed: Testbed, ranks_env: Environ, sessions: str) -> Environ:
-    """Return the variables of the launcher; of mpirun also those of its remote shell and of rank 0's pipe."""
+    """Return the variables of the launcher; of mpirun also those of its remote shell and of rank
+    0's pipe.
+    """
     if testbed.launcher:
         return testbed.launcher.environment(ranks_env)
     return {**_agent(testbed, sessions), "SEATRIAL_PIPE": _pipe(sessions), **ranks_env}
@@ -197,7 +236,8 @@ def _agent(testbed: Testbed, sessions: str) -> dict[str, str]:
 
 
 def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:
-    """Return the logins by mpirun that printed something or failed; each is evidence about its own node only.
+    """Return the logins by mpirun that printed something or failed; each is evidence about its own
+    node only.
 
     Of several that failed, the first one counts: mpirun ends the other daemons for it.
     """
@@ -229,7 +269,11 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
 def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
     """Return the oldest file of exit statuses whose command failed, other than by ssh itself."""
     harmless = ("0", str(SSH_FAILED))
-    files = (file for file, lines in by_file.items() if file.endswith(".status") and lines[0] not in harmless)
+    files = (
+        file
+        for file, lines in by_file.items()
+        if file.endswith(".status") and lines[0] not in harmless
+    )
     return next(files, None)
 
 
@@ -284,13 +328,21 @@ class _Follower:
                 if whole is not None:
                     self._take(whole)
             too_late = time.monotonic() > self._deadline
-            # Everything was ended a while ago: what still comes then has piled up faster than it could be read.
-            if self._room < 0 or self._process.received_bytes > self._max_bytes or (too_late and batch):
+            # Everything was ended a while ago: what still comes then has piled up faster than it
+            # could be read.
+            if (
+                self._room < 0
+                or self._process.received_bytes > self._max_bytes
+                or (too_late and batch)
+            ):
                 return self._ended_for_flooding()
             if too_late:
                 return self._result(None, past_deadline=True)
             if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
-                log.warning("mpirun has printed everything and does not leave; ending it and using its output")
+                log.warning(
+                    "mpirun has printed everything and does not leave; ending it and "
+                    "using its output"
+                )
                 self._asked_to_end = True
                 self._process.close_stdin()
                 self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
@@ -307,7 +359,9 @@ class _Follower:
     def _take(self, read: str) -> None:
         """Log a line, or a piece of one, and keep it."""
         if isinstance(read, RankLine):  # by the pipe of rank 0
-            logged = self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n").removeprefix(_RANK_0)
+            logged = (
+                self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n").removeprefix(_RANK_0)
+            )
             self._keep(RankLine(logged, read.rank))
             return
         goes_on = is_piece(read)  # it waits in the log for what a secret may end with
@@ -347,7 +401,9 @@ class _Follower:
         for line in self._srun.unended():
             self._take(line)
         message = self._supervisor or ""
-        not_started = message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
+        not_started = (
+            message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
+        )
         ended = not_started is None and (past_deadline or bool(message))
         waited = _WAITED.match(message)
         return MpiResult(
@@ -363,7 +419,9 @@ class _Follower:
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Environ) -> tuple[Suspect, ...]:
-    """Return the node whose ranks print most, where it is most of all that is printed; empty if none stands out."""
+    """Return the node whose ranks print most, where it is most of all that is printed; empty if
+    none stands out.
+    """
     printed: Counter[int] = Counter()
 
     def count(line: str) -> None:

@@ -17,7 +17,9 @@ SSH_FAILED = 255  # the exit status of ssh where it has no session; it says why
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A login by which mpirun started its daemon on a node: what it printed, and its exit status if it ended."""
+    """A login by which mpirun started its daemon on a node: what it printed, and its exit status if
+    it ended.
+    """
 
     node: str
     lines: tuple[str, ...] = ()
@@ -33,14 +35,15 @@ class Session:
 class MpiResult:
     """The result of an mpirun.
 
-    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
-    middle of very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
-    and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
-    the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
-    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
-    `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
-    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed. `unreported`: ranks that
-    did not report themselves.
+    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in
+    order, without the middle of very many. `timed_out`: it ran past its time. `reaped`: it had
+    printed everything, then hung, and was ended; its output counts. `flooded`: it printed more than
+    it may and was ended. `not_started`: which program the head could not start, and why. `lost`:
+    the connection to the head broke, so its end is unknown. `node_names` are by the address that
+    mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank. `waited_s`: how long
+    a rank waited for a processor until its time was up, where all nodes share one machine's.
+    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed.
+    `unreported`: ranks that did not report themselves.
     """
 
     exit_status: int | None
@@ -60,7 +63,11 @@ class MpiResult:
     @property
     def silent_nodes(self) -> tuple[str, ...]:
         """The nodes of ranks that did not report themselves."""
-        return tuple(dict.fromkeys(self.rank_nodes[rank] for rank in self.unreported if rank < len(self.rank_nodes)))
+        return tuple(
+            dict.fromkeys(
+                self.rank_nodes[rank] for rank in self.unreported if rank < len(self.rank_nodes)
+            )
+        )
 
     @property
     def starved(self) -> bool:
@@ -80,28 +87,38 @@ class MpiResult:
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """The causes that the output names, the earliest primary one first, with the names of their nodes.
+        """The causes that the output names, the earliest primary one first, with the names of their
+        nodes.
 
-        What a rank prints about other ranks and nodes counts as evidence about itself and its own node.
+        What a rank prints about other ranks and nodes counts as evidence about itself and its own
+        node.
         """
         from seatrial.causes.classify import classify, weight
 
         by_rank = self.by_rank()
-        rank_findings = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
+        rank_findings = [
+            (rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)
+        ]
         if len(by_rank) > 1:  # else they are in order
-            quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line
+            # As the classifier quotes a line
+            quoted = [" ".join(line.split())[:300] for line in self.lines]
             at = {line: position for position, line in reversed(list(enumerate(quoted)))}
             rank_findings.sort(key=lambda each: at.get(each[1].evidence, 0))
             rank_findings.sort(key=lambda each: weight(each[1]))
         attributed = []
         for rank, finding in rank_findings:
             if rank is None:
-                attributed.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
+                attributed.append(
+                    replace(finding, host=self.node_names.get(finding.host or "", finding.host))
+                )
             else:
                 own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
                 attributed.append(replace(finding, rank=rank, host=own if finding.host else None))
         for session in self.sessions:
-            attributed += [replace(finding, rank=None, host=session.node) for finding in classify(session.lines)]
+            attributed += [
+                replace(finding, rank=None, host=session.node)
+                for finding in classify(session.lines)
+            ]
         return tuple(sorted(attributed, key=weight))
 
     def node_of(self, line: str) -> str | None:
@@ -111,7 +128,9 @@ class MpiResult:
 
     @property
     def cause(self) -> str | None:
-        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
+        """The earliest primary cause that the output names, and its host, in one line; None when it
+        names none.
+        """
         if self.not_started is not None:
             return f"the head node cannot start {self.not_started}"
         if self.flooded:

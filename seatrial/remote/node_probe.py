@@ -19,15 +19,23 @@ if TYPE_CHECKING:
 
 Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
 Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
-Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"]
+Slowdown = Literal[
+    "hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"
+]
 
 
 def run_probe(
-    testbed: Testbed, node: Node, probe: str, options: Sequence[str], model: type[Answer], timeout_s: float
+    testbed: Testbed,
+    node: Node,
+    probe: str,
+    options: Sequence[str],
+    model: type[Answer],
+    timeout_s: float,
 ) -> list[Answer]:
     """Return the answers that the probe prints, one JSON object a line; other lines are ignored.
 
-    Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in time, or floods.
+    Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in
+    time, or floods.
     """
     argv = [testbed.python, f"{testbed.workdir}/{probe}.py", *options]
     with connected(testbed, node, 30) as transport:
@@ -59,10 +67,11 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
 class GpuState(NodeAnswer):
     """One GPU; None and "" for what the driver does not report.
 
-    `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
-    a reset to be replaced, or could not be. `recovery` is what the driver asks for, `fabric_state` and `fabric_status`
-    how the GPU stands with fabric manager. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
-    has 1 or 0 of each XGMI link. `errors` are the NVLinks' counters above 0.
+    `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of
+    memory that wait for a reset to be replaced, or could not be. `recovery` is what the driver asks
+    for, `fabric_state` and `fabric_status` how the GPU stands with fabric manager. `nvlinks` has
+    GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it has 1 or 0 of each XGMI link.
+    `errors` are the NVLinks' counters above 0.
     """
 
     name: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")]
@@ -95,10 +104,12 @@ class GpuState(NodeAnswer):
 
 
 class PortState(NodeAnswer):
-    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or unknown.
+    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or
+    unknown.
 
-    `errors` count what a bad link causes, `losses` what any path that loses packets does. `iommu` is how the kernel
-    maps the device's memory: `DMA`, `DMA-FQ` or `identity`. `pcie_gt_s` is the speed of its PCIe lanes in GT/s.
+    `errors` count what a bad link causes, `losses` what any path that loses packets does. `iommu`
+    is how the kernel maps the device's memory: `DMA`, `DMA-FQ` or `identity`. `pcie_gt_s` is the
+    speed of its PCIe lanes in GT/s.
     """
 
     port: Text
@@ -117,7 +128,9 @@ class PortState(NodeAnswer):
 
 
 class KernelEvent(NodeAnswer):
-    """A failure of hardware in the kernel's log since the machine started; `text` is the last line of its kind."""
+    """A failure of hardware in the kernel's log since the machine started; `text` is the last line
+    of its kind.
+    """
 
     kind: Text
     number: int = Field(0, ge=0, le=99_999)
@@ -136,8 +149,9 @@ class DriverError(KernelEvent):
 class Inventory(NodeAnswer):
     """The inventory of a node; sizes in GB (1e9 bytes).
 
-    `xids` is None if the kernel's log may not be read, `memlock_kib` -1 without a limit. `redirecting_switches` are
-    PCIe switch ports whose ACS sends traffic between peers to the root complex.
+    `xids` is None if the kernel's log may not be read, `memlock_kib` -1 without a limit.
+    `redirecting_switches` are PCIe switch ports whose ACS sends traffic between peers to the root
+    complex.
     """
 
     gpus: list[GpuState] = Field(default_factory=list, max_length=1024)
@@ -153,5 +167,9 @@ class Inventory(NodeAnswer):
 
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
-    """Ask the node for its inventory. Raises RemoteError; a node that gives none is not judged by it."""
-    return asked(testbed, transport, "inventory.py", Inventory, 45)  # the probe asks nvidia-smi for 30 s
+    """Ask the node for its inventory.
+
+    Raises RemoteError; a node that gives none is not judged by it.
+    """
+    # The probe asks nvidia-smi for 30 s
+    return asked(testbed, transport, "inventory.py", Inventory, 45)

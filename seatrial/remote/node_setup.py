@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 
 
 _MARK = "seatrial-system"
-_FILE = r"\d{1,20}:\d{1,20}"  # device and inode: within one boot of one kernel, no two files have both
-_ANSWER = re.compile(rf"^{_MARK} (\S{{1,253}}) ([0-9a-f-]{{36}}) ({_FILE})(?: ({_FILE}))?$", re.MULTILINE)
+# Device and inode: within one boot of one kernel, no two files have both
+_FILE = r"\d{1,20}:\d{1,20}"
+_ANSWER = re.compile(
+    rf"^{_MARK} (\S{{1,253}}) ([0-9a-f-]{{36}}) ({_FILE})(?: ({_FILE}))?$", re.MULTILINE
+)
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 _SCRIPTS = ("rsh_agent.sh", "rank.sh")  # of mpirun, beside the probes
 _NOT_WRITTEN = 73  # EX_CANTCREAT
-# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
-# namespaces of one machine): each file appears whole or not at all.
+# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a
+# network home, namespaces of one machine): each file appears whole or not at all.
 _INSTALL = f"""
 import json, os, sys
 request = json.load(sys.stdin)
@@ -58,7 +61,9 @@ if sys.argv:
 
 
 class System(NamedTuple):
-    """A node's host name, the boot of its kernel, its root folder, and the file of a probe, "" where it has none."""
+    """A node's host name, the boot of its kernel, its root folder, and the file of a probe, ""
+    where it has none.
+    """
 
     hostname: str
     boot: str
@@ -85,8 +90,9 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 class NodeConnection:
     """A node that answered.
 
-    `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
-    connection took to come up. `streams` measures TCP on the node once it was started, or is why it cannot.
+    `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how
+    long the SSH connection took to come up. `streams` measures TCP on the node once it was started,
+    or is why it cannot.
     """
 
     transport: "paramiko.Transport"
@@ -107,9 +113,11 @@ class NodeConnection:
 
 
 class SharedFacts:
-    """Facts for many nodes of one machine: those that see the files of the first one have its software.
+    """Facts for many nodes of one machine: those that see the files of the first one have its
+    software.
 
-    Each node still gives its own name and shows that it sees the same files; one that does not is asked itself.
+    Each node still gives its own name and shows that it sees the same files; one that does not is
+    asked itself.
     """
 
     def __init__(self) -> None:
@@ -117,7 +125,10 @@ class SharedFacts:
         self._first: tuple[Mapping[str, Any], System | None] | None = None
 
     def of(self, contact: "_Contact") -> Mapping[str, Any]:
-        """Return the facts of one node, whose probes are then in place. Raises RemoteError naming node and cause."""
+        """Return the facts of one node, whose probes are then in place.
+
+        Raises RemoteError naming node and cause.
+        """
         with self._lock:  # the others wait: the first one to answer is asked for all
             if self._first is None:
                 self._first = contact.install_and_ask(), contact.system()
@@ -160,7 +171,8 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
         except HostKeyError:
             raise
         except RemoteError:
-            if attempt == _ATTEMPTS - 1 or time.monotonic() - started >= timeout_s:  # dropped is not silent
+            # Dropped is not silent
+            if attempt == _ATTEMPTS - 1 or time.monotonic() - started >= timeout_s:
                 raise
             time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
@@ -178,7 +190,14 @@ class _Contact:
     def install_and_ask(self) -> Mapping[str, Any]:
         """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
-        argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun, self._nccl_tests]
+        argv = [
+            python,
+            "-c",
+            _INSTALL,
+            f"{workdir}/facts.py",
+            self.testbed.mpirun,
+            self._nccl_tests,
+        ]
         answer = self._install(argv) if python else None
         if answer is None:
             answer = self._ask_shell()
@@ -186,16 +205,24 @@ class _Contact:
             return read_answer(Facts, answer).model_dump()
         except ValueError as error:
             words = f"{shown(answer)} ({error})"
-            raise self._error("node-facts-unreadable", what="say what it is", answer=words) from None
+            raise self._error(
+                "node-facts-unreadable", what="say what it is", answer=words
+            ) from None
 
     def _ask_shell(self) -> str:
-        """Ask the shell for the facts, on a node without Python, where it starts mpirun and nothing is probed."""
+        """Ask the shell for the facts, on a node without Python, where it starts mpirun and nothing
+        is probed.
+        """
         folder = shlex.quote(self.testbed.workdir)
         for script in ("supervise.sh", *_SCRIPTS):
             install = f"mkdir -p {folder} && cat >{folder}/{script}"
-            run_command(self.transport, install, stdin=_script(script).encode(), timeout_s=self._timeout_s)
+            run_command(
+                self.transport, install, stdin=_script(script).encode(), timeout_s=self._timeout_s
+            )
         ask = shlex.join(["sh", "-s", self.testbed.mpirun, self._nccl_tests])
-        facts = run_command(self.transport, ask, stdin=_script("facts.sh").encode(), timeout_s=self._timeout_s)
+        facts = run_command(
+            self.transport, ask, stdin=_script("facts.sh").encode(), timeout_s=self._timeout_s
+        )
         return last_line(facts.output)
 
     @property
@@ -218,12 +245,16 @@ class _Contact:
     def _install(self, argv: Sequence[str]) -> str | None:
         """Return the last line that `argv` prints, which reads the probes; None without Python."""
         request = json.dumps({"folder": self.testbed.workdir, "files": _probe_sources()})
-        done = run_command(self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s)
+        done = run_command(
+            self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s
+        )
         answer = last_line(done.output)
         if done.exit_status == 127:
             return None
         if done.exit_status == _NOT_WRITTEN:
-            raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=shown(answer))
+            raise self._error(
+                "node-probes-not-written", folder=self.testbed.workdir, problem=shown(answer)
+            )
         if done.timed_out:
             raise self._error("node-facts-timeout", timeout_s=self._timeout_s)
         return answer
@@ -233,14 +264,23 @@ class _Contact:
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
-    """Return the command of a probe that needs the standard library alone: not looking for packages saves time."""
+    """Return the command of a probe that needs the standard library alone: not looking for packages
+    saves time.
+    """
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
 
 
 def asked(
-    testbed: Testbed, transport: "paramiko.Transport", program: str, model: type[Answer], timeout_s: float
+    testbed: Testbed,
+    transport: "paramiko.Transport",
+    program: str,
+    model: type[Answer],
+    timeout_s: float,
 ) -> Answer:
-    """Return the answer in the last line that a probe of the standard library prints. Raises RemoteError."""
+    """Return the answer in the last line that a probe of the standard library prints.
+
+    Raises RemoteError.
+    """
     command = shlex.join(standard_library_program(testbed, program))
     done = run_command(transport, command, timeout_s=timeout_s)
     try:
@@ -251,7 +291,9 @@ def asked(
 
 @cache
 def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES} | {name: _script(name) for name in _SCRIPTS}
+    return {path.name: path.read_text() for path in PROBES} | {
+        name: _script(name) for name in _SCRIPTS
+    }
 
 
 def _script(name: str) -> str:
@@ -259,7 +301,9 @@ def _script(name: str) -> str:
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
-    """Return the node's clock minus ours in seconds, and its largest error: half of the round trip."""
+    """Return the node's clock minus ours in seconds, and its largest error: half of the round
+    trip.
+    """
     before = time.time()
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()

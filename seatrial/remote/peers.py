@@ -1,4 +1,6 @@
-"""What nodes see of each other: whose sshd they reach, which logins work, what TCP carries between them."""
+"""What nodes see of each other: whose sshd they reach, which logins work, what TCP carries between
+them.
+"""
 
 import json
 import logging
@@ -39,7 +41,8 @@ _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
 log = logging.getLogger("seatrial.streams")
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
 STREAM_S = 0.5
-_STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
+# What a stream may take besides the connection: its waits for first bytes, a loaded machine
+_STREAM_SPARE_S = 20
 
 
 def reach_peers(
@@ -56,9 +59,14 @@ def reach_peers(
     return unreached(output.splitlines(), peers)
 
 
-def _asked(testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float) -> str:
+def _asked(
+    testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float
+) -> str:
     """Return the output of a probe that reads its request from standard input."""
-    command, stdin = shlex.join(standard_library_program(testbed, probe)), json.dumps(request).encode()
+    command, stdin = (
+        shlex.join(standard_library_program(testbed, probe)),
+        json.dumps(request).encode(),
+    )
     return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
 
 
@@ -70,7 +78,9 @@ def log_in_to_peers(
     Return errors by name, empty if none.
     """
     request = {
-        "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
+        "peers": [
+            {"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers
+        ],
         "timeout_s": timeout_s,
         "parallel": LOGINS_AT_ONCE,
     }
@@ -94,8 +104,13 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
         with suppress(ValueError):  # what else a login prints
             answer = read_answer(ReachAnswer, line)
             if answer.tried == len(peers):
-                reason_by_position = {place: reason for reason, places in answer.failed.items() for place in places}
-                return {peers[place].name: _reason(peers[place], why) for place, why in reason_by_position.items()}
+                reason_by_position = {
+                    place: reason for reason, places in answer.failed.items() for place in places
+                }
+                return {
+                    peers[place].name: _reason(peers[place], why)
+                    for place, why in reason_by_position.items()
+                }
     raise RemoteError(Reason.of("peers-not-tried"))
 
 
@@ -105,16 +120,27 @@ def _reason(peer: Node, unreached: Unreached) -> Reason:
 
 
 def try_streams(
-    testbed: Testbed, contacts: Mapping[str, NodeConnection], pairs: Sequence[tuple[str, str]], timeout_s: float
+    testbed: Testbed,
+    contacts: Mapping[str, NodeConnection],
+    pairs: Sequence[tuple[str, str]],
+    timeout_s: float,
 ) -> dict[tuple[str, str], float]:
-    """Return MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
+    """Return MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs
+    at once.
 
-    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
+    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes
+    that flood.
     """
     by_name = testbed.by_name
-    new = [node for node in testbed.nodes if node.name in contacts and contacts[node.name].streams is None]
+    new = [
+        node
+        for node in testbed.nodes
+        if node.name in contacts and contacts[node.name].streams is None
+    ]
     started = on_each(
-        new, lambda node: StreamProbe(testbed, node, contacts[node.name], timeout_s), at_once=fan_out(testbed)
+        new,
+        lambda node: StreamProbe(testbed, node, contacts[node.name], timeout_s),
+        at_once=fan_out(testbed),
     )
     for name, probe in started.items():
         contacts[name].streams = probe
@@ -139,7 +165,9 @@ def try_streams(
 
 
 def _raise_floods(answers: Mapping[str, object]) -> None:
-    if floods := {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}:
+    if floods := {
+        name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)
+    }:
         raise NodesError(floods)
 
 
@@ -156,12 +184,21 @@ class StreamProbe(LineProbe):
     Raises RemoteError if it does not start, FloodError if it prints too much.
     """
 
-    def __init__(self, testbed: Testbed, node: Node, contact: NodeConnection, timeout_s: float) -> None:
-        super().__init__(contact.transport, [*standard_library_program(testbed, "stream.py"), node.address])
+    def __init__(
+        self, testbed: Testbed, node: Node, contact: NodeConnection, timeout_s: float
+    ) -> None:
+        super().__init__(
+            contact.transport, [*standard_library_program(testbed, "stream.py"), node.address]
+        )
         self.listener = self.greeting(StreamListener, timeout_s)
 
-    def measure(self, peer: Node, listener: StreamListener, timeout_s: float) -> tuple[float, float]:
-        """Return MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
+    def measure(
+        self, peer: Node, listener: StreamListener, timeout_s: float
+    ) -> tuple[float, float]:
+        """Return MB/s to the peer that listens there, and from it.
+
+        Raises RemoteError, FloodError.
+        """
         request = {
             "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
             "max_bytes": STREAM_BYTES,

@@ -1,9 +1,10 @@
 """Lines of the ranks' output with the rank that printed each. Pure.
 
-Rank 0 of an mpirun has a pipe of its own (seatrial/remote/shell/rank.sh). mpirun --tag-output (Open MPI 4 and 5) begins
-each line of another rank with [1,3]<stdout>: and srun --label with 3: on the head. The first tag is the launcher's, so
-no rank can print lines in the name of another. Open MPI 4 appends what others print to a line that a rank has not
-ended; those words are lost. It reads a few KiB at once, so a longer line repeats its tag.
+Rank 0 of an mpirun has a pipe of its own (seatrial/remote/shell/rank.sh). mpirun --tag-output (Open
+MPI 4 and 5) begins each line of another rank with [1,3]<stdout>: and srun --label with 3: on the
+head. The first tag is the launcher's, so no rank can print lines in the name of another. Open MPI 4
+appends what others print to a line that a rank has not ended; those words are lost. It reads a few
+KiB at once, so a longer line repeats its tag.
 
 Each rank reports itself first, on a line of its own: a rank without that line took no part.
 """
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Iterator
 _BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(out|err|diag)>:"
 _TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
 _REPORT = re.compile(r"seatrial-rank: (\d{1,9}) on (\S{1,253})")
-_SRUN_BYTES = 1024  # of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
+# Of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
+_SRUN_BYTES = 1024
 
 
 class RankLine(str):
@@ -53,7 +55,9 @@ class SrunLines:
 
 
 def rank_line(line: str, rank: int | None = None) -> RankLine:
-    """Return the line of the rank whose tag it has, or of `rank` if it is the next piece of a longer line."""
+    """Return the line of the rank whose tag it has, or of `rank` if it is the next piece of a
+    longer line.
+    """
     if isinstance(line, RankLine):
         return line
     tag = _TAG.match(line) if rank is None else None
@@ -72,7 +76,9 @@ def reported_rank(line: RankLine) -> int | None:
 
 
 def rank_of(line: str) -> int | None:
-    """Return the rank that has printed a line; None for the launcher, and for lines without tags."""
+    """Return the rank that has printed a line; None for the launcher, and for lines without
+    tags.
+    """
     return line.rank if isinstance(line, RankLine) else None
 
 
@@ -82,6 +88,8 @@ def from_rank_0(lines: Iterable[str]) -> Iterator[str]:
 
 
 def says_own_end(match: re.Match[str]) -> bool:
-    """Return whether the line comes from the rank it names, or from the launcher; true if it names no rank."""
+    """Return whether the line comes from the rank it names, or from the launcher; true if it names
+    no rank.
+    """
     named = match["rank"]
     return named is None or not named.isdecimal() or rank_of(match.string) in (int(named), None)

@@ -34,8 +34,8 @@ class HostKeyError(RemoteError):
 def connected(testbed: Testbed, node: Node, timeout_s: float) -> "closing[paramiko.Transport]":
     """Return an authenticated SSH connection to `node`, closed at the end.
 
-    Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the host key is not the
-    pinned one.
+    Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the
+    host key is not the pinned one.
     """
     return closing(connect(testbed, node, timeout_s))
 
@@ -51,11 +51,15 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     except ConnectionRefusedError as error:
         raise RemoteError(_reason(node, "ssh-refused")) from error
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # this host's shortage is no fault of the node
-            raise SeatrialError(Reason.of("control-host-open-files", problem=str(error.strerror))) from None
+        # This host's shortage is no fault of the node
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise SeatrialError(
+                Reason.of("control-host-open-files", problem=str(error.strerror))
+            ) from None
         problem = error.strerror.lower() if error.strerror else str(error)
         reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
-        cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
+        # Such as that its pod ended
+        cause = next((each for each in error.args if isinstance(each, Reason)), None)
         raise RemoteError(placed(node.name, caused(reason, cause))) from error
     except paramiko.SSHException as error:
         raise RemoteError(_reason(node, "ssh-no-server", problem=str(error))) from error
@@ -67,16 +71,21 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     return transport
 
 
-def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, timeout_s: float) -> None:
+def _handshake(
+    transport: "paramiko.Transport", testbed: Testbed, node: Node, timeout_s: float
+) -> None:
     import paramiko
 
-    transport.set_keepalive(15)  # s: firewalls forget silent connections, and a sweep is silent for minutes
+    # S: firewalls forget silent connections, and a sweep is silent for minutes
+    transport.set_keepalive(15)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
     kind, _, pinned = node.host_key.partition(" ")
     try:
         transport.get_security_options().key_types = (kind,)
         transport.start_client(timeout=timeout_s)
-        if not hmac.compare_digest(transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])):
+        if not hmac.compare_digest(
+            transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])
+        ):
             raise HostKeyError(_reason(node, "ssh-host-key"))
         transport.auth_publickey(
             testbed.user_of(node), paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file))
@@ -84,7 +93,9 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, ti
     except paramiko.AuthenticationException as error:
         raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user_of(node))) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
+        raise RemoteError(
+            _reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)
+        ) from error
 
 
 def _reason(node: Node, code: str, **values: str) -> Reason:
@@ -93,11 +104,19 @@ def _reason(node: Node, code: str, **values: str) -> Reason:
 
 def fan_out(testbed: Testbed) -> int:
     """Return how many nodes to ask at once: fewer if they share the cores of one machine."""
-    return _FANOUT if testbed.shared_cores is None else min(_FANOUT, _PER_SHARED_CORE * testbed.shared_cores)
+    return (
+        _FANOUT
+        if testbed.shared_cores is None
+        else min(_FANOUT, _PER_SHARED_CORE * testbed.shared_cores)
+    )
 
 
-def on_each(nodes: Sequence[Node], function: Callable[[Node], T], at_once: int = _FANOUT) -> dict[str, T | RemoteError]:
-    """Call `function` for every node, `at_once` of them; the result, or the RemoteError it raised, by node name."""
+def on_each(
+    nodes: Sequence[Node], function: Callable[[Node], T], at_once: int = _FANOUT
+) -> dict[str, T | RemoteError]:
+    """Call `function` for every node, `at_once` of them; the result, or the RemoteError it raised,
+    by node name.
+    """
 
     def guarded(node: Node) -> T | RemoteError:
         try:
@@ -105,7 +124,9 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T], at_once: int =
         except RemoteError as error:
             return error
 
-    return dict(zip((node.name for node in nodes), in_parallel(nodes, guarded, at_once), strict=True))
+    return dict(
+        zip((node.name for node in nodes), in_parallel(nodes, guarded, at_once), strict=True)
+    )
 
 
 def answered(answers: Mapping[str, T | RemoteError]) -> dict[str, T]:
@@ -121,12 +142,15 @@ def in_parallel(items: Sequence[Item], function: Callable[[Item], T], at_once: i
     try:
         return list(pool.map(function, items))
     finally:
-        # A run that is cut off does not wait for nodes that are silent: their connections end when they are taken down.
+        # A run that is cut off does not wait for nodes that are silent: their connections end when
+        # they are taken down.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def allow_many_connections() -> None:
-    """Raise the soft limit of open files: every connection is one, and 1024 are too few for a large cluster."""
+    """Raise the soft limit of open files: every connection is one, and 1024 are too few for a large
+    cluster.
+    """
     import resource  # of POSIX: `seatrial judge` runs without
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,9 +169,15 @@ def known_hosts(nodes: Iterable[Node]) -> str:
 
 
 def pinned_keys(text: str) -> dict[str, str]:
-    """Return the public key line by name and address, as `known_hosts` wrote them; without brackets and port."""
+    """Return the public key line by name and address, as `known_hosts` wrote them; without brackets
+    and port.
+    """
     lines = (line.partition(" ") for line in text.splitlines())
-    return {re.sub(r"^\[(.*)\]:\d+$", r"\1", name): key for names, _, key in lines for name in names.split(",")}
+    return {
+        re.sub(r"^\[(.*)\]:\d+$", r"\1", name): key
+        for names, _, key in lines
+        for name in names.split(",")
+    }
 
 
 def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
@@ -168,7 +198,8 @@ class KeyPair:
     public: str
 
     def __repr__(self) -> str:
-        return f"KeyPair(public={self.public!r})"  # never the private half, wherever this is printed
+        # Never the private half, wherever this is printed
+        return f"KeyPair(public={self.public!r})"
 
 
 def new_key_pair() -> KeyPair:
@@ -178,7 +209,11 @@ def new_key_pair() -> KeyPair:
 
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
     )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
     return KeyPair(private.decode(), public.decode())

@@ -1,4 +1,6 @@
-"""The charts of the report as inline SVG: busbw, training loss, hours of a campaign, and how a headline number went."""
+"""The charts of the report as inline SVG: busbw, training loss, hours of a campaign, and how a
+headline number went.
+"""
 
 import io
 import math
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable of the page's style.
+# Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable
+# of the page's style.
 VARIABLES = (*(f"--series-{n}" for n in range(1, 9)), "--soft", "--line", "--fail", "--degraded")
 SERIES = tuple(f"C{n}" for n in range(8))
 INK, GRID, BAD, WEAK = "C8", "C9", "C10", "C11"
-# matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put in their place.
+# matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put
+# in their place.
 _PLACEHOLDERS = {variable: f"#0101{n:02x}" for n, variable in enumerate(VARIABLES, 0x10)}
 
 _STYLE: dict[Any, Any] = {
@@ -72,7 +76,12 @@ Draw = Callable[["Axes"], Sequence[Mark]]
 
 
 def inline_svg(
-    name: str, title: str, draw: Draw, width_in: float = 5.2, height_in: float = 2.6, top: float = 24
+    name: str,
+    title: str,
+    draw: Draw,
+    width_in: float = 5.2,
+    height_in: float = 2.6,
+    top: float = 24,
 ) -> str:
     """Render `draw` on empty axes as inline SVG, with the marks that it returns.
 
@@ -87,13 +96,22 @@ def inline_svg(
     for mark in marks:
         x, y = axes.transData.transform((mark.x, mark.y))
         tooltip = escape("\n".join(filter(None, mark.lines)))
-        circles.append(f'<circle cx="{x:.1f}" cy="{72 * height_in - y:.1f}" r="7"><title>{tooltip}</title></circle>')
-    hits = f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
+        circles.append(
+            f'<circle cx="{x:.1f}" cy="{72 * height_in - y:.1f}" '
+            f'r="7"><title>{tooltip}</title></circle>'
+        )
+    hits = (
+        f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>'
+        if circles
+        else ""
+    )
     return _inline(text.getvalue(), name, title, hits)
 
 
 @contextmanager
-def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+def styled(
+    colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[None]:
     """Draw in the style of the report within the context, with a colour for each of VARIABLES."""
     import matplotlib
     from cycler import cycler
@@ -101,7 +119,9 @@ def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyTy
     settings: dict[Any, Any] = {
         **_STYLE,
         "axes.prop_cycle": cycler(color=[colours[variable] for variable in VARIABLES]),
-        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["--soft"]),
+        **dict.fromkeys(
+            ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["--soft"]
+        ),
         **dict.fromkeys(("axes.edgecolor", "grid.color"), colours["--line"]),
         **style,
     }
@@ -116,17 +136,28 @@ def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
     width, height = 72 * width_in, 72 * height_in
     left, right, bottom = 44, 10, 22  # a layout that fits itself would draw everything twice
-    inside = (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    inside = (
+        left / width,
+        bottom / height,
+        (width - left - right) / width,
+        (height - top - bottom) / height,
+    )
     return figure, figure.add_axes(inside)
 
 
 def _inline(svg: str, name: str, title: str, hits: str) -> str:
-    """Make an SVG document fit for a page: no prologue, no outside address, ids of its own, a title."""
+    """Make an SVG document fit for a page: no prologue, no outside address, ids of its own, a
+    title.
+    """
     body = svg[svg.index("<svg") :]
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
     # A hundredth of a point is finer than any screen.
-    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda attribute: re.sub(r"(\.\d\d)\d+", r"\1", attribute[0]), body)
+    body = re.sub(
+        r' (?:d|x|y|transform)="[^"]*"',
+        lambda attribute: re.sub(r"(\.\d\d)\d+", r"\1", attribute[0]),
+        body,
+    )
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
     for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")
@@ -140,16 +171,23 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
     """Draw busbw in GB/s over message size (log scale), one line per operation.
 
-    The expected interval is shaded, or dashed where it has one bound; what the last good run reached is dotted.
+    The expected interval is shaded, or dashed where it has one bound; what the last good run
+    reached is dotted.
     """
     return inline_svg(
-        "busbw", busbw_title(curves), lambda axes: draw_busbw(axes, curves, last), top=24 + _legend_height(curves)
+        "busbw",
+        busbw_title(curves),
+        lambda axes: draw_busbw(axes, curves, last),
+        top=24 + _legend_height(curves),
     )
 
 
 def busbw_title(curves: Sequence[Curve]) -> str:
     """Return the chart in words, for those who do not see it."""
-    named = ", ".join(f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s" for c in curves)
+    named = ", ".join(
+        f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s"
+        for c in curves
+    )
     return f"busbw over message size: {named}"
 
 
@@ -172,7 +210,10 @@ def _legend_height(curves: Sequence[Curve]) -> int:
 
 def loss_chart(losses: Sequence[float]) -> str:
     """Return the training loss of each step."""
-    title = f"training loss over {len(losses)} steps: {words.number(losses[0])} to {words.number(losses[-1])}"
+    title = (
+        f"training loss over {len(losses)} steps: {words.number(losses[0])} to "
+        f"{words.number(losses[-1])}"
+    )
     return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses))
 
 
@@ -182,7 +223,10 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     axes.set_title("busbw, GB/s", pad=8 + _legend_height(curves))
     for curve, colour in zip(curves, SERIES * (1 + len(curves) // len(SERIES)), strict=False):
         sizes = [point.message_bytes for point in curve.points]
-        rates, label = [point.busbw_gb_s for point in curve.points], words.plain(curve.operation)[:60]
+        rates, label = (
+            [point.busbw_gb_s for point in curve.points],
+            words.plain(curve.operation)[:60],
+        )
         axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
         _draw_expected(axes, curve, colour)
         before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
@@ -195,11 +239,18 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
         open_above = [p for p in points if p.expected.low is not None and p.expected.high is None]
         if len(open_above) > 1:
-            sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
+            sizes, lows = (
+                [p.message_bytes for p in open_above],
+                [p.expected.low or 0.0 for p in open_above],
+            )
             axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
     else:
         axes.legend(
-            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(curves), 5), handlelength=1.2, columnspacing=1
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            ncols=min(len(curves), 5),
+            handlelength=1.2,
+            columnspacing=1,
         )
     return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
 
@@ -209,7 +260,9 @@ def _shown(verdict: Verdict | None) -> str:
 
 
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
-    """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good run."""
+    """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good
+    run.
+    """
     expected = words.interval(point.expected, "GB/s")
     lines = (
         f"{curve.operation}, {format_size(point.message_bytes)}",
@@ -221,7 +274,9 @@ def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
 
 
 def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
-    """Shade where points have both bounds, dash where only one; else the plateau's bound over the largest messages."""
+    """Shade where points have both bounds, dash where only one; else the plateau's bound over the
+    largest messages.
+    """
     both = [
         (p.message_bytes, p.expected.low, p.expected.high)
         for p in curve.points
@@ -274,11 +329,17 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     stride = -(-len(losses) // 200)
     steps = list(enumerate(losses, 1))[::stride]
-    return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]
+    return [
+        Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}"))
+        for n, loss in steps
+        if math.isfinite(loss)
+    ]
 
 
 def band_chart(name: str, band: Band) -> str:
-    """Draw a number over a campaign: the median of all parts, shaded from the lowest to the highest."""
+    """Draw a number over a campaign: the median of all parts, shaded from the lowest to the
+    highest.
+    """
     title = f"{band.title}, over {band.hours[-1]:.3g} h"
     return inline_svg(name, title, lambda axes: _draw_band(axes, band), width_in=4.6, height_in=1.9)
 
@@ -293,18 +354,31 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
         Mark(
             hour,
             middle,
-            (f"hour {hour:.2f}", f"median {words.number(middle)}", f"{words.number(low)} to {words.number(high)}"),
+            (
+                f"hour {hour:.2f}",
+                f"median {words.number(middle)}",
+                f"{words.number(low)} to {words.number(high)}",
+            ),
         )
-        for hour, low, middle, high in zip(band.hours, band.low, band.middle, band.high, strict=True)
+        for hour, low, middle, high in zip(
+            band.hours, band.low, band.middle, band.high, strict=True
+        )
     ]
 
 
 def trend_chart(name: str, headline: Headline) -> str:
-    """Return one point per run, oldest first, this run last and larger; `name` is unique on the page."""
+    """Return one point per run, oldest first, this run last and larger; `name` is unique on the
+    page.
+    """
     unit = words.unit_name(headline.measurement.unit)
-    values = f"{words.number(headline.trend[0].value)} to {words.number(headline.trend[-1].value)} {unit}".strip()
+    values = (
+        f"{words.number(headline.trend[0].value)} to {words.number(headline.trend[-1].value)} "
+        f"{unit}"
+    ).strip()
     title = f"{headline.name} over {len(headline.trend)} runs: {values}"
-    return inline_svg(name, title, lambda axes: _draw(axes, headline, unit), width_in=4.6, height_in=1.9)
+    return inline_svg(
+        name, title, lambda axes: _draw(axes, headline, unit), width_in=4.6, height_in=1.9
+    )
 
 
 def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
@@ -315,7 +389,9 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
         at = [i for i, then in enumerate(trend) if then.verdict is verdict]
         passed = verdict in (None, Verdict.PASS)
         colour, sign = (SERIES[0], "o") if passed else (BAD if verdict in _WORST else WEAK, "x")
-        axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
+        axes.plot(
+            at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False
+        )
     axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
     low, high = headline.expected.low, headline.expected.high
     if low is not None and high is not None:
@@ -336,7 +412,9 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
 
 
 def _widen_value_axis(axes: "Axes") -> None:
-    """Widen the axis so that a small change does not look like a collapse: to two fifths of the value, or to zero."""
+    """Widen the axis so that a small change does not look like a collapse: to two fifths of the
+    value, or to zero.
+    """
     low, high = axes.get_ylim()
     if low > 0 and high < 1.4 * low:
         middle = (low + high) / 2

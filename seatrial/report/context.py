@@ -38,7 +38,9 @@ MAX_LOGS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value (of repeats, the median) in its measurement's unit; `verdict` is None if it was only recorded."""
+    """A value (of repeats, the median) in its measurement's unit; `verdict` is None if it was only
+    recorded.
+    """
 
     value: float
     verdict: Verdict | None
@@ -46,10 +48,11 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRuns:
-    """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series and run id.
+    """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series
+    and run id.
 
-    `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem` says why nothing is
-    known, where that is not because nothing was run.
+    `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem`
+    says why nothing is known, where that is not because nothing was run.
     """
 
     runs: tuple[RunRow, ...] = ()
@@ -72,8 +75,11 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
     """Read the runs before this one from `store`. Raises SeatrialError."""
     rows = [
         row
-        for row in store.runs(result.cluster, 500)  # many, since other suites run on the same cluster
-        if row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
+        # Many, since other suites run on the same cluster
+        for row in store.runs(result.cluster, 500)
+        if row.suite == result.suite
+        and row.run_id != result.run_id
+        and row.started < result.started
     ]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
@@ -83,11 +89,16 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
     if last_good:
         curves = (m for m in _of_the_cluster(result) if m.metric == "busbw")
         of_last = _numbers(store, [last_good.run_id], (*headlines(result), *curves))
-        numbers = {series: {**numbers.get(series, {}), **of_last.get(series, {})} for series in {**numbers, **of_last}}
+        numbers = {
+            series: {**numbers.get(series, {}), **of_last.get(series, {})}
+            for series in {**numbers, **of_last}
+        }
     return EarlierRuns(shown, last_good, numbers)
 
 
-def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
+def _numbers(
+    store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]
+) -> dict[str, dict[str, Number]]:
     """Return finite values by series and run id."""
     names = list(dict.fromkeys(m.series() for m in requested))
     readings = store.readings(run_ids, names)
@@ -98,12 +109,16 @@ def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measure
     for (series, run), rows in taken.items():
         judged = int(readings.verdict[rows[0]])
         verdict = VERDICTS[judged] if judged >= 0 else None
-        numbers[names[series]][run_ids[run]] = Number(median(readings.value[rows].tolist()), verdict)
+        numbers[names[series]][run_ids[run]] = Number(
+            median(readings.value[rows].tolist()), verdict
+        )
     return dict(numbers)
 
 
 def headlines(result: RunResult) -> list[Measurement]:
-    """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput, ..."""
+    """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput,
+    ...
+    """
     of_cluster = _of_the_cluster(result)
     whole = [m for m in of_cluster if m.better and "message_bytes" not in m.conditions]
     latencies: dict[object, list[Measurement]] = defaultdict(list)
@@ -126,7 +141,9 @@ def _small_first(m: Measurement) -> tuple[int, bool]:
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
     """Return finite measurements of the cluster; from judgements if only run.json is left."""
     every = (
-        m for check in result.checks for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
+        m
+        for check in result.checks
+        for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
     )
     return [m for m in every if m.subject.kind == "cluster" and m.finite]
 
@@ -135,7 +152,10 @@ def software(result: RunResult, past: EarlierRuns) -> list[Change]:
     """Return every fact of the fingerprint with the last good run's."""
     before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*result.fingerprint, *before))
-    return [Change(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
+    return [
+        Change(name, before.get(name) or None, result.fingerprint.get(name) or None)
+        for name in names
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +206,19 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
     numbers = []
     for m in headlines(result):
         series = m.series()
-        own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+        own_judgements = [
+            j
+            for check in result.checks
+            for j in check.judgements
+            if j.measurement.series() == series
+        ]
         judgements = tuple(sorted(own_judgements, key=worst_first))
-        now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
-        numbers.append(Headline(m, judgements, past.last_value(series), (*_trend(series, past), now)))
+        now = HeadlinePoint(
+            result.run_id, result.started, m.value, judgements[0].verdict if judgements else None
+        )
+        numbers.append(
+            Headline(m, judgements, past.last_value(series), (*_trend(series, past), now))
+        )
     return numbers
 
 
@@ -217,8 +246,8 @@ class LogFile:
 class ReportContext:
     """What a report shows beside the result.
 
-    `log_tail` are the last lines of the run's log, shown when the verdict is not a pass. `bands` are the numbers of a
-    campaign over its hours.
+    `log_tail` are the last lines of the run's log, shown when the verdict is not a pass. `bands`
+    are the numbers of a campaign over its hours.
     """
 
     past: EarlierRuns = NO_PAST
@@ -239,8 +268,12 @@ def context_of(
 
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
-    """List non-empty files below `logs/` without links, those of the run before those of its nodes."""
-    paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
+    """List non-empty files below `logs/` without links, those of the run before those of its
+    nodes.
+    """
+    paths = sorted(
+        (path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts)
+    )
     logs = []
     for path in paths[:MAX_LOGS]:
         below = path.relative_to(folder)
@@ -274,5 +307,7 @@ def _tail(log_file: Path) -> tuple[str, ...]:
         return ()
     with open(log_file, "rb", opener=read_opener) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_LINES * 400))
-        lines = file.read(LOG_TAIL_LINES * 400).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        lines = (
+            file.read(LOG_TAIL_LINES * 400).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        )
     return tuple(Secrets.of(os.environ).out_of(lines))

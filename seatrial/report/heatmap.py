@@ -1,4 +1,7 @@
-"""Nodes by metric with the worst verdict of each, the worst nodes first; equal nodes are one line. Pure."""
+"""Nodes by metric with the worst verdict of each, the worst nodes first; equal nodes are one line.
+
+Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +32,8 @@ Place = tuple[str, Column]  # a node and a column
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`verdict` is None where a number was only recorded; `text` is the value, `tooltip` everything.
+    """`verdict` is None where a number was only recorded; `text` is the value, `tooltip`
+    everything.
 
     `compared` is false where a number passes without a baseline.
     """
@@ -42,12 +46,15 @@ class Cell:
 
 NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
 NOT_BLAMED = Cell(None, "–", "not blamed by this check")
-_MISSING = {False: NOT_MEASURED, True: NOT_BLAMED}  # by whether the column is of what nodes are blamed for
+# By whether the column is of what nodes are blamed for
+_MISSING = {False: NOT_MEASURED, True: NOT_BLAMED}
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What a check blames a node for; its `verdict` is None if the check is not sure of the node."""
+    """What a check blames a node for; its `verdict` is None if the check is not sure of the
+    node.
+    """
 
     check: str
     confidence: float
@@ -57,7 +64,9 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class HeatMapRow:
-    """A node and its cells; a suspect has the confidence that it is to blame, and the verdict that blames it."""
+    """A node and its cells; a suspect has the confidence that it is to blame, and the verdict that
+    blames it.
+    """
 
     node: str
     cells: tuple[Cell, ...]
@@ -92,7 +101,9 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the rest in groups."""
+    """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the
+    rest in groups.
+    """
 
     columns: tuple[Column, ...]
     lines: tuple[HeatMapRow, ...]
@@ -103,7 +114,9 @@ class HeatMap:
 def heat_map(result: RunResult) -> HeatMap | None:
     """Return the map; None if nothing was measured on nodes, and none is blamed."""
     columns, cells = _cells(result)
-    names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
+    names = dict.fromkeys(
+        (*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells))
+    )
     blames = {node: blames for node, blames in _blames(result).items() if node in names}
     for node, of_node in blames.items():
         for blame in of_node:
@@ -115,12 +128,20 @@ def heat_map(result: RunResult) -> HeatMap | None:
         return None
     rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
-    alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
+    alone = (
+        lines
+        if len(lines) <= NODES_SHOWN
+        else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
+    )
     return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
 
 
-def _blamed_cells(node: str, blame: Blame, columns: Sequence[Column], cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
-    """Return the cells to mark: none where a number is bad, else what was not measured, else a column of its own."""
+def _blamed_cells(
+    node: str, blame: Blame, columns: Sequence[Column], cells: Mapping[Place, Cell]
+) -> dict[Place, Cell]:
+    """Return the cells to mark: none where a number is bad, else what was not measured, else a
+    column of its own.
+    """
     own = [column for column in columns if column.check == blame.check]
     known = [cells[node, column] for column in own if (node, column) in cells]
     if any(cell.verdict not in (None, Verdict.PASS) for cell in known):
@@ -133,16 +154,24 @@ def _blamed_cells(node: str, blame: Blame, columns: Sequence[Column], cells: Map
 def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
     alike: dict[object, list[HeatMapRow]] = {}
     for line in lines:
-        alike.setdefault(tuple((cell.verdict, cell.compared) for cell in line.cells), []).append(line)
-    return tuple(NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values())
+        alike.setdefault(tuple((cell.verdict, cell.compared) for cell in line.cells), []).append(
+            line
+        )
+    return tuple(
+        NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values()
+    )
 
 
-def _row(name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]) -> HeatMapRow:
+def _row(
+    name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]
+) -> HeatMapRow:
     shown = tuple(cells.get((name, column), _MISSING[column.title == BLAMED]) for column in columns)
     if not blames:
         return HeatMapRow(name, shown)
     sure = [blame.verdict for blame in blames if blame.verdict]
-    return HeatMapRow(name, shown, max(blame.confidence for blame in blames), worst(sure) if sure else None)
+    return HeatMapRow(
+        name, shown, max(blame.confidence for blame in blames), worst(sure) if sure else None
+    )
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
@@ -177,7 +206,9 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
         if any(reading.judgement for group in nodes.values() for reading in group)
     }
     return list(judged), {
-        (node, column): _cell(group) for column, nodes in judged.items() for node, group in nodes.items()
+        (node, column): _cell(group)
+        for column, nodes in judged.items()
+        for node, group in nodes.items()
     }
 
 

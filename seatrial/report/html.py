@@ -29,7 +29,14 @@ from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
+from seatrial.report.context import (
+    NO_CONTEXT,
+    Headline,
+    LogFile,
+    ReportContext,
+    headline_numbers,
+    software,
+)
 from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
 from seatrial.system.extras import how_to_install
@@ -62,7 +69,9 @@ class JudgementRow:
 
 @dataclass(frozen=True, slots=True)
 class JudgementGroup:
-    """Judgements of one metric under the same conditions but for message size, placement and subject."""
+    """Judgements of one metric under the same conditions but for message size, placement and
+    subject.
+    """
 
     title: str
     rows: tuple[JudgementRow, ...]
@@ -73,7 +82,10 @@ class JudgementGroup:
 
     @property
     def worst(self) -> JudgementRow:
-        return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
+        return min(
+            self.rows,
+            key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)),
+        )
 
 
 def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
@@ -84,13 +96,20 @@ def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
         shared = words.condition_words(m, without=_in_row(m))
         title = words.metric_name(m.metric) + (f" · {shared}" if shared else "")
         by_title.setdefault(title, []).append(JudgementRow(_own_words(m), judgement))
-    sorted_groups = [JudgementGroup(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    sorted_groups = [
+        JudgementGroup(title, tuple(sorted(rows, key=_row_order)))
+        for title, rows in by_title.items()
+    ]
     return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
 
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
     """Return the conditions that differ within a group; the title has the others."""
-    return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation", "arm")
+    return (
+        ("message_bytes", "placement")
+        if "message_bytes" in measurement.conditions
+        else ("operation", "arm")
+    )
 
 
 def _own_words(measurement: Measurement) -> str:
@@ -107,7 +126,12 @@ def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     size = m.conditions.get("message_bytes")
     placement = str(m.conditions.get("placement", ""))
     at = size if isinstance(size, int) else 0
-    return at, "" if placement == "out_of_place" else placement, row.judgement.verdict.severity, m.subject.name
+    return (
+        at,
+        "" if placement == "out_of_place" else placement,
+        row.judgement.verdict.severity,
+        m.subject.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +174,8 @@ def section(check: Check, context: ReportContext) -> Section:
 
     return Section(
         check=check,
-        blamed=(check.suspects or check.raw.suspects)[:MAX_SUSPECTS],  # run.json has only the check's own
+        # Run.json has only the check's own
+        blamed=(check.suspects or check.raw.suspects)[:MAX_SUSPECTS],
         busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
         loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
         legend=charts.busbw_caption(curves, last),
@@ -170,7 +195,9 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
     try:
         return draw()
     except ImportError:
-        problems[:] = dict.fromkeys((*problems, f"a picture {how_to_install('charts')}; the numbers are below"))
+        problems[:] = dict.fromkeys(
+            (*problems, f"a picture {how_to_install('charts')}; the numbers are below")
+        )
         return ""
     except Exception as error:
         log.warning("a chart of the report could not be drawn: %s", classed(error))
@@ -179,18 +206,28 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
 
 
 def _plateaus(check: Check) -> str:
-    """Return plateaus with a known share of the links: "all_reduce 481 GB/s, 107 % of the links"."""
+    """Return plateaus with a known share of the links: "all_reduce 481 GB/s, 107 % of the
+    links".
+    """
     shares = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
     return "; ".join(
-        f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
+        (
+            f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, "
+            f"{words.fraction(part)} of the links"
+        )
         for operation, part in shares
         if part is not None
     )
 
 
 def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    """Return the logs named after the check or its sweeps: operation, arm and, in the arm `intra`, node."""
-    names = {check.name, *(name for kind in CHECKS if kind.name == check.name for name in kind.logs)}
+    """Return the logs named after the check or its sweeps: operation, arm and, in the arm `intra`,
+    node.
+    """
+    names = {
+        check.name,
+        *(name for kind in CHECKS if kind.name == check.name for name in kind.logs),
+    }
     for m in check.measurements:
         arm = arm_of(m)
         parts = (m.conditions.get("operation"), arm, m.subject.name if arm == INTRA else "")
@@ -218,10 +255,12 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
         "bad_headlines": [headline for headline in headlines if not _passes(headline)],
         "good_headlines": [headline for headline in headlines if _passes(headline)],
         "trends": [
-            drawn(partial(charts.trend_chart, f"trend{n}", headline), problems) for n, headline in enumerate(with_past)
+            drawn(partial(charts.trend_chart, f"trend{n}", headline), problems)
+            for n, headline in enumerate(with_past)
         ],
         "bands": [
-            drawn(partial(charts.band_chart, f"band{n}", band), problems) for n, band in enumerate(context.bands)
+            drawn(partial(charts.band_chart, f"band{n}", band), problems)
+            for n, band in enumerate(context.bands)
         ],
         "problems": problems,
         "heat": heat,
@@ -239,21 +278,32 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
             result.verdict,
             *(check.verdict for check in result.checks),
             *(j.verdict for check in result.checks for j in check.judgements),
-            *(verdict for line in (heat.lines if heat else ()) for verdict in (line.verdict, *line.verdicts)),
+            *(
+                verdict
+                for line in (heat.lines if heat else ())
+                for verdict in (line.verdict, *line.verdicts)
+            ),
         },
     }
 
 
 def _facts(result: RunResult, heat: HeatMap | None) -> list[tuple[str, str]]:
     judgements = [j for check in result.checks for j in check.judgements]
-    gpus = sum(int(node.get("gpus") or 0) for node in result.nodes if str(node.get("gpus") or 0).isdecimal())
+    gpus = sum(
+        int(node.get("gpus") or 0)
+        for node in result.nodes
+        if str(node.get("gpus") or 0).isdecimal()
+    )
     nodes = f"{len(result.nodes):,}"
     facts = [
         ("nodes", _counted(line.verdict for line in heat.lines) if heat else nodes),
         ("GPUs", f"{gpus:,}" if gpus else ""),
         ("checks", _counted(check.verdict for check in result.checks)),
         ("numbers", _counted(j.verdict for j in judgements)),
-        ("compared", f"{result.coverage.judged:,} of {result.coverage.numbers:,}" if judgements else ""),
+        (
+            "compared",
+            f"{result.coverage.judged:,} of {result.coverage.numbers:,}" if judgements else "",
+        ),
         ("took", words.duration(result.seconds)),
     ]
     return [(name, text) for name, text in facts if text]
@@ -278,7 +328,9 @@ def _passes(headline: Headline) -> bool:
 
 
 def _title(result: RunResult, line: str) -> tuple[str, str, str]:
-    """Return the verdict's line in three parts: the second says how much was compared, and is empty where all was."""
+    """Return the verdict's line in three parts: the second says how much was compared, and is empty
+    where all was.
+    """
     extent = f" ({result.coverage.words})"
     before, compared, after = line.partition(extent) if result.passed else (line, "", "")
     return before, compared, after
@@ -288,11 +340,23 @@ def _judged(judgement: Judgement) -> str:
     """Say how a number was judged; of a pass, which change would have been noticed."""
     if not judgement.compared:
         return "no baseline yet"
-    m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
+    m, bound = (
+        judgement.measurement,
+        judgement.expected.high if judgement.measurement.better == "lower" else None,
+    )
     bound = judgement.expected.low if bound is None else bound
-    if not judgement.passed or not bound or judgement.deviation is None or judgement.deviation <= -1:
+    if (
+        not judgement.passed
+        or not bound
+        or judgement.deviation is None
+        or judgement.deviation <= -1
+    ):
         return judgement.reason.sentence
-    change = words.fraction(abs(bound * (1 + judgement.deviation) / m.value - 1)) if m.value else "any size"
+    change = (
+        words.fraction(abs(bound * (1 + judgement.deviation) / m.value - 1))
+        if m.value
+        else "any size"
+    )
     return f"would have seen {'an increase' if m.better == 'lower' else 'a loss'} of {change}"
 
 
@@ -320,18 +384,26 @@ def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
 
 def rendered(environment: "Environment", template: str, values: Mapping[str, Any]) -> str:
     """Render a page without what files and nodes may hold: escapes, overrides, half a character."""
-    text = environment.get_template(template).render(values).encode(errors="backslashreplace").decode()
+    text = (
+        environment.get_template(template).render(values).encode(errors="backslashreplace").decode()
+    )
     return "\n".join(map(printable, text.split("\n")))
 
 
 @cache
 def script() -> str:
-    """Return the page's script. The page's policy lets no other run, whatever a log has smuggled in."""
+    """Return the page's script.
+
+    The page's policy lets no other run, whatever a log has smuggled in.
+    """
     return files("seatrial.report").joinpath("templates/report.js").read_text(encoding="utf-8")
 
 
 def environment_of(package: str) -> "Environment":
-    """Load the templates of a package. What they show comes from files and machines under test: it is escaped."""
+    """Load the templates of a package.
+
+    What they show comes from files and machines under test: it is escaped.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -1,4 +1,7 @@
-"""Judgements of logs, as text and as JSON. Without rich, which takes longer to load than a log to judge."""
+"""Judgements of logs, as text and as JSON.
+
+Without rich, which takes longer to load than a log to judge.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,17 +34,29 @@ _COLOURS = {
 
 
 def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
-    """Return verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
+    """Return verdict, reason with its code and next step, what the logs name, and every judgement
+    as in run.json.
+    """
     code = judged.reason.code
-    named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
-    shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
-    held_against_nothing = [m for check in judged.checks if not check.judgements for m in check.measurements]
+    named = [
+        (log.name, each)
+        for log in logs
+        for sweep in log.sweeps
+        for each in (*sweep.findings, *sweep.notes)
+    ]
+    shown = [
+        (name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named
+    ]
+    held_against_nothing = [
+        m for check in judged.checks if not check.judgements for m in check.measurements
+    ]
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason.sentence,
         "code": code,
         "next_step": _next_step(code or ""),
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)] + _of_tools(logs),
+        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)]
+        + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
@@ -85,7 +100,9 @@ def _next_step(code: str) -> str | None:
 
 
 def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Sequence[str]) -> None:
-    """Print one line per sweep, why those failed that did, and `verdict: reason` as the last line."""
+    """Print one line per sweep, why those failed that did, and `verdict: reason` as the last
+    line.
+    """
     encoding = sys.stdout.encoding or "ascii"
     rows = [(*_judgement_cells(check), check.verdict.value) for check in judged.checks]
     for line in _aligned((_COLUMNS, *rows), encoding):
@@ -93,7 +110,9 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Seque
     click.echo()
     bad = [check for check in judged.checks if not check.passed]
     sentences = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
-    sentences += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
+    sentences += (
+        [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
+    )
     steps = dict.fromkeys(check.reason.code or "" for check in bad)
     sentences += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
     for line in (*sentences, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
@@ -106,7 +125,9 @@ def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
     for *cells, last in plain:
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-        yield "  ".join((*padded, click.style(last, fg=_COLOURS.get(last), bold=last in _COLOURS or None)))
+        yield "  ".join(
+            (*padded, click.style(last, fg=_COLOURS.get(last), bold=last in _COLOURS or None))
+        )
 
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ _FAILED = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
 
 
 def junit_xml(result: RunResult) -> str:
-    """Return the document: `failure` for what was measured and is bad, `error` for what could not be measured."""
+    """Return the document: `failure` for what was measured and is bad, `error` for what could not
+    be measured.
+    """
     bad = [check.verdict for check in result.checks if not check.passed]
     failures = sum(verdict in _FAILED for verdict in bad)
     suite = ElementTree.Element(
@@ -25,11 +27,17 @@ def junit_xml(result: RunResult) -> str:
     )
     for check in result.checks:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=suite.get("name", ""), name=plain(check.name), time=f"{check.seconds:.1f}"
+            suite,
+            "testcase",
+            classname=suite.get("name", ""),
+            name=plain(check.name),
+            time=f"{check.seconds:.1f}",
         )
         if not check.passed:
             kind = "failure" if check.verdict in _FAILED else "error"
-            ElementTree.SubElement(case, kind, type=check.verdict.value, message=plain(check.reason))
+            ElementTree.SubElement(
+                case, kind, type=check.verdict.value, message=plain(check.reason)
+            )
     ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {lines(result)[0]}"
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

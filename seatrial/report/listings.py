@@ -1,4 +1,6 @@
-"""Listings on a terminal or as JSON: catalog, suites, pinned baselines, earlier runs, ages of links."""
+"""Listings on a terminal or as JSON: catalog, suites, pinned baselines, earlier runs, ages of
+links.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -24,22 +26,48 @@ if TYPE_CHECKING:
 
 
 Json = dict[str, Any]  # an object
-_COLLECTIVES = ("hardware", "nodes", "fabric", "collective", "algorithm", "arm", "size", "busbw", "kind", "source")
+_COLLECTIVES = (
+    "hardware",
+    "nodes",
+    "fabric",
+    "collective",
+    "algorithm",
+    "arm",
+    "size",
+    "busbw",
+    "kind",
+    "source",
+)
 _DEVICES = ("hardware", "metric", "value", "kind", "source")
-_TRAININGS = ("hardware", "GPUs", "model", "precision", "batch per GPU", "throughput", "kind", "source")
+_TRAININGS = (
+    "hardware",
+    "GPUs",
+    "model",
+    "precision",
+    "batch per GPU",
+    "throughput",
+    "kind",
+    "source",
+)
 _PINS = ("series", "expected", "unit", "by", "on", "run", "note")
 _DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 
 def show_catalog(listing: Listing) -> None:
-    """Print three tables; nodes are nodes x GPUs per node. Lines are not wrapped without a terminal."""
+    """Print three tables; nodes are nodes x GPUs per node.
+
+    Lines are not wrapped without a terminal.
+    """
     console = output()
     rows = (
         (r.hardware, f"{r.nodes} x {r.gpus_per_node}", r.fabric, r.collective, r.algorithm or "-", r.arm or "-",
          format_size(r.message_bytes), _range(r.low_gb_s, r.busbw_gb_s, "GB/s"), _kind(r.kind), r.source)
         for r in listing.collectives
     )  # fmt: skip
-    figures = ((d.hardware, d.metric, f"{number(d.value)} {d.unit}", _kind(d.kind), d.source) for d in listing.devices)
+    figures = (
+        (d.hardware, d.metric, f"{number(d.value)} {d.unit}", _kind(d.kind), d.source)
+        for d in listing.devices
+    )
     trained = (
         (t.hardware, f"{t.gpus}", t.model, t.precision, f"{t.batch_per_rank}",
          _range(t.low_samples_s, t.samples_s, "samples/s"), _kind(t.kind), t.source)
@@ -61,7 +89,9 @@ def _kind(kind: str) -> str:
 
 
 def suites_json(outlines: Sequence[Outline]) -> Json:
-    """Return {"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check", "what", ...}]}]}."""
+    """Return {"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check",
+    "what", ...}]}]}.
+    """
     return {
         "suites": [
             {
@@ -71,7 +101,12 @@ def suites_json(outlines: Sequence[Outline]) -> Json:
                 "about_s": round(outline.about_s),
                 "most_s": round(outline.most_s),
                 "parts": [
-                    {"check": check, "what": part.what, "about_s": round(part.about_s), "most_s": round(part.most_s)}
+                    {
+                        "check": check,
+                        "what": part.what,
+                        "about_s": round(part.about_s),
+                        "most_s": round(part.most_s),
+                    }
                     for check, part in outline.parts
                 ],
             }
@@ -87,13 +122,24 @@ def print_suites(outlines: Sequence[Outline]) -> None:
         print_line(console, f"{outline.suite}: {outline.purpose}")
         rows, before = [], ""
         for check, part in outline.parts:
-            rows.append((check if check != before else "", part.what, rounded(part.about_s), rounded(part.most_s)))
+            rows.append(
+                (
+                    check if check != before else "",
+                    part.what,
+                    rounded(part.about_s),
+                    rounded(part.most_s),
+                )
+            )
             before = check
         rows.append(("all", "", rounded(outline.about_s), rounded(outline.most_s)))
-        console.print(table(("check", "what", "about", "at most"), rows, console.encoding, folded=("what",)))
+        console.print(
+            table(("check", "what", "about", "at most"), rows, console.encoding, folded=("what",))
+        )
         console.print()
     nodes = outlines[0].nodes.words
-    print_line(console, f"On {nodes}. Not included: bringing nodes up, and repeats of doubtful numbers.")
+    print_line(
+        console, f"On {nodes}. Not included: bringing nodes up, and repeats of doubtful numbers."
+    )
 
 
 def rounded(seconds: float) -> str:
@@ -107,7 +153,15 @@ def show_pins(pins: Iterable[Pin]) -> None:
     """Print one line per pin: interval, approver, date and run."""
     console = output()
     rows = (
-        (_readable(p.series), _expected(p), p.unit, p.pinned_by, f"{p.pinned_at:%Y-%m-%d}", p.run_id or "", p.note)
+        (
+            _readable(p.series),
+            _expected(p),
+            p.unit,
+            p.pinned_by,
+            f"{p.pinned_at:%Y-%m-%d}",
+            p.run_id or "",
+            p.note,
+        )
         for p in pins
     )
     console.print(table(_PINS, rows, console.encoding, folded=_PINS))
@@ -125,19 +179,34 @@ def show_differences(differences: Iterable[PinDifference]) -> None:
         value = "not measured" if d.value is None else number(d.value)
         off = "" if d.deviation is None else f"{d.deviation:+.1%}"
         outside = Text("outside", "bold red") if d.inside is False else ""
-        row = (_readable(d.pin.series), number(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside)
+        row = (
+            _readable(d.pin.series),
+            number(d.pin.centre),
+            _expected(d.pin),
+            value,
+            d.pin.unit,
+            off,
+            outside,
+        )
         rows.append(row)
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
 
 
 def differences_json(differences: Iterable[PinDifference]) -> list[Json]:
-    return [{**_pin_dict(d.pin), "value": d.value, "deviation": d.deviation, "inside": d.inside} for d in differences]
+    return [
+        {**_pin_dict(d.pin), "value": d.value, "deviation": d.deviation, "inside": d.inside}
+        for d in differences
+    ]
 
 
 def _pin_dict(pin: Pin) -> Json:
     fields = asdict(pin)
     expected = {"low": fields.pop("low"), "high": fields.pop("high")}
-    return {**fields, "expected": expected, "pinned_at": pin.pinned_at.isoformat(timespec="seconds")}
+    return {
+        **fields,
+        "expected": expected,
+        "pinned_at": pin.pinned_at.isoformat(timespec="seconds"),
+    }
 
 
 def _expected(pin: Pin) -> str:
@@ -155,7 +224,9 @@ def _readable(series: str) -> str:
     """
     metric, subject, rest = series.split("|", 2)
     conditions = rest.rpartition("|")[0]
-    return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)
+    return " ".join(
+        part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part
+    )
 
 
 def show_history(rows: Sequence[RunRow]) -> None:
@@ -187,7 +258,8 @@ def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
         lines.append(cells)
     grid = table(list(compress(columns, shown)), lines, encoding)
     grid.expand = True
-    grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
+    # Whole in run.json and with --json
+    grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"
     return grid
 
 
@@ -203,16 +275,23 @@ def history_json(rows: Sequence[RunRow]) -> list[Json]:
     return [row.to_dict() for row in rows]
 
 
-def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> "DataFrame":
+def link_ages(
+    newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]
+) -> "DataFrame":
     """Return one row per link between `nodes`, those of the newest run, by name.
 
-    Columns: `link`, `last_measured` (NaT: in no run that is kept) and `age_days`, up to the start of the newest run.
+    Columns: `link`, `last_measured` (NaT: in no run that is kept) and `age_days`, up to the start
+    of the newest run.
     """
     import pandas as pd
 
-    frame = pd.DataFrame({"link": sorted(link_name(*ends) for ends in combinations(nodes, 2))}, dtype=object)
+    frame = pd.DataFrame(
+        {"link": sorted(link_name(*ends) for ends in combinations(nodes, 2))}, dtype=object
+    )
     frame["last_measured"] = pd.to_datetime(frame["link"].map(dict(measured)), utc=True)
-    frame["age_days"] = (pd.Timestamp(newest.started) - frame["last_measured"]).dt.total_seconds() / 86_400
+    frame["age_days"] = (
+        pd.Timestamp(newest.started) - frame["last_measured"]
+    ).dt.total_seconds() / 86_400
     return frame
 
 
@@ -220,23 +299,37 @@ def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> Json:
     """Return every link as JSON, with null if no run has measured it."""
     times = [
         at.isoformat() if is_measured else None
-        for at, is_measured in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
+        for at, is_measured in zip(
+            ages["last_measured"], ages["last_measured"].notna(), strict=True
+        )
     ]
     links = dict(zip(ages["link"], times, strict=True))
-    return {"cluster": newest.cluster, "nodes": node_count, "now": newest.started.isoformat(), "links": links}
+    return {
+        "cluster": newest.cluster,
+        "nodes": node_count,
+        "now": newest.started.isoformat(),
+        "links": links,
+    }
 
 
 def show_link_ages(newest: RunRow, node_count: int, ages: "DataFrame") -> None:
-    """Print how many links were measured in the last day, week, month and year, and the oldest ones."""
+    """Print how many links were measured in the last day, week, month and year, and the oldest
+    ones.
+    """
     console = output()
-    console.print(f"{newest.cluster}: {len(ages):,} links between {node_count:,} nodes", highlight=False)
+    console.print(
+        f"{newest.cluster}: {len(ages):,} links between {node_count:,} nodes", highlight=False
+    )
     within = [
-        (f"in the last {words.count(days, 'day')}", f"{(ages['age_days'] < days).sum():,}") for days in (1, 7, 30, 365)
+        (f"in the last {words.count(days, 'day')}", f"{(ages['age_days'] < days).sum():,}")
+        for days in (1, 7, 30, 365)
     ]
     never = ("never", f"{ages['age_days'].isna().sum():,}")
     console.print(table(("measured", "links"), [*within, never], console.encoding))
     oldest = ages.dropna().sort_values("age_days", ascending=False, kind="stable")[:10]
     if len(oldest):
-        times = [f"{at.to_pydatetime().astimezone():%Y-%m-%d %H:%M}" for at in oldest["last_measured"]]
+        times = [
+            f"{at.to_pydatetime().astimezone():%Y-%m-%d %H:%M}" for at in oldest["last_measured"]
+        ]
         local = zip(oldest["link"], times, strict=True)
         console.print(table(("measured longest ago", "last measured"), local, console.encoding))

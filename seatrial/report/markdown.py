@@ -17,7 +17,9 @@ Cell = str | float | None
 
 
 def summary(result: RunResult) -> str:
-    """Return the lines of the run, suspects, checks, notes, the worst judgements and the software, in that order."""
+    """Return the lines of the run, suspects, checks, notes, the worst judgements and the software,
+    in that order.
+    """
     verdict, *others = map(escape, lines(result))
     checks = [
         (
@@ -37,25 +39,39 @@ def summary(result: RunResult) -> str:
         _table("Checks", ("check", "verdict", "reason", "time"), checks),
         "\n".join([*notes, *_more(len(result.notes), "notes")]),
         _bad(result),
-        " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version),
+        " · ".join(
+            f"{escape(name)} `{code(version)}`"
+            for name, version in result.fingerprint.items()
+            if version
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def report_markdown(result: RunResult, context: ReportContext) -> str:
-    """Return the summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
+    """Return the summary, and what is known of earlier runs: the headline numbers beside those of
+    the last good run.
+    """
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
     numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
-    changed = [fact for fact in software(result, context.past) if last and fact.before != fact.after]
+    changed = [
+        fact for fact in software(result, context.past) if last and fact.before != fact.after
+    ]
     rows = ((fact.what, fact.before or "–", fact.after or "–") for fact in changed)
-    parts = (summary(result), numbers, _table("Software that changed", ("what", "last good run", "this run"), rows))
+    parts = (
+        summary(result),
+        numbers,
+        _table("Software that changed", ("what", "last good run", "this run"), rows),
+    )
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
 def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
-    """Return up to `limit` judgements as flat rows for a table, the worst first, every text formatted for people."""
+    """Return up to `limit` judgements as flat rows for a table, the worst first, every text
+    formatted for people.
+    """
     judged = [(check, j) for check in result.checks for j in check.judgements]
     judged.sort(key=lambda pair: pair[1].verdict.severity)
     return [
@@ -79,14 +95,19 @@ def _facts(result: RunResult) -> str:
     took = words.duration(result.seconds)
     nodes = words.count(len(result.nodes), "node")
     started = words.moment(result.started)
-    return f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
+    return (
+        f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
+    )
 
 
 def _suspects(result: RunResult) -> str:
     if not result.suspects:
         return ""
     listed = [
-        f"- **{escape(words.suspect_name(s, result.nodes))}** ({words.fraction(s.confidence)}): {escape(s.evidence)}"
+        (
+            f"- **{escape(words.suspect_name(s, result.nodes))}** "
+            f"({words.fraction(s.confidence)}): {escape(s.evidence)}"
+        )
         for s in result.suspects[:MAX_ROWS]
     ]
     return "\n".join(["### Suspects", "", *listed, *_more(len(result.suspects), "suspects")])
@@ -117,7 +138,9 @@ def _bad(result: RunResult) -> str:
         )
         for _, j in bad[:MAX_ROWS]
     ]
-    table = _table("Not as expected", ("what", "measured", "expected", "off by", "source", "verdict"), rows)
+    table = _table(
+        "Not as expected", ("what", "measured", "expected", "off by", "source", "verdict"), rows
+    )
     return "\n".join([table, *_more(len(bad), "judgements")])
 
 
@@ -125,7 +148,9 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     body = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
     if not body:
         return ""
-    return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *body])
+    return "\n".join(
+        [f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *body]
+    )
 
 
 def _more(count: int, noun: str) -> list[str]:
@@ -133,20 +158,29 @@ def _more(count: int, noun: str) -> list[str]:
 
 
 def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
-    """Return {"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md describes each."""
+    """Return {"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md
+    describes each.
+    """
     last = context.past.last_good
     heat = heat_map(result)
     titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []
     rows = heat.lines if heat else ()
     return {
         "run": result.to_dict(),
-        "last_good": {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")} if last else None,
+        "last_good": {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")}
+        if last
+        else None,
         "headlines": [_headline(headline) for headline in headline_numbers(result, context.past)],
         "software": [
-            {"what": f.what, "last_good": f.before, "this_run": f.after} for f in software(result, context.past)
+            {"what": f.what, "last_good": f.before, "this_run": f.after}
+            for f in software(result, context.past)
         ],
         "nodes": [
-            {"name": line.node, "blamed": line.blamed, "verdicts": dict(zip(titles, line.verdicts, strict=True))}
+            {
+                "name": line.node,
+                "blamed": line.blamed,
+                "verdicts": dict(zip(titles, line.verdicts, strict=True)),
+            }
             for line in rows
         ],
         "logs": [{"name": file.name, "bytes": file.size} for file in context.logs],
@@ -166,7 +200,11 @@ def _headline(headline: Headline) -> dict[str, Any]:
         "last_good": headline.last,
         "change": headline.change,
         "history": [
-            {"run_id": then.run_id, "started": then.started.isoformat(timespec="seconds"), "value": then.value}
+            {
+                "run_id": then.run_id,
+                "started": then.started.isoformat(timespec="seconds"),
+                "value": then.value,
+            }
             for then in headline.trend
         ],
     }

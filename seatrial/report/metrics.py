@@ -1,4 +1,6 @@
-"""A run, and the coverage of a cluster at work, as Prometheus metrics in base units: https://prometheus.io/docs/practices/naming."""
+"""A run, and the coverage of a cluster at work, as Prometheus metrics in base units:
+https://prometheus.io/docs/practices/naming.
+"""
 
 import math
 import os
@@ -40,7 +42,9 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class HeadlineMetric:
-    """A number of the whole cluster, in base units; `low` and `high` are what is expected, None where nothing is."""
+    """A number of the whole cluster, in base units; `low` and `high` are what is expected, None
+    where nothing is.
+    """
 
     name: str
     unit: str
@@ -53,37 +57,59 @@ class HeadlineMetric:
 
 
 def headlines(result: RunResult) -> list[HeadlineMetric]:
-    """Return the numbers of the whole cluster that stand for a check; no single message size, and only finite ones."""
+    """Return the numbers of the whole cluster that stand for a check; no single message size, and
+    only finite ones.
+    """
     metrics: dict[tuple[str, str, str, str], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
-        measured = {m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)}
+        measured = {
+            m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)
+        }
         for series, m in measured.items():
-            if m.subject.kind == "cluster" and "message_bytes" not in m.conditions and m.finite and m.unit in _UNITS:
+            if (
+                m.subject.kind == "cluster"
+                and "message_bytes" not in m.conditions
+                and m.finite
+                and m.unit in _UNITS
+            ):
                 one = _headline(m, judged.get(series))
                 metrics[one.name, one.operation, one.arm, one.dtype] = one
     return list(metrics.values())
 
 
 def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistry":
-    """Return all metrics of the run; `last_good` is the end of the last run that passed, None if none did."""
+    """Return all metrics of the run; `last_good` is the end of the last run that passed, None if
+    none did.
+    """
     from prometheus_client import CollectorRegistry, Gauge
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
-    verdict = Gauge("seatrial_verdict", "1 for the verdict of the last run", (*_LABELS, "verdict"), registry=into)
+    verdict = Gauge(
+        "seatrial_verdict",
+        "1 for the verdict of the last run",
+        (*_LABELS, "verdict"),
+        registry=into,
+    )
     for each in Verdict:
         verdict.labels(**own, verdict=each.value).set(each is result.verdict)
     values = [
         ("run_timestamp_seconds", "when the last run ended", result.finished.timestamp()),
         ("run_duration_seconds", "how long it took", result.seconds),
         ("numbers", "how many numbers were to be judged", result.coverage.numbers),
-        ("judged_numbers", "how many of them were compared with a baseline", result.coverage.judged),
+        (
+            "judged_numbers",
+            "how many of them were compared with a baseline",
+            result.coverage.judged,
+        ),
         ("nodes", "how many nodes it was launched on", len(result.nodes)),
         ("suspects", "how many nodes, GPUs and links it blames", len(result.suspects)),
     ]
     if last_good:
         ended = last_good.timestamp()
-        values.append(("last_good_run_timestamp_seconds", "when the last run that passed ended", ended))
+        values.append(
+            ("last_good_run_timestamp_seconds", "when the last run that passed ended", ended)
+        )
     for name, description, value in values:
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
@@ -91,13 +117,17 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
         at = {**own, "operation": headline.operation, "arm": headline.arm, "dtype": headline.dtype}
         for name, description, more, value in _samples(headline):
             if name not in gauges:
-                gauges[name] = Gauge(name, description, (*_LABELS, *_CONDITIONS, *more), registry=into)
+                gauges[name] = Gauge(
+                    name, description, (*_LABELS, *_CONDITIONS, *more), registry=into
+                )
             gauges[name].labels(**at, **more).set(value)
     return into
 
 
 def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "CollectorRegistry":
-    """Return all metrics of the coverage, as it was `at`; a node, GPU or pair that never passed has the time 0."""
+    """Return all metrics of the coverage, as it was `at`; a node, GPU or pair that never passed has
+    the time 0.
+    """
     from prometheus_client import CollectorRegistry, Gauge
 
     into = CollectorRegistry()
@@ -107,34 +137,59 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
         ("pair", "two leaf switches", ("first", "second"), covered.pairs),
     ]
     for kind, noun, labels, ages in last_passes:
-        name, description = f"seatrial_{kind}_last_pass_timestamp_seconds", f"last passed test of {noun}"
+        name, description = (
+            f"seatrial_{kind}_last_pass_timestamp_seconds",
+            f"last passed test of {noun}",
+        )
         gauge = Gauge(name, description, ("cluster", *labels), registry=into)
         for subject, age in ages.items():
             names = (subject,) if kind != "pair" else subject
             gauge.labels(cluster, *names).set((at - age).timestamp() if age is not None else 0.0)
     values = [
-        ("node_max_age_seconds", "age that the last passed test of a node may have", covered.max_age.total_seconds()),
-        ("pair_max_age_seconds", "age that one of two switches may have", covered.pair_max_age.total_seconds()),
-        ("covered_nodes_ratio", "share of nodes whose last passed test is young enough", covered.share),
-        ("checks_gpu_seconds", "GPU seconds that checks took in the last 7 days", covered.gpu_hours_week * 3600),
+        (
+            "node_max_age_seconds",
+            "age that the last passed test of a node may have",
+            covered.max_age.total_seconds(),
+        ),
+        (
+            "pair_max_age_seconds",
+            "age that one of two switches may have",
+            covered.pair_max_age.total_seconds(),
+        ),
+        (
+            "covered_nodes_ratio",
+            "share of nodes whose last passed test is young enough",
+            covered.share,
+        ),
+        (
+            "checks_gpu_seconds",
+            "GPU seconds that checks took in the last 7 days",
+            covered.gpu_hours_week * 3600,
+        ),
         ("coverage_timestamp_seconds", "when the coverage was looked at", at.timestamp()),
     ]
     for name, description, value in values:
-        Gauge(f"seatrial_{name}", description, ("cluster",), registry=into).labels(cluster).set(value)
+        Gauge(f"seatrial_{name}", description, ("cluster",), registry=into).labels(cluster).set(
+            value
+        )
     return into
 
 
 def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
-    """Write or push the run's metrics to `target`, a folder or the address of a push gateway; says where they are.
+    """Write or push the run's metrics to `target`, a folder or the address of a push gateway; says
+    where they are.
 
-    A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises OSError where it
-    cannot be done.
+    A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises
+    OSError where it cannot be done.
     """
     return _hand_over(registry(result, last_good), result.cluster, result.suite, target)
 
 
 def publish_coverage(cluster: str, covered: Coverage, at: datetime, target: str) -> str:
-    """Write or push the metrics to `target`, as those of a run; says where they are. Raises OSError."""
+    """Write or push the metrics to `target`, as those of a run; says where they are.
+
+    Raises OSError.
+    """
     return _hand_over(coverage_registry(cluster, covered, at), cluster, _COVERAGE, target)
 
 
@@ -153,18 +208,28 @@ def _hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target:
 
 
 def target_of_environment() -> str | None:
-    """Return SEATRIAL_METRICS: an existing folder, or an address. Raises InputError for anything else."""
+    """Return SEATRIAL_METRICS: an existing folder, or an address.
+
+    Raises InputError for anything else.
+    """
     target = os.environ.get(VARIABLE, "").strip()
     if not target:
         return None
     if is_gateway(target):
         parts = split(target)
         if parts is None or parts.username:
-            raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
+            raise InputError(
+                f"{VARIABLE} must be http(s)://host:port of a push gateway, without a "
+                "login, or a folder"
+            )
     elif not target.startswith("/"):
-        raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
+        raise InputError(
+            f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway"
+        )
     elif not os.path.isdir(target):  # a mistyped folder would never be collected
-        raise InputError(f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path")
+        raise InputError(
+            f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path"
+        )
     return target
 
 
@@ -175,7 +240,12 @@ def is_gateway(target: str) -> bool:
 def _samples(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
     """Yield name, help, further labels and value of every sample of a headline."""
     title = headline.name.replace("_", " ")
-    yield f"seatrial_{headline.name}_{headline.unit}", f"{title} of the whole cluster", {}, headline.value
+    yield (
+        f"seatrial_{headline.name}_{headline.unit}",
+        f"{title} of the whole cluster",
+        {},
+        headline.value,
+    )
     for bound, value in (("low", headline.low), ("high", headline.high)):
         if value is not None:
             name = f"seatrial_{headline.name}_expected_{headline.unit}"

@@ -21,33 +21,51 @@ th.blamed { font-weight: bold; color: #c0392b; }
 .start { border-left: 3px solid #222; }
 tr.start > * { border-top: 3px solid #222; border-left-width: 1px; }
 tr.start > .start { border-left-width: 3px; }
-""" + "".join(f"td.{verdict.value} {{ background: {colour}; }}\n" for verdict, colour in _COLOURS.items())
+""" + "".join(
+    f"td.{verdict.value} {{ background: {colour}; }}\n" for verdict, colour in _COLOURS.items()
+)
 
 
 def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
-    """Return a line for each node with a mark for each pair, a gap between the sides of a cut, and a legend."""
+    """Return a line for each node with a mark for each pair, a gap between the sides of a cut, and
+    a legend.
+    """
     marks = _BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16") else _PLAIN
     width = min(_NAME, max(len(node) for node in matrix.nodes))
     fine, slow, bad = marks[Verdict.PASS], marks[Verdict.DEGRADED], marks[Verdict.FAIL]
-    lines = [f"{matrix.operation or 'pairs'}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"]
+    lines = [
+        (
+            f"{matrix.operation or 'pairs'}: {fine} as fast as like pairs, {slow} slower, "
+            f"{bad} below half or failed"
+        )
+    ]
     for place, (node, cells) in enumerate(zip(matrix.nodes, matrix.lines, strict=True)):
         if place in matrix.starts:
             lines.append("")
-        texts = [marks[cell.verdict] if cell.verdict else " " for cell in cells]  # a blank was not tested
+        # A blank was not tested
+        texts = [marks[cell.verdict] if cell.verdict else " " for cell in cells]
         row = "".join(("  " if i in matrix.starts else " ") + text for i, text in enumerate(texts))
-        lines.append(f"{'>' if node in matrix.blamed else ' '} {node[:width]:<{width}}{row}".rstrip())
+        lines.append(
+            f"{'>' if node in matrix.blamed else ' '} {node[:width]:<{width}}{row}".rstrip()
+        )
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
 
 
 def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
-    """Render a whole page: what was found, in `lines`, and a panel for each operation. All texts are escaped."""
+    """Render a whole page: what was found, in `lines`, and a panel for each operation.
+
+    All texts are escaped.
+    """
     paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     panels = "".join(_panel(matrix) for matrix in matrices)
     head = f'<meta charset="utf-8">\n<title>{_TITLE}</title>\n<style>{_STYLE}</style>'
     body = f"<h1>{_TITLE}</h1>\n{paragraphs}{panels}"
-    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}</body>\n</html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}</body>\n'
+        "</html>\n"
+    )
 
 
 def _panel(matrix: PairMatrix) -> str:
@@ -73,5 +91,10 @@ def _row(matrix: PairMatrix, place: int) -> str:
 
 
 def _data(cell: PairCell, start: bool) -> str:
-    classes = " ".join(filter(None, (cell.verdict.value if cell.verdict else "", "start" if start else "")))
-    return f'<td class="{classes}" title="{escape(cell.tooltip)}">{escape(cell.text.removesuffix(" %"))}</td>'
+    classes = " ".join(
+        filter(None, (cell.verdict.value if cell.verdict else "", "start" if start else ""))
+    )
+    return (
+        f'<td class="{classes}" '
+        f'title="{escape(cell.tooltip)}">{escape(cell.text.removesuffix(" %"))}</td>'
+    )

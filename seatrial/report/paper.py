@@ -1,4 +1,6 @@
-"""The report as PDF through WeasyPrint, and its busbw chart as PNG for chats, e-mail and Prefect."""
+"""The report as PDF through WeasyPrint, and its busbw chart as PNG for chats, e-mail and
+Prefect.
+"""
 
 import io
 import logging
@@ -30,25 +32,33 @@ def pdf_of(html: str) -> bytes:
     try:
         import weasyprint
     except ImportError as error:
-        raise InputError(f"--format pdf: needs WeasyPrint ({error}): install seatrial with its extra `pdf`") from error
+        raise InputError(
+            f"--format pdf: needs WeasyPrint ({error}): install seatrial with its extra `pdf`"
+        ) from error
     except OSError as error:  # one of the system's libraries
         raise InputError(
-            f"--format pdf: WeasyPrint lacks a library ({str(error).splitlines()[0]}): apt-get install "
+            f"--format pdf: WeasyPrint lacks a library ({str(error).splitlines()[0]}): apt-get "
+            "install "
             "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
         ) from error
-    logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it names every rule that is for screens only
+    # It names every rule that is for screens only
+    logging.getLogger("weasyprint").setLevel(logging.ERROR)
     paper = on_paper(html).encode(errors="backslashreplace").decode()
     document: bytes = weasyprint.HTML(string=paper, url_fetcher=_refuse).write_pdf()
     return document
 
 
 def on_paper(html: str) -> str:
-    """Return the page with its colours in place of their variables: drawings on paper do not read the page's style."""
+    """Return the page with its colours in place of their variables: drawings on paper do not read
+    the page's style.
+    """
     paper = paper_colours()
     still = re.sub(r'<script>.*?</script>|<g class="hits".*?</g>', "", html, flags=re.DOTALL)
     coloured = _USED.sub(lambda use: paper.get(use[1], use[0]), still)
     # The printer does not know of folding: a folded group prints as it is.
-    return _MIXED.sub(_mixed, coloured).replace("</style>", "summary { display: block; }</style>", 1)
+    return _MIXED.sub(_mixed, coloured).replace(
+        "</style>", "summary { display: block; }</style>", 1
+    )
 
 
 @cache
@@ -82,7 +92,11 @@ def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | Non
     curves = sorted(_curves(result), key=_severity)[:MAX_CURVES]
     if not curves:
         return None
-    earlier = {p.series: p.busbw_gb_s for curve in (_curves(before) if before else ()) for p in curve.points}
+    earlier = {
+        p.series: p.busbw_gb_s
+        for curve in (_curves(before) if before else ())
+        for p in curve.points
+    }
 
     def last(point: Point) -> float | None:
         return earlier.get(point.series)
@@ -94,7 +108,9 @@ def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | Non
         figure, axes = empty_axes(7.2, 4.0, top=100)  # room for headline, caption, legend and title
         draw_busbw(axes, curves, last)
         figure.text(0.02, 0.97, title, va="top", fontsize=12)
-        figure.text(0.02, 0.9, f"{names}: busbw over message size\n{busbw_caption(curves, last)}", va="top")
+        figure.text(
+            0.02, 0.9, f"{names}: busbw over message size\n{busbw_caption(curves, last)}", va="top"
+        )
         figure.savefig(written, format="png", dpi=DPI, metadata={"Software": None})
     return written.getvalue()
 

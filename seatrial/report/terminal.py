@@ -49,7 +49,9 @@ class _Grid(Table):
     """A table whose lines end with their text: rich pads each to the width of the widest."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        rendered = (each for each in super().__rich_console__(console, options) if isinstance(each, Segment))
+        rendered = (
+            each for each in super().__rich_console__(console, options) if isinstance(each, Segment)
+        )
         for line in Segment.split_lines(rendered):
             while line and not line[-1].text.strip():
                 line.pop()
@@ -60,25 +62,36 @@ class _Grid(Table):
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], encoding: str, folded: Collection[str] = ()
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    encoding: str,
+    folded: Collection[str] = (),
 ) -> Table:
-    """Return a borderless table; columns named in `folded` may take several lines, all others take one."""
+    """Return a borderless table; columns named in `folded` may take several lines, all others take
+    one.
+    """
     grid = _Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(words.plain(cell, encoding)) for cell in row))
+        grid.add_row(
+            *(cell if isinstance(cell, Text) else Text(words.plain(cell, encoding)) for cell in row)
+        )
     return grid
 
 
 def verdict_cell(verdict: Verdict, lacks_baseline: bool) -> Text:
-    """Return a verdict in its colour; a pass of which something was compared with nothing in grey."""
+    """Return a verdict in its colour; a pass of which something was compared with nothing in
+    grey.
+    """
     return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
 
 
 def print_line(console: Console, text: str) -> None:
     """Print one line of plain text, never wrapped."""
-    console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def print_rows(console: Console, lines: Sequence[str]) -> None:
@@ -88,7 +101,9 @@ def print_rows(console: Console, lines: Sequence[str]) -> None:
 
 
 def show_summary(result: RunResult, console: Console) -> None:
-    """Print the evidence at the end of a run: suspects, checks and the sweep; `closing_lines` come after it."""
+    """Print the evidence at the end of a run: suspects, checks and the sweep; `closing_lines` come
+    after it.
+    """
     encoding = console.encoding
     if result.suspects:
         console.print(_suspects(result.suspects, result.nodes, encoding))
@@ -102,7 +117,9 @@ def show_summary(result: RunResult, console: Console) -> None:
         )
         for check in result.checks
     )
-    checks = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
+    checks = table(
+        ("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason")
+    )
     checks.columns[2].justify = "right"
     console.print(checks)
     curves = [(check, curve) for check in result.checks for curve in busbw_curves(check)]
@@ -112,18 +129,24 @@ def show_summary(result: RunResult, console: Console) -> None:
 
 
 def closing_lines(result: RunResult, encoding: str | None = None) -> str:
-    """Return since when the run's state lasts, the next steps, and `verdict: reason` last, where scripts look for it.
+    """Return since when the run's state lasts, the next steps, and `verdict: reason` last, where
+    scripts look for it.
 
     In characters that `encoding` (standard output's when None) can print.
     """
     verdict, *others = lines(result)
-    return "\n".join(words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (*others, verdict))
+    return "\n".join(
+        words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (*others, verdict)
+    )
 
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
-    """Return one line per operation: its plateau, and its curve from the smallest message to the largest."""
+    """Return one line per operation: its plateau, and its curve from the smallest message to the
+    largest.
+    """
     shares = [share(check, curve.operation) for check, curve in curves]
-    has_shares = any(share is not None for share in shares)  # a column of its own only where there is something to say
+    # A column of its own only where there is something to say
+    has_shares = any(share is not None for share in shares)
     headings = ("operation", "busbw", *(("of links",) if has_shares else ()), "curve", "expected")
     rows = (
         (
@@ -131,7 +154,9 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
             words.quantity(plateau(check, curve.operation), "GB/s"),
             *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
-            words.interval(curve.plateau if curve.plateau != Expected() else curve.points[-1].expected, "GB/s"),
+            words.interval(
+                curve.plateau if curve.plateau != Expected() else curve.points[-1].expected, "GB/s"
+            ),
         )
         for (check, curve), share in zip(curves, shares, strict=True)
     )
@@ -139,9 +164,13 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
 
 
 def _curve(curve: Curve, encoding: str) -> str:
-    first, last = (format_size(point.message_bytes) for point in (curve.points[0], curve.points[-1]))
+    first, last = (
+        format_size(point.message_bytes) for point in (curve.points[0], curve.points[-1])
+    )
     drawn = sparkline([point.busbw_gb_s for point in curve.points])
-    return f"{first} {drawn} {last}" if drawn == words.plain(drawn, encoding) else f"{first} to {last}"
+    return (
+        f"{first} {drawn} {last}" if drawn == words.plain(drawn, encoding) else f"{first} to {last}"
+    )
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -152,7 +181,9 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round(max(0.0, value) / top * (len(_BARS) - 1))] for value in values)
 
 
-def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], encoding: str) -> Table:
+def _suspects(
+    suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], encoding: str
+) -> Table:
     headings = ("suspect", "confidence", "evidence")
     rows: list[Sequence[str | Text]] = [
         (
@@ -168,16 +199,28 @@ def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], e
 
 
 def show_difference(difference: "Difference") -> None:
-    """Print both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
+    """Print both runs, then verdicts, software and measurements; a part in which nothing changed
+    says so.
+    """
     console = output()
     for name, run in (("before", difference.before), ("after", difference.after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")
-        print_line(console, f"{name}: {run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}")
+        print_line(
+            console,
+            f"{name}: {run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}",
+        )
     if (one := difference.before.cluster) != (other := difference.after.cluster):
-        print_line(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
+        print_line(
+            console,
+            (
+                f"two clusters, {one} and {other}: what is of a whole cluster is held against "
+                "the other's"
+            ),
+        )
     _show(console, "verdicts", ("", "before", "after"), map(_sides, difference.verdicts))
     _show(console, "software and shape", ("", "before", "after"), map(_sides, difference.software))
-    beyond = difference.measurements[difference.measurements["sigmas"] >= 1.0]  # what moved less did not move
+    # What moved less did not move
+    beyond = difference.measurements[difference.measurements["sigmas"] >= 1.0]
     shown = map(_cells, beyond[:MAX_ROWS].itertuples())
     _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
     left_out = (
@@ -197,11 +240,22 @@ def _sides(change: "Change") -> tuple[str, str, str]:
 def _cells(row: Any) -> tuple[str | Text, ...]:
     change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {words.number(row.ratio)}"
     before, after = (words.quantity(value, row.unit) for value in (row.before, row.after))
-    return row.what, before, after, change, f"{row.sigmas:.1f}", Text(row.direction, _STYLES[row.direction])
+    return (
+        row.what,
+        before,
+        after,
+        change,
+        f"{row.sigmas:.1f}",
+        Text(row.direction, _STYLES[row.direction]),
+    )
 
 
-def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    grid = table(columns, rows, console.encoding, folded=columns if len(columns) == 3 else columns[:1])
+def _show(
+    console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]
+) -> None:
+    grid = table(
+        columns, rows, console.encoding, folded=columns if len(columns) == 3 else columns[:1]
+    )
     console.print()
     print_line(console, title if grid.row_count else f"{title}: nothing changed")
     if grid.row_count:

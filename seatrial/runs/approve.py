@@ -1,8 +1,8 @@
 """Baselines that a person approves: pinned from a stored run, and compared with another one.
 
-A run that passed pins what concerns the cluster as a whole: nodes, GPUs and links are compared with their own past and
-their peers, which is sharper than any pin. A run that did not pass is approved as it is, so that every number of it is
-pinned, and judged by its pin alone until that expires.
+A run that passed pins what concerns the cluster as a whole: nodes, GPUs and links are compared with
+their own past and their peers, which is sharper than any pin. A run that did not pass is approved
+as it is, so that every number of it is pinned, and judged by its pin alone until that expires.
 """
 
 import math
@@ -47,7 +47,9 @@ class Approval:
 
     @property
     def text(self) -> str:
-        return "; ".join(part for part in (f"forced: {self.forced}" if self.forced else "", self.note) if part)
+        return "; ".join(
+            part for part in (f"forced: {self.forced}" if self.forced else "", self.note) if part
+        )
 
 
 def pins(
@@ -57,25 +59,32 @@ def pins(
     approval: Approval,
     setup: Setup | None = None,
 ) -> list[Pin]:
-    """Return a pin for each series of `run` that concerns the cluster (for each at all where a bad run is forced).
+    """Return a pin for each series of `run` that concerns the cluster (for each at all where a bad
+    run is forced).
 
-    `earlier` are the values by series of passing runs with the same software, this one among them if it passed. Raises
-    InputError for a run that did not pass or rests on too few values, unless it is forced; and, forced or not, for a
-    number that the links of `setup` have no room for.
+    `earlier` are the values by series of passing runs with the same software, this one among them
+    if it passed. Raises InputError for a run that did not pass or rests on too few values, unless
+    it is forced; and, forced or not, for a number that the links of `setup` have no room for.
     """
     bad = not run.passed
     if bad and not approval.forced:
-        raise InputError(f"run {run.run_id}: is {run.verdict.value}, not pass; --force REASON approves it all the same")
+        raise InputError(
+            f"run {run.run_id}: is {run.verdict.value}, not pass; --force REASON approves "
+            "it all the same"
+        )
     chosen = [m for m in once(measured) if m.better and m.finite and m.value > 0]
     chosen = [m for m in chosen if bad or m.subject.kind in ("cluster", "group")]
     if not chosen:
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
-    values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
+    values = {
+        m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen
+    }
     few = next((m for m in chosen if len(values[m.series()]) < MIN_SAMPLES), None)
     if few and not approval.forced:
         runs = count(len(values[few.series()]), "passing run")
         raise InputError(
-            f"run {run.run_id}: {few.metric} rests on {runs} with this software, {MIN_SAMPLES} are needed:"
+            f"run {run.run_id}: {few.metric} rests on {runs} with this software, {MIN_SAMPLES} "
+            "are needed:"
             " run the suite again, or --force REASON"
         )
     new_pins = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
@@ -93,11 +102,14 @@ def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approva
     centre, width = median(values), _width(m, values)
     low = None if m.better == "lower" else centre * math.exp(-width)
     high = centre * math.exp(width) if m.better == "lower" else None
-    return Pin(m.series(), centre, low, high, m.unit, approval.by, approval.at, run.run_id, approval.text)
+    return Pin(
+        m.series(), centre, low, high, m.unit, approval.by, approval.at, run.run_id, approval.text
+    )
 
 
 def _width(m: Measurement, values: Sequence[float]) -> float:
-    """Return the width in natural logs: by the spread of many values, else by the metric's tolerance.
+    """Return the width in natural logs: by the spread of many values, else by the metric's
+    tolerance.
 
     The median of n normal values has the variance pi/(2n) of one, which is what the root adds.
     """
@@ -114,7 +126,8 @@ def _width(m: Measurement, values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PinDifference:
-    """A number of a run beside its pin; `deviation` is value over centre minus one, `inside` whether the pin allows it.
+    """A number of a run beside its pin; `deviation` is value over centre minus one, `inside`
+    whether the pin allows it.
 
     `value` is None where the run did not measure it.
     """
@@ -126,10 +139,14 @@ class PinDifference:
 
 
 def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[PinDifference]:
-    """Return every pin beside what the run measured, the furthest off first, what was not measured last."""
+    """Return every pin beside what the run measured, the furthest off first, what was not measured
+    last.
+    """
     values = {m.series(): m.value for m in once(measured) if m.finite}
     all_differences = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
-    return sorted(all_differences, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
+    return sorted(
+        all_differences, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series)
+    )
 
 
 def _difference(pin: Pin, value: float | None) -> PinDifference:
@@ -140,7 +157,10 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
 
 
 def stored_run(store: "Store", run_id: str) -> RunRow:
-    """Return the run of that id. Raises InputError that names the newest ones when there is none."""
+    """Return the run of that id.
+
+    Raises InputError that names the newest ones when there is none.
+    """
     run = store.run(run_id)
     if run is None:
         newest = ", ".join(row.run_id for row in store.runs(limit=3)) or "none"
@@ -149,32 +169,60 @@ def stored_run(store: "Store", run_id: str) -> RunRow:
 
 
 def differences_to(store: "Store", run_id: str) -> str:
-    """Return the verdict of a run and its differences from the present pins, for its approval. Markdown.
+    """Return the verdict of a run and its differences from the present pins, for its approval.
+
+    Markdown.
 
     Raises InputError when there is no such run.
     """
     run = stored_run(store, run_id)
     pin_differences = [
-        d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None
+        d
+        for d in differences(store.pinned(run.cluster), store.measurements(run_id))
+        if d.deviation is not None
     ]
     came_to = f"on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}"
     lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
     if not run.passed:
         lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
-    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:20]]
-    return "\n".join(lines) if pin_differences else "\n".join([*lines, "Nothing that it measured is pinned so far."])
+    lines += [
+        f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned"
+        for d in pin_differences[:20]
+    ]
+    return (
+        "\n".join(lines)
+        if pin_differences
+        else "\n".join([*lines, "Nothing that it measured is pinned so far."])
+    )
 
 
 def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
-    """Pin the numbers of a run. Raises InputError for one that is unknown, bad, or rests on too little."""
+    """Pin the numbers of a run.
+
+    Raises InputError for one that is unknown, bad, or rests on too little.
+    """
     run, result = stored_run(store, run_id), store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
     # What passing runs with the same software have, up to this one.
-    past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + timedelta(microseconds=1))
-    alike = [i for i, r in enumerate(past.runs) if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint]
+    past = past_runs(
+        store,
+        run.cluster,
+        run.suite,
+        run.fingerprint,
+        names,
+        run.started + timedelta(microseconds=1),
+    )
+    alike = [
+        i
+        for i, r in enumerate(past.runs)
+        if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint
+    ]
     values = np.where(past.good[alike], past.location[alike], np.nan)
-    earlier = {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
+    earlier = {
+        name: column[np.isfinite(column)].tolist()
+        for name, column in zip(names, values.T, strict=True)
+    }
     new_pins = pins(run, measured, earlier, approval, result.setup if result else None)
     store.pin(run.cluster, new_pins)
     return new_pins

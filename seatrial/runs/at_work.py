@@ -1,6 +1,8 @@
-"""Records of runs that are at work on this machine, from which the next command closes a run that was killed.
+"""Records of runs that are at work on this machine, from which the next command closes a run that
+was killed.
 
-A record is a folder with the process, the folder that the run writes to, and the run.json that it has if it is killed.
+A record is a folder with the process, the folder that the run writes to, and the run.json that it
+has if it is killed.
 """
 
 import logging
@@ -39,7 +41,9 @@ class _Record(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunAtWork:
-    """A run that has begun here: the folder of its record, the folder that it writes to, and its flow run."""
+    """A run that has begun here: the folder of its record, the folder that it writes to, and its
+    flow run.
+    """
 
     folder: Path
     out: Path
@@ -51,7 +55,10 @@ class RunAtWork:
         return self.folder.name
 
     def result_if_killed(self) -> RunResult:
-        """Return the result that was prepared when the run began. Raises InputError if it is broken."""
+        """Return the result that was prepared when the run began.
+
+        Raises InputError if it is broken.
+        """
         return load_result(self.folder)
 
     def remove(self) -> None:
@@ -77,13 +84,17 @@ def recorded(run_id: str, result_if_killed: str, out: Path, flow_run: UUID) -> I
     `result_if_killed` is the text of a run.json.
     """
     folder, process = _root() / run_id, this_process()
-    record = _Record(pid=process.pid, started=process.started, boot=_boot(), out=str(out), flow_run=flow_run)
+    record = _Record(
+        pid=process.pid, started=process.started, boot=_boot(), out=str(out), flow_run=flow_run
+    )
     try:
         closed_folder(folder)
         write_private(folder / "run.json", result_if_killed)
         write_private(folder / _FILE, record.model_dump_json())
     except OSError as error:
-        log.warning("%s: %s; if this run is killed, no command says so", folder, error.strerror or error)
+        log.warning(
+            "%s: %s; if this run is killed, no command says so", folder, error.strerror or error
+        )
     try:
         yield
     finally:

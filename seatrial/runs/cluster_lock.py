@@ -1,4 +1,6 @@
-"""One check of a cluster at a time on this machine, first come, first served: locks end when their holder dies."""
+"""One check of a cluster at a time on this machine, first come, first served: locks end when their
+holder dies.
+"""
 
 import fcntl
 import json
@@ -16,7 +18,10 @@ log = logging.getLogger("seatrial.lock")
 
 
 class Line:
-    """A place among those that wait, from now until `leave`: a locked file, named by the time. Raises OSError."""
+    """A place among those that wait, from now until `leave`: a locked file, named by the time.
+
+    Raises OSError.
+    """
 
     def __init__(self, folder: Path) -> None:
         made = closed_folder(folder) / f".{time.time_ns():020d}-{os.getpid()}"
@@ -28,7 +33,9 @@ class Line:
 
     def ahead(self) -> int:
         """Count those that came before and still wait; remove places of the dead."""
-        before = (path for path in self._place.parent.glob("[0-9]*") if path.name < self._place.name)
+        before = (
+            path for path in self._place.parent.glob("[0-9]*") if path.name < self._place.name
+        )
         return sum(1 for path in before if _is_held(path))
 
     def leave(self) -> None:
@@ -61,7 +68,10 @@ class FileLock:
         self._file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
 
     def take(self) -> bool:
-        """Take the lock; False if another run has it or came before. A file system without locks counts as taken."""
+        """Take the lock; False if another run has it or came before.
+
+        A file system without locks counts as taken.
+        """
         if self._line.ahead():
             return False
         try:
@@ -74,7 +84,11 @@ class FileLock:
         self._line.leave()
         with suppress(OSError):  # a quota that is full; the lock itself takes no room
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, json.dumps({"run": self._run_id, "since": f"{now():%Y-%m-%d %H:%M} UTC"}).encode(), 0)
+            os.pwrite(
+                self._file,
+                json.dumps({"run": self._run_id, "since": f"{now():%Y-%m-%d %H:%M} UTC"}).encode(),
+                0,
+            )
         return True
 
     def holder(self) -> str:
@@ -85,7 +99,9 @@ class FileLock:
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             holds = f"cluster {self._cluster} is being checked by another run"
         ahead = self._line.ahead()
-        return f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
+        return (
+            f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
+        )
 
     def close(self) -> None:
         self._line.leave()

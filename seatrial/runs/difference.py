@@ -1,8 +1,8 @@
 """Differences between two runs in order of weight: verdicts, software, measurements. Pure.
 
-A measurement's move counts by its own noise: the natural log of the ratio over the standard deviation of the difference
-of two such values. The noise is what the interval of a judgement by earlier runs rests on, else what is assumed of such
-a number (seatrial/checks/table.py).
+A measurement's move counts by its own noise: the natural log of the ratio over the standard
+deviation of the difference of two such values. The noise is what the interval of a judgement by
+earlier runs rests on, else what is assumed of such a number (seatrial/checks/table.py).
 """
 
 import math
@@ -18,10 +18,21 @@ from seatrial.text.words import measurement_name
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-INTERVAL_WIDTH = 4.4  # standard deviations by earlier runs: the limit of 300 series (seatrial/detection/outliers.py)
+# Standard deviations by earlier runs: the limit of 300 series (seatrial/detection/outliers.py)
+INTERVAL_WIDTH = 4.4
 _LEAST_SIGMA = 0.005  # rates repeat no better than half a percent
 
-_COLUMNS = ("what", "check", "metric", "subject_kind", "subject", "conditions", "unit", "before", "after")
+_COLUMNS = (
+    "what",
+    "check",
+    "metric",
+    "subject_kind",
+    "subject",
+    "conditions",
+    "unit",
+    "before",
+    "after",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,10 @@ class Change:
 class Difference:
     """Differences of two runs; `only_before` and `only_after` count measurements of one of them.
 
-    `measurements` has a row per measurement of both runs, the furthest move first. Columns: what (in words), check,
-    metric, subject_kind, subject, conditions, unit, before, after, ratio (after over before), sigmas (how far that is
-    against its own noise), direction (better, worse, same, or empty where neither is).
+    `measurements` has a row per measurement of both runs, the furthest move first. Columns: what
+    (in words), check, metric, subject_kind, subject, conditions, unit, before, after, ratio (after
+    over before), sigmas (how far that is against its own noise), direction (better, worse, same, or
+    empty where neither is).
     """
 
     before: RunResult
@@ -56,7 +68,9 @@ class Difference:
 
     @property
     def is_change(self) -> bool:
-        """Whether a verdict differs, or a number by more than an interval of earlier runs would allow."""
+        """Whether a verdict differs, or a number by more than an interval of earlier runs would
+        allow.
+        """
         return bool(self.verdicts) or bool((self.measurements["sigmas"] > INTERVAL_WIDTH).any())
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,14 +86,21 @@ class Difference:
 
 
 def moves(differences: Sequence[Difference]) -> "DataFrame":
-    """Return the measurements of all as one table; of more than two runs, with the ids of both in each row."""
+    """Return the measurements of all as one table; of more than two runs, with the ids of both in
+    each row.
+    """
     import pandas as pd
 
-    tables = [each.measurements.drop(columns="conditions") for each in differences]  # `what` says them
+    # `what` says them
+    tables = [each.measurements.drop(columns="conditions") for each in differences]
     if len(tables) == 1:
         return tables[0]
-    runs = [{"run_before": each.before.run_id, "run_after": each.after.run_id} for each in differences]
-    return pd.concat([table.assign(**ids) for table, ids in zip(tables, runs, strict=True)], ignore_index=True)
+    runs = [
+        {"run_before": each.before.run_id, "run_after": each.after.run_id} for each in differences
+    ]
+    return pd.concat(
+        [table.assign(**ids) for table, ids in zip(tables, runs, strict=True)], ignore_index=True
+    )
 
 
 def difference(before: RunResult, after: RunResult) -> Difference:
@@ -134,11 +155,22 @@ def _sigma(reading: Reading) -> float:
 
 def _learned(reading: Reading) -> float | None:
     judgement = reading.judgement
-    if judgement is None or judgement.source != "history" or judgement.deviation is None or judgement.deviation <= -1:
+    if (
+        judgement is None
+        or judgement.source != "history"
+        or judgement.deviation is None
+        or judgement.deviation <= -1
+    ):
         return None
-    bound = judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
+    bound = (
+        judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
+    )
     centre = reading.measurement.value / (1 + judgement.deviation)
-    return abs(math.log(bound / centre)) / INTERVAL_WIDTH if bound and bound > 0 and centre > 0 else None
+    return (
+        abs(math.log(bound / centre)) / INTERVAL_WIDTH
+        if bound and bound > 0 and centre > 0
+        else None
+    )
 
 
 def _verdicts(run: RunResult) -> dict[str, str]:
@@ -169,5 +201,13 @@ def _run(run: RunResult) -> dict[str, Any]:
 
 def _moved(row: Mapping[Any, Any]) -> dict[str, Any]:
     subject = {"kind": row["subject_kind"], "name": row["subject"]}
-    own = {"subject": subject, "sigmas": round(row["sigmas"], 3), "direction": row["direction"] or None}
-    return {name: value for name, value in {**row, **own}.items() if name not in ("what", "subject_kind")}
+    own = {
+        "subject": subject,
+        "sigmas": round(row["sigmas"], 3),
+        "direction": row["direction"] or None,
+    }
+    return {
+        name: value
+        for name, value in {**row, **own}.items()
+        if name not in ("what", "subject_kind")
+    }

@@ -6,7 +6,9 @@ from seatrial import causes
 from seatrial.model.explanations import Explanation, areas
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {**areas(), "Logs": causes.REASONS}
-CATALOG: Mapping[str, Explanation] = {code: entry for area in AREAS.values() for code, entry in area.items()}
+CATALOG: Mapping[str, Explanation] = {
+    code: entry for area in AREAS.values() for code, entry in area.items()
+}
 _CURRENT = {former: code for code, entry in CATALOG.items() for former in entry.formerly}
 
 

@@ -1,4 +1,6 @@
-"""Read a finished run back from what it wrote: run.json, and measurements.csv where it lies beside it."""
+"""Read a finished run back from what it wrote: run.json, and measurements.csv where it lies beside
+it.
+"""
 
 import csv
 import json
@@ -9,7 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 
 from seatrial.model.errors import InputError
@@ -36,9 +46,11 @@ MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the mem
 MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
-Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None  # none in older files
+# None in older files
+Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None
 ByCheck = dict[str, list[Measurement]]
-MAX_LINE = 8_000_000  # characters: all samples of a measurement are one cell, so 100,000 steps of training
+# Characters: all samples of a measurement are one cell, so 100,000 steps of training
+MAX_LINE = 8_000_000
 MAX_COLUMNS = 200
 MAX_ROWS = 100_000
 MAX_TABLE_VALUES = 2_000_000  # cells and samples: bounds the memory that they take
@@ -70,7 +82,9 @@ def _at_most(characters: int) -> AfterValidator:
 
     def bounded(text: str) -> str:
         if len(text) > characters:
-            raise PydanticCustomError("too_long", f"must have at most {characters:,} characters, has {len(text):,}")
+            raise PydanticCustomError(
+                "too_long", f"must have at most {characters:,} characters, has {len(text):,}"
+            )
         return text
 
     return AfterValidator(bounded)
@@ -162,7 +176,9 @@ class _CheckResult(_VerdictWithReason):
     suspects: list[_Suspect] = []
 
     def to_check_result(self) -> CheckResult:
-        return CheckResult(self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects))
+        return CheckResult(
+            self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects)
+        )
 
 
 class _Check(_VerdictWithReason):
@@ -175,12 +191,20 @@ class _Check(_VerdictWithReason):
         judgements = tuple(j.to_judgement() for j in self.judgements)
         check_result = self.found.to_check_result() if self.found else None
         return Check(
-            self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, raw_result=check_result
+            self.name,
+            self.verdict,
+            self.recorded,
+            self.seconds,
+            measurements,
+            judgements,
+            raw_result=check_result,
         )
 
 
 def _writable(name: str) -> str:
-    """Check that the text is UTF-8: other texts need not be, but these two become names of files."""
+    """Check that the text is UTF-8: other texts need not be, but these two become names of
+    files.
+    """
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -192,7 +216,9 @@ _Name = Annotated[Name, AfterValidator(_writable)]
 
 
 def _within_years(time: datetime) -> datetime:
-    """Check the years: a clock that was never set says 1970, and times far from any run's overflow."""
+    """Check the years: a clock that was never set says 1970, and times far from any run's
+    overflow.
+    """
     if not 1970 <= time.year <= 2999:
         raise PydanticCustomError("year", f"must be of a year from 1970 to 2999, is of {time.year}")
     return time
@@ -205,7 +231,9 @@ def _measurable(setup: Setup) -> Setup:
     """Check that there are nodes and ranks: limits are computed from their numbers."""
     for name in ("nodes", "slots_per_node"):
         if getattr(setup, name) < 1:
-            raise PydanticCustomError("setup", f"{name} must be at least 1, is {getattr(setup, name)}")
+            raise PydanticCustomError(
+                "setup", f"{name} must be at least 1, is {getattr(setup, name)}"
+            )
     return setup
 
 
@@ -247,11 +275,13 @@ class _RunDocument(_VerdictWithReason):
     timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
     notes: Annotated[list[Text], Field(max_length=MAX_NODES)] = []
     summary: Annotated[list[Text], Field(min_length=3, max_length=3)] = ["", "", ""]
-    next: list[_NextStep] = []  # not in files of earlier versions, whose third line of `summary` is all of it
+    # Not in files of earlier versions, whose third line of `summary` is all of it
+    next: list[_NextStep] = []
 
 
 def load_result(path: Path) -> RunResult:
-    """Return the result in `path`, a run.json or the folder of a run; with measurements.csv beside it, samples and all.
+    """Return the result in `path`, a run.json or the folder of a run; with measurements.csv beside
+    it, samples and all.
 
     Raises InputError with one line that names file, field and next step.
     """
@@ -302,7 +332,9 @@ def _read_document(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: is not JSON: {str(error).splitlines()[0]}") from error
     if not isinstance(document, dict):
-        raise InputError(f"{file}: must be an object as `seatrial run` writes it, is a {type(document).__name__}")
+        raise InputError(
+            f"{file}: must be an object as `seatrial run` writes it, is a {type(document).__name__}"
+        )
     return document
 
 
@@ -311,7 +343,8 @@ def _validate(file: Path, document: dict[str, Any]) -> _RunDocument:
         raise InputError(f"{file}: schema: is missing, so it is not the run.json of a run")
     if document["schema"] != SCHEMA:
         raise InputError(
-            f"{file}: schema: is {document['schema']!r}, this seatrial reads {SCHEMA}; use the one that wrote it"
+            f"{file}: schema: is {document['schema']!r}, this seatrial reads {SCHEMA}; "
+            "use the one that wrote it"
         )
     try:
         return _RunDocument.model_validate(document)
@@ -350,8 +383,8 @@ def read_measurements(file: Path, run_id: str) -> ByCheck:
 
 
 def _by_check(content: TextIO, run_id: str) -> ByCheck:
-    # csv has one limit for the whole process and no other way, and by itself that is 128 KiB: a few thousand steps of
-    # training. It is only ever raised, so that no other reader fails.
+    # csv has one limit for the whole process and no other way, and by itself that is 128 KiB: a few
+    # thousand steps of training. It is only ever raised, so that no other reader fails.
     csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
     measurements: ByCheck = {}
     reader = csv.DictReader(_bounded_lines(content))
@@ -361,7 +394,9 @@ def _by_check(content: TextIO, run_id: str) -> ByCheck:
     for number, cells in enumerate(reader, 1):
         if number > MAX_ROWS:
             raise _BoundError(f"has more than {MAX_ROWS:,} rows")
-        row: dict[str, Any] = {name: from_text(cell) for name, cell in cells.items() if cell is not None}
+        row: dict[str, Any] = {
+            name: from_text(cell) for name, cell in cells.items() if cell is not None
+        }
         if row["run_id"] == run_id:
             measurements.setdefault(row["check"], []).append(_measurement(row))
     return measurements
@@ -386,12 +421,25 @@ def _bounded_lines(content: TextIO) -> Iterator[str]:
 
 
 def _measurement(row: dict[str, Any]) -> Measurement:
-    conditions = {key: _condition(text) for key, text in row.items() if key not in FIXED_COLUMNS and text}
-    samples = tuple(float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]"))
+    conditions = {
+        key: _condition(text) for key, text in row.items() if key not in FIXED_COLUMNS and text
+    }
+    samples = tuple(
+        float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]")
+    )
     better = row.get("better") or None
     subject = Subject(row["subject_kind"], row["subject"])
     printed = float(row["printed"]) if row.get("printed") else None
-    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better, printed)
+    return Measurement(
+        row["metric"],
+        float(row["value"]),
+        row["unit"],
+        subject,
+        conditions,
+        samples,
+        better,
+        printed,
+    )
 
 
 def _condition(text: str) -> ConditionValue:

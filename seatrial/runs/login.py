@@ -37,7 +37,9 @@ def find_run(run: str) -> Path:
     if row is None:
         raise _unknown(run)
     if not _is_still_in(row.out, run):
-        raise InputError(f"RUN {run}: its folder {row.out} has it no more; give the folder it is in now")
+        raise InputError(
+            f"RUN {run}: its folder {row.out} has it no more; give the folder it is in now"
+        )
     return Path(row.out)
 
 
@@ -58,17 +60,29 @@ def run_of(run: str) -> "RunResult":
 
 
 def id_of(run: str) -> str:
-    """Return the id of the run that a folder or its run.json holds; any other text is the id. Raises InputError."""
+    """Return the id of the run that a folder or its run.json holds; any other text is the id.
+
+    Raises InputError.
+    """
     path = _path(run)
-    return load_result(path).run_id if path and (path.is_file() or (path / "run.json").exists()) else run
+    return (
+        load_result(path).run_id
+        if path and (path.is_file() or (path / "run.json").exists())
+        else run
+    )
 
 
 def _path(run: str) -> Path | None:
-    """Return the path that `run` names, None if there is none. Raises InputError for an invalid path."""
+    """Return the path that `run` names, None if there is none.
+
+    Raises InputError for an invalid path.
+    """
     try:
         return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
     except OSError as error:  # too long, or in a folder that is closed to us
-        raise InputError(f"RUN {run[:80]}: {error.strerror}; give a run's folder, its run.json or its id") from error
+        raise InputError(
+            f"RUN {run[:80]}: {error.strerror}; give a run's folder, its run.json or its id"
+        ) from error
 
 
 def _is_still_in(out: str, run_id: str) -> bool:
@@ -81,7 +95,9 @@ def _is_still_in(out: str, run_id: str) -> bool:
 
 
 def _unknown(run: str) -> InputError:
-    return InputError(f"RUN {run}: neither a folder nor a run of the history; `seatrial history` lists those")
+    return InputError(
+        f"RUN {run}: neither a folder nor a run of the history; `seatrial history` lists those"
+    )
 
 
 def testbed_of(run: str) -> Testbed:
@@ -93,7 +109,10 @@ def testbed_of(run: str) -> Testbed:
 
 
 def folder_of(run: str) -> tuple[str, Path]:
-    """Return the id of a run, given by id or folder, and the folder of its state. Raises InputError."""
+    """Return the id of a run, given by id or folder, and the folder of its state.
+
+    Raises InputError.
+    """
     path, run_id = Path(run), run
     if os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
         run_id = load_result(path).run_id if (path / "run.json").exists() else path.resolve().name
@@ -117,8 +136,12 @@ def node_of(testbed: Testbed, name: str) -> Node:
     raise InputError(f"run {testbed.run_id}: has no node {name!r}; legal: {legal}")
 
 
-def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal: bool) -> list[str]:
-    """Return the ssh command with the run's key and pinned host key, without the user's configuration."""
+def ssh_argv(
+    testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal: bool
+) -> list[str]:
+    """Return the ssh command with the run's key and pinned host key, without the user's
+    configuration.
+    """
     dial = shlex.join([sys.executable, "-P", "-m", "seatrial", "dial", testbed.run_id, node.name])
     options = {
         "ProxyCommand": dial.replace("%", "%%"),
@@ -131,7 +154,14 @@ def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal
         "LogLevel": "ERROR",
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    where = [*(["-t"] if terminal else []), "-p", str(node.port), "-l", testbed.user_of(node), node.address]
+    where = [
+        *(["-t"] if terminal else []),
+        "-p",
+        str(node.port),
+        "-l",
+        testbed.user_of(node),
+        node.address,
+    ]
     return ["ssh", "-F", "none", *flags, *where, *command]
 
 

@@ -1,4 +1,6 @@
-"""Tests of pairs and groups that earlier runs of a cluster have stored: `seatrial localize --history`."""
+"""Tests of pairs and groups that earlier runs of a cluster have stored: `seatrial localize
+--history`.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,32 +24,47 @@ _WHOLE = 1  # the size, in bytes, of what has one number for all sizes
 
 
 def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
-    """Return the tests of the last days, which count less the older they are. Raises InputError if there are none."""
+    """Return the tests of the last days, which count less the older they are.
+
+    Raises InputError if there are none.
+    """
     now = datetime.now(UTC)
     rows = store.runs(cluster, _MOST_RUNS)
     if not rows:
-        raise InputError(f"--history: no runs of cluster {printable(cluster)!r}; `seatrial history` lists clusters")
+        raise InputError(
+            f"--history: no runs of cluster {printable(cluster)!r}; `seatrial history` "
+            "lists clusters"
+        )
     recent = [row for row in rows if row.started >= now - timedelta(days=days)]
     since = now - timedelta(days=days + 1)  # a run is as old as its start, its tests as their end
     pairs = {
-        test.run_id: sorted((test.node, test.partner)) for test in store.node_tests(cluster, since) if test.partner
+        test.run_id: sorted((test.node, test.partner))
+        for test in store.node_tests(cluster, since)
+        if test.partner
     }
     tests = [test for row in recent for test in _of_run(store, row, pairs.get(row.run_id, ()), now)]
     if not tests:
         raise InputError(
-            f"--history: the {len(recent)} runs of {printable(cluster)} in the last {days} days have no tests of pairs"
+            f"--history: the {len(recent)} runs of {printable(cluster)} in the last "
+            f"{days} days have no tests of pairs"
         )
     return tests
 
 
 def _of_run(store: "Store", row: "RunRow", pair: Sequence[str], now: datetime) -> list[GroupTest]:
-    """Return the rounds of the step `localize`, from the run's folder, and its links, from the history.
+    """Return the rounds of the step `localize`, from the run's folder, and its links, from the
+    history.
 
-    The rates of a run of two nodes, such as one of `qualify-pairs`, are those of what joins the two, its `pair`.
+    The rates of a run of two nodes, such as one of `qualify-pairs`, are those of what joins the
+    two, its `pair`.
     """
     weight = 0.5 ** ((now - row.started) / timedelta(days=_HALF_LIFE_DAYS))
     day = row.started.date().isoformat()
-    tests = [test for m in store.measurements(row.run_id) if (test := link_test(row.run_id, m, pair, weight, day))]
+    tests = [
+        test
+        for m in store.measurements(row.run_id)
+        if (test := link_test(row.run_id, m, pair, weight, day))
+    ]
     return tests + _of_rounds(row, weight, day)
 
 
@@ -64,12 +81,20 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
         gpus = tuple(str(gpu) for gpu in test.get("gpus") or ())
         name = f"{row.run_id}/{test.get('name', '')}"
         ends = (gpus,) * len(nodes) if gpus else ()
-        tests.append(GroupTest(name, collective, nodes, {_WHOLE: rate} if rate else {}, ends, "", weight, day))
+        tests.append(
+            GroupTest(
+                name, collective, nodes, {_WHOLE: rate} if rate else {}, ends, "", weight, day
+            )
+        )
     return tests
 
 
-def link_test(run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str) -> GroupTest | None:
-    """Return the test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
+def link_test(
+    run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str
+) -> GroupTest | None:
+    """Return the test of a link between two nodes; None for other subjects, and for numbers that
+    are no rates.
+    """
     subject = measurement.subject
     nodes = tuple(subject.name.split("--") if subject.kind == "link" else pair)
     of_both = subject.kind == "cluster" and measurement.metric == "busbw_plateau"
@@ -79,7 +104,11 @@ def link_test(run_id: str, measurement: Measurement, pair: Sequence[str], weight
         return None
     rail = measurement.conditions.get("rail")  # to a test of RDMA what a GPU is to a collective
     gpus = ((str(rail),),) * 2 if rail is not None else ()
-    others = sorted((name, value) for name, value in measurement.conditions.items() if name != "rail")
+    others = sorted(
+        (name, value) for name, value in measurement.conditions.items() if name != "rail"
+    )
     conditions = " ".join(f"{name}={value}" for name, value in others)
     name = f"{run_id}/{measurement.metric} {'--'.join(nodes)}"
-    return GroupTest(name, measurement.metric, nodes, {_WHOLE: measurement.value}, gpus, conditions, weight, day)
+    return GroupTest(
+        name, measurement.metric, nodes, {_WHOLE: measurement.value}, gpus, conditions, weight, day
+    )

@@ -1,7 +1,7 @@
 """Progress of a run on the terminal and in its log file.
 
-Everything is a log record of the logger `seatrial`, so that the terminal, the log file and Prefect show the same; a
-step's start and end are records that carry `step`.
+Everything is a log record of the logger `seatrial`, so that the terminal, the log file and Prefect
+show the same; a step's start and end are records that carry `step`.
 """
 
 import copy
@@ -44,7 +44,9 @@ def step(name: str, timings: MutableMapping[str, float]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Running:
-    """The step that runs, rendered anew several times a second: its number, what it waits for, and seconds."""
+    """The step that runs, rendered anew several times a second: its number, what it waits for, and
+    seconds.
+    """
 
     name: str
     place: str
@@ -60,10 +62,11 @@ class _Running:
 
 
 class TerminalHandler(logging.Handler):
-    """Shows records on a terminal: each step with its lines below it, and a spinner for the step that runs.
+    """Shows records on a terminal: each step with its lines below it, and a spinner for the step
+    that runs.
 
-    `steps` are those that are planned, each with what it waits for at first. `usual_s`, which may be filled later, has
-    the seconds that they took last time.
+    `steps` are those that are planned, each with what it waits for at first. `usual_s`, which may
+    be filled later, has the seconds that they took last time.
     """
 
     def __init__(self, console: Console, secrets: Secrets, steps: Mapping[str, str] = {}) -> None:
@@ -87,7 +90,10 @@ class TerminalHandler(logging.Handler):
             if name is None:
                 if self._running:
                     self._running.awaited = ""
-                self._line(self._secrets.out_of_line(record.getMessage()), _LEVEL_STYLES.get(record.levelno, ""))
+                self._line(
+                    self._secrets.out_of_line(record.getMessage()),
+                    _LEVEL_STYLES.get(record.levelno, ""),
+                )
             elif seconds is None:
                 if self._running and self._running.name == STARTUP:
                     self._end(STARTUP, time.monotonic() - self._running.started)
@@ -99,7 +105,9 @@ class TerminalHandler(logging.Handler):
         self._heading = name
         names = list(self._steps)
         place = f" ({names.index(name) + 1} of {len(names)})" if name in self._steps else ""
-        self._running = _Running(name, place, self._steps.get(name, ""), self.usual_s.get(name, 0.0), started)
+        self._running = _Running(
+            name, place, self._steps.get(name, ""), self.usual_s.get(name, 0.0), started
+        )
         if self.console.is_interactive:
             self._status = self.console.status(self._running)
             self._status.start()
@@ -108,7 +116,9 @@ class TerminalHandler(logging.Handler):
         if self._heading:
             self.console.print(f"  [bold]{self._heading}[/]", highlight=False)
             self._heading = None
-        self.console.print(f"    {text}", style=style, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(
+            f"    {text}", style=style, markup=False, highlight=False, soft_wrap=True
+        )
 
     def _end(self, name: str, seconds: float) -> None:
         self.stop()
@@ -126,7 +136,8 @@ class TerminalHandler(logging.Handler):
 class RedactingFormatter(logging.Formatter):
     """Formats records without secrets and control characters.
 
-    Each record begins one line, and a trace stands below it, indented: no text can pass for another record.
+    Each record begins one line, and a trace stands below it, indented: no text can pass for another
+    record.
     """
 
     def __init__(self, form: str, secrets: Secrets) -> None:
@@ -136,7 +147,8 @@ class RedactingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         plain = copy.copy(record)
         plain.msg, plain.args = self._secrets.out_of_line(record.getMessage()), ()
-        plain.exc_info = plain.exc_text = plain.stack_info = None  # another handler's text of it may be kept there
+        # Another handler's text of it may be kept there
+        plain.exc_info = plain.exc_text = plain.stack_info = None
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         lines = self._secrets.out_of_text(trace).splitlines()
         return "\n".join([super().format(plain), *(f"    {printable(line)}" for line in lines)])
@@ -165,7 +177,9 @@ def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
     if path.is_symlink() or path.is_file():  # an earlier run's, or planted; never a device
         path.unlink()
     handler = _LogFileHandler(path, mode="w", encoding="utf-8")
-    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
+    handler.setFormatter(
+        RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets)
+    )
     logger = logging.getLogger("seatrial")
     logger.addHandler(handler)
     try:

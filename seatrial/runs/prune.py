@@ -1,7 +1,8 @@
 """Remove old runs from the folder of all runs and from the history. No link is followed.
 
-A run stays if any rule keeps it: it is young enough, among the newest, the newest that passed of its cluster and
-suite, the source of a pinned baseline, or at work. What cannot be read as a run stays too.
+A run stays if any rule keeps it: it is young enough, among the newest, the newest that passed of
+its cluster and suite, the source of a pinned baseline, or at work. What cannot be read as a run
+stays too.
 """
 
 import os
@@ -32,12 +33,15 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
-_UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
+# A folder without run.json may be of a run at work, on another machine too
+_UNTOUCHED = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Runs that are older and beyond the newest `keep` of their cluster go; a limit that is None keeps nothing."""
+    """Runs that are older and beyond the newest `keep` of their cluster go; a limit that is None
+    keeps nothing.
+    """
 
     older_than: timedelta | None
     keep: int | None
@@ -58,7 +62,9 @@ R = TypeVar("R", RunRow, RunHeader)
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder below the folder of all runs; `size_bytes` on the disk; without `header` its run never ended."""
+    """A folder below the folder of all runs; `size_bytes` on the disk; without `header` its run
+    never ended.
+    """
 
     name: str
     header: RunHeader | None
@@ -85,11 +91,16 @@ def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: date
     for run in ordered:
         by_cluster[run.cluster].append(run)
     beyond = [
-        run for oldest_first in by_cluster.values() for run in oldest_first[: -limits.keep if limits.keep else None]
+        run
+        for oldest_first in by_cluster.values()
+        for run in oldest_first[: -limits.keep if limits.keep else None]
     ]
     kept = newest_passes(ordered).union(protected)
     old = limits.older_than or timedelta(0)
-    return sorted((run for run in beyond if run.run_id not in kept and now - run.started > old), key=_age_order)
+    return sorted(
+        (run for run in beyond if run.run_id not in kept and now - run.started > old),
+        key=_age_order,
+    )
 
 
 def newest_passes(runs: Iterable[RunRow | RunHeader]) -> set[str]:
@@ -105,7 +116,9 @@ def _age_order(run: RunRow | RunHeader) -> tuple[datetime, str]:
 def expendable_folders(
     folders: Sequence[RunFolder], limits: Limits, protected: Set[str], now: datetime
 ) -> list[RunFolder]:
-    """Return finished runs as `expendable` does, and unfinished ones that have not changed for a day."""
+    """Return finished runs as `expendable` does, and unfinished ones that have not changed for a
+    day.
+    """
     finished = [folder.header for folder in folders if folder.header]
     gone = {id(header) for header in expendable(finished, limits, protected, now)}
     stale = max(_UNTOUCHED, limits.older_than or _UNTOUCHED)
@@ -118,7 +131,9 @@ def expendable_folders(
 
 
 class RunsFolder:
-    """The folder of all runs, held by descriptor: a link that replaces it or a part of it later leads nowhere."""
+    """The folder of all runs, held by descriptor: a link that replaces it or a part of it later
+    leads nowhere.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -151,7 +166,9 @@ class RunsFolder:
         size, changed = 0, status.st_mtime
         for folder, _, files, descriptor in os.fwalk(name, dir_fd=self._descriptor, onerror=_raise):
             if folder == name and (
-                foreign := [entry for entry in os.listdir(descriptor) if not is_written_by_runs(entry)]
+                foreign := [
+                    entry for entry in os.listdir(descriptor) if not is_written_by_runs(entry)
+                ]
             ):
                 raise ValueError(f"holds {foreign[0]!r}, which no run writes")
             if os.fstat(descriptor).st_dev != status.st_dev:
@@ -163,9 +180,16 @@ class RunsFolder:
         return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
 
     def _header(self, name: str) -> RunHeader | None:
-        """Read the header of run.json; None without one. Raises ValueError for a link or other content."""
+        """Read the header of run.json; None without one.
+
+        Raises ValueError for a link or other content.
+        """
         try:
-            file = os.open(f"{name}/run.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._descriptor)
+            file = os.open(
+                f"{name}/run.json",
+                os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK,
+                dir_fd=self._descriptor,
+            )
         except FileNotFoundError:
             return None
         with os.fdopen(file, "rb") as reader:
@@ -180,11 +204,16 @@ class RunsFolder:
 
 @contextmanager
 def opened(folder: Path, option: str, content: str) -> Iterator[int]:
-    """Open a folder, which may be a link, as a descriptor. Raises InputError with the option that names it."""
+    """Open a folder, which may be a link, as a descriptor.
+
+    Raises InputError with the option that names it.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise InputError(f"{option} {folder}: {error.strerror}; give the folder that holds {content}") from error
+        raise InputError(
+            f"{option} {folder}: {error.strerror}; give the folder that holds {content}"
+        ) from error
     try:
         yield descriptor
     finally:
@@ -197,7 +226,9 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The folders that were or would be removed; `skipped` is no run, `failed` could not be removed."""
+    """The folders that were or would be removed; `skipped` is no run, `failed` could not be
+    removed.
+    """
 
     folders: Sequence[RunFolder]
     rows: int
@@ -213,7 +244,9 @@ class Outcome:
         """Return the document of `seatrial prune --json`."""
         return {
             "deleted": self.deleted,
-            "folders": [{"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders],
+            "folders": [
+                {"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders
+            ],
             "size_bytes": self.size_bytes,
             "history_runs": self.rows,
             "left": [asdict(left) for left in (*self.skipped, *self.failed)],
@@ -223,8 +256,8 @@ class Outcome:
 def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool) -> Outcome:
     """Remove what `limits` let go of that cluster, or of all; without `delete` nothing is touched.
 
-    Raises InputError if `runs` is no folder, and SeatrialError, before anything is removed, if the history or the locks
-    cannot be read: they say what is pinned or at work.
+    Raises InputError if `runs` is no folder, and SeatrialError, before anything is removed, if the
+    history or the locks cannot be read: they say what is pinned or at work.
     """
     at = now()
     with opened(runs, "--runs", "the folders of runs") as descriptor, open_store() as store:
@@ -232,7 +265,11 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
         rows = store.runs(cluster, limit=10_000_000)  # all
         protected = _protected(store, rows)
         scanned, skipped = folder.scan()
-        chosen = [one for one in scanned if cluster is None or (one.header and one.header.cluster == cluster)]
+        chosen = [
+            one
+            for one in scanned
+            if cluster is None or (one.header and one.header.cluster == cluster)
+        ]
         gone = expendable_folders(chosen, limits, protected, at)
         old = _rows_to_remove(rows, limits, protected, at)
         failed = []
@@ -246,7 +283,9 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
 
 
-def _rows_to_remove(rows: Sequence[RunRow], limits: Limits, protected: set[str], at: datetime) -> list[RunRow]:
+def _rows_to_remove(
+    rows: Sequence[RunRow], limits: Limits, protected: set[str], at: datetime
+) -> list[RunRow]:
     """Return old rows except those that the next run is compared with."""
     of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -257,7 +296,12 @@ def _rows_to_remove(rows: Sequence[RunRow], limits: Limits, protected: set[str],
 
 def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
     """Return the ids of runs that stay at any age."""
-    pinned = {pin.run_id for cluster in store.pinned_clusters() for pin in store.pinned(cluster).values() if pin.run_id}
+    pinned = {
+        pin.run_id
+        for cluster in store.pinned_clusters()
+        for pin in store.pinned(cluster).values()
+        if pin.run_id
+    }
     try:
         return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
     except OSError as error:

@@ -1,7 +1,9 @@
 """Judge runs that are over again: stored ones by today's rules, and rows of any origin run by run.
 
-Rows are tidy, as measurements.csv has them. Several rows of one series in a run are its readings in order; the second
-and later ones are taken only if the judge asks for them, as a real run would measure again."""
+Rows are tidy, as measurements.csv has them. Several rows of one series in a run are its readings in
+order; the second and later ones are taken only if the judge asks for them, as a real run would
+measure again.
+"""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
 _OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
-_RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")  # of measurements.csv
+# Of measurements.csv
+_RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")
 _KEPT = ("first", "rest", "location", "within", "count", "good")  # of each run, for those after it
 
 
@@ -59,7 +62,9 @@ class ReplayedRun:
     readings: int
 
     def to_dict(self) -> dict[str, Any]:
-        suspects = [{"kind": s.kind, "name": s.name, "confidence": s.confidence} for s in self.suspects]
+        suspects = [
+            {"kind": s.kind, "name": s.name, "confidence": s.confidence} for s in self.suspects
+        ]
         return {
             "run_id": self.run_id,
             "verdict": self.verdict.value,
@@ -88,7 +93,10 @@ def read_rows(path: Path) -> "pd.DataFrame":
         names = [printable(str(column)) for column in rows.columns]
         present = f"there are {', '.join(names[:20])}"
         raise InputError(
-            "; ".join(f"{path}: column {name} is missing; {nearest_of(name, names) or present}" for name in missing)
+            "; ".join(
+                f"{path}: column {name} is missing; {nearest_of(name, names) or present}"
+                for name in missing
+            )
         )
     errors = [f"{path}: line {line}: {problem}" for line, problem in islice(_bad_cells(rows), 5)]
     if errors:
@@ -97,17 +105,24 @@ def read_rows(path: Path) -> "pd.DataFrame":
 
 
 def _bad_cells(rows: "pd.DataFrame") -> Iterator[tuple[int, str]]:
-    """Yield the line of a bad cell in the file, and what is wrong: names first, then numbers, then words."""
+    """Yield the line of a bad cell in the file, and what is wrong: names first, then numbers, then
+    words.
+    """
     import pandas as pd
 
     for column in ("run_id", "metric", "subject"):
         for at in rows.index[rows[column].str.strip() == ""]:
             yield at + 2, f"{column}: is empty"
     numbers = pd.to_numeric(rows["value"], errors="coerce")
-    no_numbers = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
+    no_numbers = rows["value"][
+        numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))
+    ]
     for at, text in no_numbers.items():
         yield cast(int, at) + 2, f"value: {printable(text)[:40]!r} is not a number"
-    for column, legal in (("subject_kind", get_args(SubjectKind)), ("better", ("higher", "lower", ""))):
+    for column, legal in (
+        ("subject_kind", get_args(SubjectKind)),
+        ("better", ("higher", "lower", "")),
+    ):
         if column in rows.columns:
             for at, text in rows[column][~rows[column].isin(legal)].items():
                 near = nearest_of(text, [word for word in legal if word])
@@ -121,11 +136,16 @@ def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
     replayed: dict[tuple[str, ...], ReplayedRun] = {}
     for key, part in frame.groupby(["cluster", "suite"], sort=False):
         replayed |= {(*map(str, key), run.run_id): run for run in _Replay(part).runs()}
-    return [replayed[key] for key in frame[["cluster", "suite", "run_id"]].drop_duplicates().itertuples(index=False)]
+    return [
+        replayed[key]
+        for key in frame[["cluster", "suite", "run_id"]].drop_duplicates().itertuples(index=False)
+    ]
 
 
 def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the rows that are to be judged, runs in their order, with all columns that the replay uses."""
+    """Return the rows that are to be judged, runs in their order, with all columns that the replay
+    uses.
+    """
     import pandas as pd
 
     frame = rows.drop(columns=[name for name in _RESULTS if name in rows.columns]).copy()
@@ -143,11 +163,24 @@ class _Replay:
     """The runs of one cluster and suite, one after the other; M series in all, T runs."""
 
     def __init__(self, frame: "pd.DataFrame") -> None:
-        conditions = [c for c in frame.columns if c not in (*NEEDED, *_OPTIONAL) and frame[c].notna().any()]
-        keys = ["metric", "subject_kind", "subject", "unit", "better", "check", "model", *conditions]
+        conditions = [
+            c for c in frame.columns if c not in (*NEEDED, *_OPTIONAL) and frame[c].notna().any()
+        ]
+        keys = [
+            "metric",
+            "subject_kind",
+            "subject",
+            "unit",
+            "better",
+            "check",
+            "model",
+            *conditions,
+        ]
         series = frame.groupby(keys, sort=False, dropna=False)
         self._frame = frame.assign(series=series.ngroup())
-        self._series = [_series_of(dict(row), conditions) for row in series.head(1).to_dict("records")]
+        self._series = [
+            _series_of(dict(row), conditions) for row in series.head(1).to_dict("records")
+        ]
         self._runs: list[RunRow] = []
         self._weekdays: list[int] = []
         self._rows = {name: np.empty((0, len(self._series))) for name in _KEPT}
@@ -162,8 +195,15 @@ class _Replay:
             self._weekdays.append(_weekday(str(rows["started"].iloc[0])))
             judge = SeriesJudge(self._table(rows, places), self._past(places))
             judged = _read(judge, values)
-            measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
-            broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
+            measured = [
+                replace(m, value=float(v))
+                for m, v in zip(judge.table.first, values[0], strict=True)
+            ]
+            broken = [
+                j
+                for m in measured
+                if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None
+            ]
             run = _concluded(str(run_id), judged, findings(judged), broken)
             self._keep(run, places, judged)
             yield run
@@ -172,15 +212,22 @@ class _Replay:
         facts = _facts(rows)
         key = places.tobytes(), frozenset(facts.items())
         if key not in self._tables:
-            self._tables = {key: SeriesTable.of([self._series[i] for i in places], group_nodes(facts))}
+            self._tables = {
+                key: SeriesTable.of([self._series[i] for i in places], group_nodes(facts))
+            }
         return self._tables[key]
 
     def _past(self, places: Ints) -> Past:
         """Return the last runs of the series; for a new one, those over another number of ranks."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
-        some = np.array([i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64)
+        some = np.array(
+            [i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64
+        )
         taught = self._rows["good"][some].sum(axis=0)
-        source = [i if taught[i] >= AGREEING else carried(i, self._series, taught > 0) for i in places.tolist()]
+        source = [
+            i if taught[i] >= AGREEING else carried(i, self._series, taught > 0)
+            for i in places.tolist()
+        ]
         own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
         measured = self._rows["count"][own] > 0
         first, rest, location, within, count, good = (
@@ -192,12 +239,26 @@ class _Replay:
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedSeries) -> None:
         readings, outcome = judged.readings, judged.outcome
         rest = np.full(places.size, np.nan)
-        np.divide(np.nansum(readings[1:], axis=0), outcome.readings - 1, out=rest, where=outcome.readings > 1)
+        np.divide(
+            np.nansum(readings[1:], axis=0),
+            outcome.readings - 1,
+            out=rest,
+            where=outcome.readings > 1,
+        )
         mean = np.nansum(readings, axis=0) / np.maximum(outcome.readings, 1)
         within = np.nansum((readings - mean) ** 2, axis=0)
-        own = (readings[0], rest, outcome.location, within, outcome.readings, ~judged.bad & ~judged.unproven)
+        own = (
+            readings[0],
+            rest,
+            outcome.location,
+            within,
+            outcome.readings,
+            ~judged.bad & ~judged.unproven,
+        )
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
-            row = np.full((1, len(self._series)), 0.0 if name in ("within", "count", "good") else np.nan)
+            row = np.full(
+                (1, len(self._series)), 0.0 if name in ("within", "count", "good") else np.nan
+            )
             row[0, places] = values
             self._rows[name] = np.vstack([rows, row])
         at = datetime.fromtimestamp(len(self._runs), UTC)
@@ -212,7 +273,9 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
         unsettled = outcome.doubtful | outcome.supporting
-        repeats = np.where(unsettled & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        repeats = np.where(
+            unsettled & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan
+        )
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)
         judge.add(repeats)
@@ -230,7 +293,9 @@ def _concluded(
     if not bad:
         reason = Reason.of("replayed-without-baseline")
         if judged_series:
-            reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
+            reason = Reason.of(
+                "replayed-pass", judged=judged_series, series=len(judged.table.first)
+            )
         return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = other_problems(judgement.measurement for judgement in bad if judgement is not first)
@@ -239,7 +304,11 @@ def _concluded(
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
     """Return the series that a row is of, without its value."""
-    labels = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
+    labels = {
+        name: _condition(str(row[name]))
+        for name in conditions
+        if row[name] and row[name] == row[name]
+    }
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
     subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
     return Measurement(row["metric"], math.nan, row["unit"], subject, labels, better=better)
@@ -267,12 +336,18 @@ def _facts(rows: "pd.DataFrame") -> Hardware:
 
 
 def rejudge(run: RunResult, store: "Store") -> RunResult:
-    """Judge the run by today's rules and the runs before it; without its setup, not by catalog or physics."""
+    """Judge the run by today's rules and the runs before it; without its setup, not by catalog or
+    physics.
+    """
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
-    context = RunContext(run.cluster, whole_name(run.suite), run.fingerprint, run.started, run.nodes)
+    context = RunContext(
+        run.cluster, whole_name(run.suite), run.fingerprint, run.started, run.nodes
+    )
     knowledge = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged, len(run.nodes))
-    result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))
+    result = replace(
+        run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged)
+    )
     return replace(result, next_steps=next_steps(result))

@@ -15,7 +15,15 @@ from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed, rewritten, uncoded
-from seatrial.model.result import Check, Judgement, NextStep, RunResult, Suspect, merge_suspects, now
+from seatrial.model.result import (
+    Check,
+    Judgement,
+    NextStep,
+    RunResult,
+    Suspect,
+    merge_suspects,
+    now,
+)
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.minutes import Minutes
@@ -42,7 +50,9 @@ _SHOWN_FACTS = (
 
 def without_details(result: RunResult, why: str) -> RunResult:
     """Return the run without judgements and facts, to fit on a full disk."""
-    checks = tuple(Check(c.name, c.verdict, rewritten(c.reason, _cut), c.seconds) for c in result.checks)
+    checks = tuple(
+        Check(c.name, c.verdict, rewritten(c.reason, _cut), c.seconds) for c in result.checks
+    )
     return replace(
         result,
         reason=rewritten(result.reason, _cut),
@@ -58,13 +68,22 @@ def _cut(text: str) -> str:
 
 
 def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
-    """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a fault."""
-    failed = Reason.of("result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace")
+    """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a
+    fault.
+    """
+    failed = Reason.of(
+        "result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace"
+    )
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if not check.passed)
-    alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
+    alone = [
+        Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds)
+        for check in checks
+    ]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
-    return replace(result, verdict=verdict, reason=join((uncoded(bad), failed)), checks=tuple(alone))
+    return replace(
+        result, verdict=verdict, reason=join((uncoded(bad), failed)), checks=tuple(alone)
+    )
 
 
 @dataclass(slots=True)
@@ -82,8 +101,10 @@ class RunState:
     localization: Mapping[str, Any] | None = None  # its part of run.json
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
-    later: int = 0  # runs of the cluster and suite that began after this one, by the clock of this machine
-    earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
+    # Runs of the cluster and suite that began after this one, by the clock of this machine
+    later: int = 0
+    # Of the cluster and suite, newest first; None without a history
+    earlier: Sequence[EarlierRun] | None = None
     nodes_up: Testbed | None = None  # the nodes that are left
     launched: Testbed | None = None  # all nodes
     minutes: Minutes = field(default_factory=Minutes)  # what devices reported meanwhile
@@ -106,7 +127,9 @@ class RunState:
     def add_failure(self, name: str, error: Exception, seconds: float = 0.0) -> None:
         """Add a check for an error in a step."""
         verdict, reason = _explain(error)
-        log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
+        log.error(
+            "%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error
+        )
         blamed = error.evidence.items() if isinstance(error, NodesError) else ()
         suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
         self.checks.append(Check(name, verdict, reason, seconds, suspects=suspects))
@@ -116,7 +139,9 @@ class RunState:
         if after in self.done:
             return True
         broken = (check for check in reversed(self.checks) if not check.passed)
-        cause = next((check for check in broken if check.reason.code != "prerequisite-failed"), None)
+        cause = next(
+            (check for check in broken if check.reason.code != "prerequisite-failed"), None
+        )
         reason = (
             Reason.of("prerequisite-failed", step=cause.name)
             if cause
@@ -139,7 +164,10 @@ class RunState:
         self._facts |= result.facts
         self._kept += [result.kept] if result.kept is not None else []
         for name, fact in result.facts.items():
-            shown = {**{key: fact.get(key) for key in _SHOWN_FACTS}, "driver": fact["versions"].get("driver")}
+            shown = {
+                **{key: fact.get(key) for key in _SHOWN_FACTS},
+                "driver": fact["versions"].get("driver"),
+            }
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
         result.testbed.after_check(result.check.name)
 
@@ -159,9 +187,16 @@ class RunState:
         self.checks.append(check)
 
     def doubt(self, why: Reason) -> None:
-        """Make checks that are not passed inconclusive because of `why`, without suspects; wrong numbers stay."""
+        """Make checks that are not passed inconclusive because of `why`, without suspects; wrong
+        numbers stay.
+        """
         self.checks = [
-            replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why.sentence, check.reason), suspects=())
+            replace(
+                check,
+                verdict=Verdict.INCONCLUSIVE,
+                reason=placed(why.sentence, check.reason),
+                suspects=(),
+            )
             if check.verdict in (Verdict.DEGRADED, Verdict.FAIL, Verdict.INCONCLUSIVE)
             else check
             for check in self.checks
@@ -176,7 +211,9 @@ class RunState:
         """Read the earlier runs that the summary compares with; if that fails it says so."""
         try:
             self.later = store.count_after(self.run.cluster.name, self.run.suite.name, self.started)
-            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, 500)
+            self.earlier = store.runs_before(
+                self.run.cluster.name, self.run.suite.name, self.started, 500
+            )
         except SeatrialError as error:
             log.warning("history: %s", error)
 
@@ -186,7 +223,9 @@ class RunState:
             self.notes.append(text)
 
     def result(self) -> RunResult:
-        """Return the result so far without secrets; an error in making it leaves the verdicts alone."""
+        """Return the result so far without secrets; an error in making it leaves the verdicts
+        alone.
+        """
         try:
             return without_secrets(self._result(), secrets_of(self.run.cluster))
         except Exception as error:
@@ -228,7 +267,9 @@ class RunState:
 
 
 def _interruption(error: BaseException | None) -> BaseException | None:
-    """Return the signal behind an error, if any: Prefect's engine may fail itself while it ends for one."""
+    """Return the signal behind an error, if any: Prefect's engine may fail itself while it ends for
+    one.
+    """
     while isinstance(error, Exception):
         error = error.__cause__ or error.__context__
     return None if isinstance(error, (CancelledError, GeneratorExit)) else error
@@ -244,12 +285,16 @@ def _explain(error: Exception) -> tuple[Verdict, Reason]:
         case LaunchError() | SeatrialError():
             return Verdict.INCONCLUSIVE, error.reason
         case _:
-            return Verdict.INCONCLUSIVE, Reason.of("internal-error", error=type(error).__name__, message=str(error))
+            return Verdict.INCONCLUSIVE, Reason.of(
+                "internal-error", error=type(error).__name__, message=str(error)
+            )
 
 
 @lru_cache(1)
 def _cleaner(secrets: Secrets) -> Clean:
-    """Take `secrets`, what looks like one, and control characters out of a text; each text is looked at once."""
+    """Take `secrets`, what looks like one, and control characters out of a text; each text is
+    looked at once.
+    """
 
     @cache
     def clean(text: str) -> str:
@@ -259,15 +304,20 @@ def _cleaner(secrets: Secrets) -> Clean:
 
 
 def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
-    """Return the run with every text clean: reasons, evidence, notes, facts, names of nodes, checks and suites."""
+    """Return the run with every text clean: reasons, evidence, notes, facts, names of nodes, checks
+    and suites.
+    """
     clean = _cleaner(secrets)
     return replace(
         result,
         cluster=clean(result.cluster),
         suite=clean(result.suite),
         reason=rewritten(result.reason, clean),
-        notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),  # ours, of several lines
-        nodes=tuple({key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes),
+        # Ours, of several lines
+        notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),
+        nodes=tuple(
+            {key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes
+        ),
         fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
         suspects=_suspects(result.suspects, clean),
         checks=tuple(_check(check, clean) for check in result.checks),
@@ -285,13 +335,18 @@ def _fact(fact: Any, clean: Clean) -> Any:
 
 
 def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
-    return tuple(replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean)) for each in suspects)
+    return tuple(
+        replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean))
+        for each in suspects
+    )
 
 
 def _check(check: Check, clean: Clean) -> Check:
     raw = check.raw_result
     if raw:
-        raw = replace(raw, reason=rewritten(raw.reason, clean), suspects=_suspects(raw.suspects, clean))
+        raw = replace(
+            raw, reason=rewritten(raw.reason, clean), suspects=_suspects(raw.suspects, clean)
+        )
     return replace(
         check,
         name=clean(check.name),
@@ -308,7 +363,10 @@ def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
 
     Return the same object if nothing changes: a thousand nodes have a hundred thousand of them.
     """
-    measurement, reason = _measurement(judgement.measurement, clean), rewritten(judgement.reason, clean)
+    measurement, reason = (
+        _measurement(judgement.measurement, clean),
+        rewritten(judgement.reason, clean),
+    )
     if measurement is judgement.measurement and reason is judgement.reason:
         return judgement
     return replace(judgement, measurement=measurement, reason=reason)
@@ -319,4 +377,6 @@ def _measurement(measurement: Measurement, clean: Clean) -> Measurement:
     conditions = {key: _fact(value, clean) for key, value in measurement.conditions.items()}
     if name == measurement.subject.name and conditions == measurement.conditions:
         return measurement
-    return replace(measurement, subject=replace(measurement.subject, name=name), conditions=conditions)
+    return replace(
+        measurement, subject=replace(measurement.subject, name=name), conditions=conditions
+    )

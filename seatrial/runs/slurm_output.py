@@ -1,6 +1,8 @@
-"""Output of batch scripts that `seatrial render` wrote for Slurm: `seatrial-JOB.out`, and the folder `seatrial-JOB`.
+"""Output of batch scripts that `seatrial render` wrote for Slurm: `seatrial-JOB.out`, and the
+folder `seatrial-JOB`.
 
-They lie where the script was submitted, among files of the user's own, which are neither read nor named.
+They lie where the script was submitted, among files of the user's own, which are neither read nor
+named.
 """
 
 import os
@@ -19,14 +21,17 @@ from seatrial.runs.prune import Limits, Skipped, opened
 
 _NAME = re.compile(r"seatrial-(\d{1,10})(\.out)?", re.ASCII)
 _LOG = re.compile(r"[\w.-]{1,250}\.log", re.ASCII)
-_STARTED = re.compile(r"\d\d:\d\d:\d\d [\w.-]+", re.ASCII)  # what the script prints when a measurement starts
+# What the script prints when a measurement starts
+_STARTED = re.compile(r"\d\d:\d\d:\d\d [\w.-]+", re.ASCII)
 _AT_WORK = timedelta(days=1)  # a job may still write to what was changed since
 _MAX_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOutcome:
-    """The outputs that were or would be removed; `skipped` is not the script's, `failed` could not be removed."""
+    """The outputs that were or would be removed; `skipped` is not the script's, `failed` could not
+    be removed.
+    """
 
     jobs: Sequence["JobOutput"]
     skipped: Sequence[Skipped]
@@ -41,7 +46,10 @@ class OutputOutcome:
         """Return the document of `seatrial prune --json`."""
         return {
             "deleted": self.deleted,
-            "jobs": [{"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes} for job in self.jobs],
+            "jobs": [
+                {"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes}
+                for job in self.jobs
+            ],
             "size_bytes": self.size_bytes,
             "left": [asdict(left) for left in (*self.skipped, *self.failed)],
         }
@@ -49,7 +57,9 @@ class OutputOutcome:
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """Files of one job by `names` in the folder; `is_good`: every measurement started and none failed."""
+    """Files of one job by `names` in the folder; `is_good`: every measurement started and none
+    failed.
+    """
 
     job: int
     names: tuple[str, ...]
@@ -73,11 +83,15 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
             except (OSError, ValueError) as error:
                 failed.append(Skipped(output.names[0], str(error)))
     left = {problem.name for problem in failed}
-    return OutputOutcome([output for output in gone if output.names[0] not in left], skipped, failed, delete)
+    return OutputOutcome(
+        [output for output in gone if output.names[0] not in left], skipped, failed, delete
+    )
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
-    """List outputs of jobs in a folder, oldest first, and those that are not as the script leaves them."""
+    """List outputs of jobs in a folder, oldest first, and those that are not as the script leaves
+    them.
+    """
     by_job: dict[int, list[str]] = defaultdict(list)
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
@@ -87,12 +101,18 @@ def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
         try:
             outputs.append(_output(descriptor, job, names))
         except (OSError, ValueError) as error:
-            skipped.append(Skipped(names[0], (isinstance(error, OSError) and error.strerror) or str(error)))
+            skipped.append(
+                Skipped(names[0], (isinstance(error, OSError) and error.strerror) or str(error))
+            )
     return sorted(outputs, key=lambda output: (output.changed, output.job)), skipped
 
 
-def expendable_outputs(oldest_first: Sequence[JobOutput], limits: Limits, at: datetime) -> list[JobOutput]:
-    """Return outputs that no limit keeps; the newest good one and those changed within a day stay."""
+def expendable_outputs(
+    oldest_first: Sequence[JobOutput], limits: Limits, at: datetime
+) -> list[JobOutput]:
+    """Return outputs that no limit keeps; the newest good one and those changed within a day
+    stay.
+    """
     good = [output for output in oldest_first if output.is_good][-1:]
     age = max(_AT_WORK, limits.older_than or _AT_WORK)
     beyond = oldest_first[: -limits.keep if limits.keep else None]
@@ -122,7 +142,10 @@ def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
 
 
 def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
-    """Yield the status of the file, or of the folder and its logs. Raises ValueError for other files."""
+    """Yield the status of the file, or of the folder and its logs.
+
+    Raises ValueError for other files.
+    """
     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     is_file = name.endswith(".out")
     if not (stat.S_ISREG if is_file else stat.S_ISDIR)(status.st_mode):

@@ -1,4 +1,6 @@
-"""The words of results that are no codes: verdicts, checks, metrics, units and sources, each with its meaning."""
+"""The words of results that are no codes: verdicts, checks, metrics, units and sources, each with
+its meaning.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,7 +70,11 @@ def words() -> Iterator[Word]:
     for verdict in Verdict:
         yield Word("verdict", verdict.value, MEANINGS[verdict], exit_status=verdict.exit_status)
     for check in CHECKS:
-        yield Word("check", check.name, " ".join((check.section.__doc__ or "").partition("\n\n")[0].split()))
+        yield Word(
+            "check",
+            check.name,
+            " ".join((check.section.__doc__ or "").partition("\n\n")[0].split()),
+        )
         for name, metric in check.metrics.items():
             yield Word("metric", name, metric.meaning, metric.unit, check.name)
     for name, metric in CAMPAIGN_METRICS.items():

@@ -18,7 +18,8 @@ PERSISTENCE = 0.9
 LOUDNESS = 3.0
 FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
 GPUS = 8  # of a node
-# The subjects of a metric in a fleet of so many nodes: kind, name, node, and the GPU of it or the other end of a link.
+# The subjects of a metric in a fleet of so many nodes: kind, name, node, and the GPU of it or the
+# other end of a link.
 Parts = Iterator[tuple[str, str, int, int]]
 Subjects = Callable[[int], Parts]
 FACTS = {"model": "H100-SXM", "driver": "570.86", "clock": "1980"}
@@ -36,13 +37,16 @@ KINDS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of healthy readings; shares are of readings, of series or of the variance `sd` squared.
+    """The noise of healthy readings; shares are of readings, of series or of the variance `sd`
+    squared.
 
-    One reading has the relative standard deviation `sd`; "t4" is Student's t with 4 degrees of freedom. `spread` is
-    the permanent difference between nodes. `lasting` is the share of the variance that all readings of a night have in
-    common and that follows an AR(1) with `PERSISTENCE` from night to night; `common` is the standard deviation of a
-    drift of that kind which all series of a metric have in common. A share `loud` of the series has three times the
-    noise. A share `stray` of the readings loses `stray_loss`. `tick` is the unit to which readings are rounded.
+    One reading has the relative standard deviation `sd`; "t4" is Student's t with 4 degrees of
+    freedom. `spread` is the permanent difference between nodes. `lasting` is the share of the
+    variance that all readings of a night have in common and that follows an AR(1) with
+    `PERSISTENCE` from night to night; `common` is the standard deviation of a drift of that kind
+    which all series of a metric have in common. A share `loud` of the series has three times the
+    noise. A share `stray` of the readings loses `stray_loss`. `tick` is the unit to which readings
+    are rounded.
     """
 
     shape: Literal["t4", "normal", "lognormal"] = "t4"
@@ -76,26 +80,37 @@ class Draws:
         self._common = self.rng.standard_normal(int(self.metric.max()) + 1)
 
     def night(self, readings: int) -> Floats:
-        """Draw the next night's readings of all series (M, readings), 1 being the level of the metric."""
+        """Draw the next night's readings of all series (M, readings), 1 being the level of the
+        metric.
+        """
         noise = self.noise
         self._lasting, self._common = self._next(self._lasting), self._next(self._common)
         night = (
-            self._level + self._sd * np.sqrt(noise.lasting) * self._lasting + noise.common * self._common[self.metric]
+            self._level
+            + self._sd * np.sqrt(noise.lasting) * self._lasting
+            + noise.common * self._common[self.metric]
         )
         own = self._sd * np.sqrt(1 - noise.lasting)
         if noise.shape == "t4":
-            standard = self.rng.standard_t(4, (len(own), readings)) / np.sqrt(2)  # its variance is 2
+            # Its variance is 2
+            standard = self.rng.standard_t(4, (len(own), readings)) / np.sqrt(2)
         else:
             standard = self.rng.standard_normal((len(own), readings))
         relative = night[:, None] + own[:, None] * standard
         values = 1 + relative if noise.shape == "normal" else np.exp(relative)
         if noise.stray:
-            values = values * np.where(self.rng.random(values.shape) < noise.stray, 1 - noise.stray_loss, 1.0)
-        return np.asarray(np.round(values / noise.tick) * noise.tick if noise.tick else values, dtype=np.float64)
+            values = values * np.where(
+                self.rng.random(values.shape) < noise.stray, 1 - noise.stray_loss, 1.0
+            )
+        return np.asarray(
+            np.round(values / noise.tick) * noise.tick if noise.tick else values, dtype=np.float64
+        )
 
     def _next(self, state: Floats) -> Floats:
         fresh = self.rng.standard_normal(len(state))
-        return np.asarray(PERSISTENCE * state + np.sqrt(1 - PERSISTENCE**2) * fresh, dtype=np.float64)
+        return np.asarray(
+            PERSISTENCE * state + np.sqrt(1 - PERSISTENCE**2) * fresh, dtype=np.float64
+        )
 
 
 def node_name(node: int) -> str:
@@ -107,7 +122,11 @@ def of_nodes(nodes: int) -> Parts:
 
 
 def of_gpus(nodes: int, gpus: int = GPUS) -> Parts:
-    return (("gpu", f"{node_name(node)}/gpu-{gpu}", node, gpu) for node in range(nodes) for gpu in range(gpus))
+    return (
+        ("gpu", f"{node_name(node)}/gpu-{gpu}", node, gpu)
+        for node in range(nodes)
+        for gpu in range(gpus)
+    )
 
 
 def of_cluster(nodes: int) -> Parts:
@@ -116,7 +135,9 @@ def of_cluster(nodes: int) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of a run, its healthy level and its subjects; numbers of the whole cluster have the condition ranks."""
+    """A metric of a run, its healthy level and its subjects; numbers of the whole cluster have the
+    condition ranks.
+    """
 
     name: str
     unit: str
@@ -128,7 +149,8 @@ class Metric:
 def fleet_series(nodes: int, metrics: Sequence[Metric]) -> "DataFrame":
     """Return the series of a fleet, one row each in order of `metrics`.
 
-    Beside the columns of the tidy rows: `node` and `part` of the subject, `group` (the number of the metric), `level`.
+    Beside the columns of the tidy rows: `node` and `part` of the subject, `group` (the number of
+    the metric), `level`.
     """
     from pandas import DataFrame
 
@@ -154,12 +176,16 @@ def fleet_series(nodes: int, metrics: Sequence[Metric]) -> "DataFrame":
 
 
 def night_rows(series: "DataFrame", relative: Floats, night: int) -> "DataFrame":
-    """Return the rows of one run: readings (M, R) of these series, relative to their levels; NaN: not read so often."""
+    """Return the rows of one run: readings (M, R) of these series, relative to their levels; NaN:
+    not read so often.
+    """
     which = np.nonzero(np.isfinite(relative))
     rows = series.drop(columns=["node", "part", "group", "level"]).take(which[0])
     values = (relative * series["level"].to_numpy()[:, None])[which]
     return rows.assign(
-        value=values, run_id=f"night-{night:03}", started=(FIRST_NIGHT + timedelta(days=night)).isoformat()
+        value=values,
+        run_id=f"night-{night:03}",
+        started=(FIRST_NIGHT + timedelta(days=night)).isoformat(),
     )
 
 
@@ -172,18 +198,28 @@ def all_rows(nights: Sequence["DataFrame"]) -> "DataFrame":
 RUN = (
     Metric("matmul", "TFLOP/s", 700.0, of_gpus, FACTS),
     Metric("memory_copy", "GB/s", 3000.0, of_gpus, FACTS),
-    Metric("busbw_plateau", "GB/s", 450.0, conditions={"operation": "all_reduce", "arm": "intra", **FACTS}),
+    Metric(
+        "busbw_plateau",
+        "GB/s",
+        450.0,
+        conditions={"operation": "all_reduce", "arm": "intra", **FACTS},
+    ),
     Metric("tcp_egress", "MB/s", 5000.0, conditions=FACTS),
     Metric("tcp_ingress", "MB/s", 5000.0, conditions=FACTS),
-    *(Metric("busbw_plateau", "GB/s", 380.0, of_cluster, {"operation": name}) for name in OPERATIONS),
+    *(
+        Metric("busbw_plateau", "GB/s", 380.0, of_cluster, {"operation": name})
+        for name in OPERATIONS
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`left(night)` is the share of each series that is left (M), night 0 being the first of the fault.
+    """`left(night)` is the share of each series that is left (M), night 0 being the first of the
+    fault.
 
-    `culprit` is the node or GPU that may be named; "": the whole fleet is slower, without a culprit.
+    `culprit` is the node or GPU that may be named; "": the whole fleet is slower, without a
+    culprit.
     """
 
     kind: str
@@ -194,14 +230,20 @@ class Fault:
 
     def names(self, suspect: str) -> bool:
         """Return whether the name is the culprit, its node, or a GPU of it."""
-        return suspect in (self.culprit, self.culprit.partition("/")[0]) or suspect.partition("/")[0] == self.culprit
+        return (
+            suspect in (self.culprit, self.culprit.partition("/")[0])
+            or suspect.partition("/")[0] == self.culprit
+        )
 
 
 def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) -> Fault:
     """Make a fault of that kind and size (see KINDS) at a random place."""
     node, gpu = int(rng.integers(series["node"].max() + 1)), int(rng.integers(GPUS))
     own, wide = series["node"] == node, series["subject_kind"] == "cluster"
-    on_nvlink, on_network = series["metric"] == "busbw_plateau", series["metric"].isin(["tcp_egress", "tcp_ingress"])
+    on_nvlink, on_network = (
+        series["metric"] == "busbw_plateau",
+        series["metric"].isin(["tcp_egress", "tcp_ingress"]),
+    )
     hit = {
         "slow GPU": own & (series["part"] == gpu),
         "slow NVLink": own & on_nvlink,
@@ -211,7 +253,13 @@ def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) ->
     loss, hits = KINDS[kind][size], hit.to_numpy()
     culprit = {"slow GPU": f"{node_name(node)}/gpu-{gpu}", "upgrade": ""}.get(kind, node_name(node))
     facts = {"driver": "580.65"} if kind == "upgrade" else {}
-    return Fault(kind, size, lambda night: np.where(hits, 1 - loss * _course(kind, night), 1.0), culprit, facts)
+    return Fault(
+        kind,
+        size,
+        lambda night: np.where(hits, 1 - loss * _course(kind, night), 1.0),
+        culprit,
+        facts,
+    )
 
 
 def _course(kind: str, night: int) -> float:

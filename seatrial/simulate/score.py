@@ -9,7 +9,17 @@ from rich.table import Table
 
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
-from seatrial.simulate.rows import KINDS, RUN, Draws, Fault, Noise, all_rows, fleet_series, make, night_rows
+from seatrial.simulate.rows import (
+    KINDS,
+    RUN,
+    Draws,
+    Fault,
+    Noise,
+    all_rows,
+    fleet_series,
+    make,
+    night_rows,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,15 +40,19 @@ class HealthyNights:
     readings: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {"nights": self.nights, "alarms": self.alarms, "readings_per_series": round(self.readings, 2)}
+        return {
+            "nights": self.nights,
+            "alarms": self.alarms,
+            "readings_per_series": round(self.readings, 2),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """One kind and size of fault, tried `trials` times over some nights.
 
-    `nights` are the nights (from 1) on which a culprit was named first, in the trials in which one was; `wrong` counts
-    the trials with a false suspect.
+    `nights` are the nights (from 1) on which a culprit was named first, in the trials in which one
+    was; `wrong` counts the trials with a false suspect.
     """
 
     kind: str
@@ -68,7 +82,9 @@ class Score:
         }
 
 
-def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.Generator) -> "DataFrame":
+def simulated_rows(
+    nodes: int, nights: int, fault: Fault | None, rng: np.random.Generator
+) -> "DataFrame":
     """Make healthy nights of a fleet, then `nights` more with the fault."""
     series = fleet_series(nodes, RUN)
     draws = Draws(Noise(), series["group"].to_numpy(), rng)
@@ -83,13 +99,23 @@ def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.
 def judge_healthy(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
     """Judge healthy runs."""
     lengths = [min(_MOST_HEALTHY, nights - start) for start in range(0, nights, _MOST_HEALTHY)]
-    runs = [run for count in lengths for run in replay(simulated_rows(nodes, count, None, rng))[NIGHTS_BEFORE:]]
-    readings = float(np.mean([run.readings for run in runs])) / len(fleet_series(nodes, RUN)) if runs else 0.0
+    runs = [
+        run
+        for count in lengths
+        for run in replay(simulated_rows(nodes, count, None, rng))[NIGHTS_BEFORE:]
+    ]
+    readings = (
+        float(np.mean([run.readings for run in runs])) / len(fleet_series(nodes, RUN))
+        if runs
+        else 0.0
+    )
     return HealthyNights(nights, sum(run.verdict is not Verdict.PASS for run in runs), readings)
 
 
 def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> Iterator[Score]:
-    """Yield the score of every kind and size of fault, each in a fleet of its own, a decay over the nights it needs."""
+    """Yield the score of every kind and size of fault, each in a fleet of its own, a decay over the
+    nights it needs.
+    """
     series = fleet_series(nodes, RUN)
     for kind, sizes in KINDS.items():
         for size in sizes:
@@ -100,7 +126,9 @@ def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> It
 
 
 def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> tuple[int, bool]:
-    """Return the night (from 1) on which the fault was found, 0 if never, and whether there was a false suspect."""
+    """Return the night (from 1) on which the fault was found, 0 if never, and whether there was a
+    false suspect.
+    """
     runs = replay(simulated_rows(nodes, nights, fault, rng))[NIGHTS_BEFORE:]
     wrong = any(not fault.names(suspect.name) for run in runs for suspect in run.suspects)
     return next((night for night, run in enumerate(runs, 1) if _finds(run, fault)), 0), wrong
@@ -119,14 +147,30 @@ def simulated_table(healthy: HealthyNights, scores: Sequence[Score]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     table.caption = f"{alarms}; each series was measured {healthy.readings:.1f} times a night"
     for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True)
+        table.add_column(
+            heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True
+        )
     for score in scores:
         nights = "–" if score.median_nights is None else f"{score.median_nights:g}"
-        counts = (score.first_night, len(score.nights), score.trials - len(score.nights), score.wrong)
-        table.add_row(score.kind, score.size, *(f"{count}/{score.trials}" for count in counts), nights)
+        counts = (
+            score.first_night,
+            len(score.nights),
+            score.trials - len(score.nights),
+            score.wrong,
+        )
+        table.add_row(
+            score.kind, score.size, *(f"{count}/{score.trials}" for count in counts), nights
+        )
     return table
 
 
-def simulated_json(nodes: int, seed: int, healthy: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
+def simulated_json(
+    nodes: int, seed: int, healthy: HealthyNights, scores: Sequence[Score]
+) -> dict[str, Any]:
     """Return the scores as one JSON document."""
-    return {"nodes": nodes, "seed": seed, "healthy": healthy.to_dict(), "faults": [score.to_dict() for score in scores]}
+    return {
+        "nodes": nodes,
+        "seed": seed,
+        "healthy": healthy.to_dict(),
+        "faults": [score.to_dict() for score in scores],
+    }

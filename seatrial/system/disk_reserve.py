@@ -1,4 +1,5 @@
-"""Room on the disk for run.json, taken before anything else of a run is written and given back for it.
+"""Room on the disk for run.json, taken before anything else of a run is written and given back for
+it.
 
 It is a file without a name, which goes with its process, also where that is killed.
 """
@@ -32,12 +33,15 @@ def _reserve(folder: Path, nodes: int) -> None:
     size = _BYTES + _BYTES_PER_NODE * nodes
     try:
         name = folder / RESERVE
-        _held[folder] = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        _held[folder] = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         name.unlink()
         os.posix_fallocate(_held[folder], 0, size)
     except OSError as error:
         raise InputError(
-            f"out {folder}: has no room for run.json ({size // 1024} KiB): {error.strerror}; give another"
+            f"out {folder}: has no room for run.json ({size // 1024} KiB): "
+            f"{error.strerror}; give another"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""What other packages add to the tables of checks, platforms and readers, by entry points (docs/extending.md).
+"""What other packages add to the tables of checks, platforms and readers, by entry points
+(docs/extending.md).
 
 An entry point that cannot be used costs one line, and all else works without it.
 """
@@ -22,12 +23,16 @@ Accept = Callable[[str, Any], Added]  # returns an object that has this name, or
 
 
 def loaders(group: str, accept: Accept[Added]) -> dict[str, Callable[[], Added]]:
-    """Find the entry points of a group in all packages that are installed; what imports each, by name."""
+    """Find the entry points of a group in all packages that are installed; what imports each, by
+    name.
+    """
     return {entry.name: partial(_load, entry, accept) for entry in _entry_points(group)}
 
 
 def _entry_points(group: str) -> "Iterable[EntryPoint]":
-    """Parse the metadata of all packages only where one names the group: it takes as long as judging a small log."""
+    """Parse the metadata of all packages only where one names the group: it takes as long as
+    judging a small log.
+    """
     files = (file for folder in sys.path for file in Path(folder).glob("*-info/entry_points.txt"))
     if not any(os.access(file, os.R_OK) and group.encode() in file.read_bytes() for file in files):
         return ()
@@ -41,7 +46,9 @@ def _load(entry: "EntryPoint", accept: Accept[Added]) -> Added:
     try:
         return accept(entry.name, entry.load())
     except (Exception, SystemExit) as error:  # whatever a module does as it is imported
-        raise InputError(f"{entry.group}: {entry.name} = {entry.value} cannot be used: {error!r:.300}") from error
+        raise InputError(
+            f"{entry.group}: {entry.name} = {entry.value} cannot be used: {error!r:.300}"
+        ) from error
 
 
 def usable(loaders: Mapping[str, Callable[[], Added]]) -> dict[str, Added]:

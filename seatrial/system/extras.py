@@ -1,4 +1,6 @@
-"""Packages that one builder or sink alone needs: extras of seatrial, and how to install one that is missing."""
+"""Packages that one builder or sink alone needs: extras of seatrial, and how to install one that is
+missing.
+"""
 
 import sys
 from importlib.util import find_spec
@@ -11,7 +13,9 @@ PACKAGES = {
 
 
 def has_module(name: str) -> bool:
-    """Return whether a module can be imported, without importing it; of a dotted name its packages are."""
+    """Return whether a module can be imported, without importing it; of a dotted name its packages
+    are.
+    """
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:
@@ -21,4 +25,7 @@ def has_module(name: str) -> bool:
 def how_to_install(extra: str) -> str:
     """Return what is missing and the command that installs it."""
     packages = " ".join(PACKAGES[extra])
-    return f"needs {packages}, seatrial's extra `{extra}`: uv pip install --python {sys.executable} {packages}"
+    return (
+        f"needs {packages}, seatrial's extra `{extra}`: uv pip install --python "
+        f"{sys.executable} {packages}"
+    )

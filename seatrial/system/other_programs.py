@@ -11,7 +11,9 @@ _TICKS_PER_S = 100.0  # USER_HZ, the same on every platform
 
 
 class OtherPrograms:
-    """Other programs from now on: the processes that run already, but for this one and its children."""
+    """Other programs from now on: the processes that run already, but for this one and its
+    children.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -19,7 +21,9 @@ class OtherPrograms:
         self._used = {key: ticks for key, ticks in _used_ticks().items() if key[0] not in own}
 
     def cores(self) -> float:
-        """Return how many cores they have taken on average; one that has ended meanwhile does not count."""
+        """Return how many cores they have taken on average; one that has ended meanwhile does not
+        count.
+        """
         seconds = time.monotonic() - self._began
         now = _used_ticks()
         ticks = sum(now[key] - before for key, before in self._used.items() if key in now)
@@ -35,7 +39,9 @@ def watch_from_now() -> None:
 
 
 def watched() -> OtherPrograms:
-    """Return the processes of others since `watch_from_now`, which counts once; else from now on."""
+    """Return the processes of others since `watch_from_now`, which counts once; else from now
+    on.
+    """
     return _from_the_start.pop() if _from_the_start else OtherPrograms()
 
 

@@ -1,8 +1,10 @@
-"""Files and folders of this user alone: mode 0600 and 0700 whatever the umask, without following links.
+"""Files and folders of this user alone: mode 0600 and 0700 whatever the umask, without following
+links.
 
     with open(path, "w", opener=private_opener) as file: ...
 
-Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): no file can be swapped after the check.
+Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): no file can be swapped
+after the check.
 """
 
 import errno
@@ -17,7 +19,9 @@ _MOST_LINKS = 40  # the kernel's own limit
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file of mode 0600 to write, for `open(..., opener=...)`. An existing one must be this user's.
+    """Open a file of mode 0600 to write, for `open(..., opener=...)`.
+
+    An existing one must be this user's.
 
     Raises OSError whose `strerror` says what is wrong, before anything is truncated.
     """
@@ -54,7 +58,10 @@ def read_private(path: Path, max_bytes: int) -> bytes:
 
 
 def read_opener(path: str, flags: int) -> int:
-    """Open a regular file of any user to read, for `open(..., opener=...)`; never a link. Raises OSError."""
+    """Open a regular file of any user to read, for `open(..., opener=...)`; never a link.
+
+    Raises OSError.
+    """
     file = _open(path, flags)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -74,8 +81,8 @@ def private_folder(path: Path) -> Path:
 def closed_folder(path: Path) -> Path:
     """Make a folder of seatrial's own, mode 0700, with all its parents. Raises OSError.
 
-    An existing one must be a folder of this user; and empty if others could write to it, since its content may then be
-    anybody's.
+    An existing one must be a folder of this user; and empty if others could write to it, since its
+    content may then be anybody's.
     """
     _make(path)
     with _own_folder(path) as (folder, mode):
@@ -105,20 +112,32 @@ def check_private_folder(path: Path) -> None:
 def check_parents(path: Path) -> None:
     """Raise OSError if another user could replace a folder or link on the way to `path`.
 
-    A sticky folder such as /tmp is open to all, but entries stay their owners'. Root trusts only folders and links of
-    root and of the user who called sudo. Members of a folder's group are trusted.
+    A sticky folder such as /tmp is open to all, but entries stay their owners'. Root trusts only
+    folders and links of root and of the user who called sudo. Members of a folder's group are
+    trusted.
     """
     sudo = os.environ.get("SUDO_UID", "")
     owners = {0, int(sudo)} if sudo.isdecimal() and len(sudo) < 11 else {0}
     for parent, status in _components(path.absolute().parent):
         if os.geteuid() == 0 and status.st_uid not in owners:
-            raise PermissionError(errno.EPERM, f"lies in {parent}, which belongs to {_user(status.st_uid)}", str(path))
-        if stat.S_ISDIR(status.st_mode) and status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(errno.EPERM, f"lies in {parent}, which others may write to", str(path))
+            raise PermissionError(
+                errno.EPERM, f"lies in {parent}, which belongs to {_user(status.st_uid)}", str(path)
+            )
+        if (
+            stat.S_ISDIR(status.st_mode)
+            and status.st_mode & 0o002
+            and not status.st_mode & stat.S_ISVTX
+        ):
+            raise PermissionError(
+                errno.EPERM, f"lies in {parent}, which others may write to", str(path)
+            )
 
 
 def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield every folder and link on the way from / to `path`, as far as they exist. Raises OSError."""
+    """Yield every folder and link on the way from / to `path`, as far as they exist.
+
+    Raises OSError.
+    """
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at, at.lstat()
     while left:
@@ -138,8 +157,12 @@ def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _make(path: Path) -> None:
-    """Make a folder and its parents with mode 0700; `Path.mkdir(parents=True)` leaves the parents to the umask."""
-    for folder in reversed([folder for folder in (path, *path.parents) if not os.path.lexists(folder)]):
+    """Make a folder and its parents with mode 0700; `Path.mkdir(parents=True)` leaves the parents
+    to the umask.
+    """
+    for folder in reversed(
+        [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
+    ):
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:  # made by another process meanwhile
@@ -159,12 +182,16 @@ def _own_folder(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def _open_to_others(path: Path, mode: int) -> PermissionError:
-    return PermissionError(errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path))
+    return PermissionError(
+        errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path)
+    )
 
 
 def _check_owner(status: os.stat_result, path: str | Path) -> None:
     if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+        raise PermissionError(
+            errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path)
+        )
 
 
 def _check_file(status: os.stat_result, path: str | Path) -> None:
@@ -182,7 +209,9 @@ def _open(path: str | Path, flags: int) -> int:
     except OSError as error:
         # "Too many levels of symbolic links" names no cause.
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
-            raise PermissionError(errno.EPERM, "is a symbolic link; links are not followed", str(path)) from error
+            raise PermissionError(
+                errno.EPERM, "is a symbolic link; links are not followed", str(path)
+            ) from error
         raise
 
 
@@ -196,16 +225,19 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
     Lone surrogates, as of file names that are no UTF-8, are escaped. Raises OSError.
     """
     with atomic_write(path) as file:
-        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+        file.write(
+            content.encode(errors="backslashreplace") if isinstance(content, str) else content
+        )
     return path
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, mode 0600, that replaces `path` at the end of the block; of a link, not where it leads.
+    """Yield a new file, mode 0600, that replaces `path` at the end of the block; of a link, not
+    where it leads.
 
-    Readers never see half a file, and a crash or a full disk leaves the old one. Until then it has a random name, made
-    with O_EXCL and O_NOFOLLOW. Raises OSError.
+    Readers never see half a file, and a crash or a full disk leaves the old one. Until then it has
+    a random name, made with O_EXCL and O_NOFOLLOW. Raises OSError.
     """
     import tempfile
 

@@ -1,4 +1,6 @@
-"""Processes, from /proc: one that cannot be mistaken for a later one with the same id; how to end it and no other."""
+"""Processes, from /proc: one that cannot be mistaken for a later one with the same id; how to end
+it and no other.
+"""
 
 import os
 import signal
@@ -51,9 +53,11 @@ def children(pid: int) -> set[int]:
 
 
 def kill_own(victim: Process, argument: str) -> bool:
-    """Send SIGKILL, if it is the process that this user has started with `argument`, in a session of its own.
+    """Send SIGKILL, if it is the process that this user has started with `argument`, in a session
+    of its own.
 
-    The descriptor holds on to the process that was checked: none that gets the same id later is hit.
+    The descriptor holds on to the process that was checked: none that gets the same id later is
+    hit.
     """
     with suppress(ProcessLookupError), _held(victim.pid) as send:
         if _is_own(victim, argument):
@@ -102,9 +106,12 @@ class _Status:
 def _status(pid: int) -> _Status | None:
     """Read /proc/PID/stat; None if the process is gone or a zombie."""
     try:
-        # What follows the command's name, which may hold anything, from field 3 on: state, parent, group, session, ...
+        # What follows the command's name, which may hold anything, from field 3 on: state, parent,
+        # group, session, ...
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
-        return None if fields[0] in "ZX" else _Status(int(fields[1]), int(fields[3]), int(fields[19]))
+        return (
+            None if fields[0] in "ZX" else _Status(int(fields[1]), int(fields[3]), int(fields[19]))
+        )
     except (OSError, IndexError, ValueError):
         return None
 
@@ -114,8 +121,11 @@ def open_files_problem(nodes: int) -> str | None:
     import resource  # of POSIX: `seatrial judge` runs without
 
     needed = _OWN + _PER_NODE * nodes
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a run raises its own limit so far by itself
+    # A run raises its own limit so far by itself
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= needed:
         return None
-    command = f"ulimit -n {needed}" if os.geteuid() == 0 else f"sudo prlimit --pid $$ --nofile={needed}"
+    command = (
+        f"ulimit -n {needed}" if os.geteuid() == 0 else f"sudo prlimit --pid $$ --nofile={needed}"
+    )
     return f"{hard} may be open at once, {nodes} nodes need {needed}: {command}"

@@ -1,4 +1,6 @@
-"""Logs of what others print: without secrets from the first line on, so that a killed run leaves none behind either."""
+"""Logs of what others print: without secrets from the first line on, so that a killed run leaves
+none behind either.
+"""
 
 import logging
 from contextlib import suppress
@@ -15,14 +17,20 @@ MAX_CHARACTERS = 1 << 30  # bounds the disk
 
 
 class RawLog:
-    """A file, mode 0600, that takes text in any pieces and writes it line by line: redacted, and at most so much.
+    """A file, mode 0600, that takes text in any pieces and writes it line by line: redacted, and at
+    most so much.
 
-    A log that cannot be written, or not to its end, is a warning: what is measured does not depend on it. Without a
-    path nothing is written, only redacted.
+    A log that cannot be written, or not to its end, is a warning: what is measured does not depend
+    on it. Without a path nothing is written, only redacted.
     """
 
     def __init__(
-        self, path: Path | None, secrets: Secrets, *, append: bool = False, max_characters: int = MAX_CHARACTERS
+        self,
+        path: Path | None,
+        secrets: Secrets,
+        *,
+        append: bool = False,
+        max_characters: int = MAX_CHARACTERS,
     ) -> None:
         self._path = path
         self._redactor = Redactor(secrets)
@@ -32,12 +40,21 @@ class RawLog:
             mode = "a" if append else "w"
             try:
                 private_folder(path.parent)
-                self._file = open(path, mode, encoding="utf-8", errors="replace", buffering=1, opener=private_opener)  # noqa: SIM115
+                self._file = open(  # noqa: SIM115
+                    path,
+                    mode,
+                    encoding="utf-8",
+                    errors="replace",
+                    buffering=1,
+                    opener=private_opener,
+                )
             except OSError as error:
                 log.warning("%s cannot be written: %s", path, error.strerror or error)
 
     def write(self, text: str) -> str:
-        """Write what is ready of `text` and of earlier text, redacted, as far as there is room; return it."""
+        """Write what is ready of `text` and of earlier text, redacted, as far as there is room;
+        return it.
+        """
         return self._keep(self._redactor.feed(text))
 
     def close(self) -> str:
@@ -53,7 +70,9 @@ class RawLog:
             self._file.write(ready[: self._room])
             self._room -= len(ready)
             if self._room < 0:
-                self._file.write(f"\n[seatrial: the log ends here, at its bound of {self._max} characters]\n")
+                self._file.write(
+                    f"\n[seatrial: the log ends here, at its bound of {self._max} characters]\n"
+                )
                 self._end()
         except OSError as error:
             log.warning("%s ends early: %s", self._path, error.strerror or error)
@@ -70,7 +89,10 @@ class RawLog:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

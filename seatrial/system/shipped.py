@@ -1,4 +1,6 @@
-"""Files of the repository beside its packages: a wheel has them in the folder `packaged` of this package."""
+"""Files of the repository beside its packages: a wheel has them in the folder `packaged` of this
+package.
+"""
 
 from pathlib import Path
 
@@ -10,6 +12,8 @@ CLUSTER_SCHEMA = CLUSTERS / "cluster.schema.json"  # what an editor checks a clu
 
 
 def example(path: Path) -> Path:
-    """Return the shipped file if `path` is below deployments/clusters and not in the current folder; else `path`."""
+    """Return the shipped file if `path` is below deployments/clusters and not in the current
+    folder; else `path`.
+    """
     shipped = REPOSITORY / path
     return shipped if path.parent == CLUSTERS and not path.exists() and shipped.exists() else path

@@ -9,9 +9,11 @@ from seatrial.system.private import closed_folder
 
 
 def ensure_home() -> None:
-    """Have HOME name a folder that is not there for a user id without a home, as there are in containers.
+    """Have HOME name a folder that is not there for a user id without a home, as there are in
+    containers.
 
-    Libraries fail with a traceback on import otherwise; so each says which folder it needs, once it needs one.
+    Libraries fail with a traceback on import otherwise; so each says which folder it needs, once it
+    needs one.
     """
     try:
         Path.home()
@@ -37,7 +39,9 @@ def check_state_home() -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, "is not writable", str(folder))
     except OSError as error:
-        raise InputError(f"{unusable(folder, error)}; set XDG_STATE_HOME to a folder of yours{other}") from error
+        raise InputError(
+            f"{unusable(folder, error)}; set XDG_STATE_HOME to a folder of yours{other}"
+        ) from error
 
 
 def unusable(folder: Path, error: OSError) -> str:

@@ -9,7 +9,9 @@ def split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         # As clients encode it: no part may be empty, or longer than 63 characters.
-        return parts if parts.hostname and parts.hostname.encode("idna") and parts.port != 0 else None
+        return (
+            parts if parts.hostname and parts.hostname.encode("idna") and parts.port != 0 else None
+        )
     except ValueError:  # half an IPv6 address, a port that is none, a host that is none
         return None
 

@@ -1,4 +1,6 @@
-"""Where the pages of docs are: SEATRIAL_DOCS_URL says at which address, else the files that ship with seatrial."""
+"""Where the pages of docs are: SEATRIAL_DOCS_URL says at which address, else the files that ship
+with seatrial.
+"""
 
 import os
 import re

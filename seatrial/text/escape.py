@@ -1,4 +1,5 @@
-"""Text from outside as Markdown, and as cells of a CSV file that no spreadsheet takes for a formula. Pure.
+"""Text from outside as Markdown, and as cells of a CSV file that no spreadsheet takes for a
+formula. Pure.
 
 A spreadsheet shows text behind a leading apostrophe as it is. Source: OWASP, "CSV Injection".
 """
@@ -25,7 +26,9 @@ def code(text: object) -> str:
 
 
 def as_text(cell: object) -> object:
-    """Return the cell, with an apostrophe before a text that begins as a formula does; numbers are as they were."""
+    """Return the cell, with an apostrophe before a text that begins as a formula does; numbers are
+    as they were.
+    """
     return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 

@@ -7,7 +7,9 @@ _METHODS = ("match", "search", "fullmatch", "finditer", "findall", "sub", "split
 
 
 class LazyPattern:
-    """Stand in for a compiled pattern; from the first use on its methods are those of the compiled one."""
+    """Stand in for a compiled pattern; from the first use on its methods are those of the compiled
+    one.
+    """
 
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern, self.flags = pattern, flags
@@ -19,5 +21,8 @@ class LazyPattern:
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return the pattern, not yet compiled. Most runs of a command need few of those that it imports."""
+    """Return the pattern, not yet compiled.
+
+    Most runs of a command need few of those that it imports.
+    """
     return cast("re.Pattern[str]", LazyPattern(pattern, flags))

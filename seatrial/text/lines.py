@@ -28,7 +28,9 @@ def _first(lines: Iterable[str]) -> str:
 
 
 def tail_of(path: Path) -> bytes:
-    """Return the last MAX_BYTES of a file; whole lines, since one cut in two may begin within a secret."""
+    """Return the last MAX_BYTES of a file; whole lines, since one cut in two may begin within a
+    secret.
+    """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_BYTES))
@@ -43,7 +45,9 @@ def whole_lines(tail: bytes) -> bytes:
 
 
 def last_bytes(chunks: Iterable[bytes]) -> bytes:
-    """Return the last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a chunk."""
+    """Return the last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a
+    chunk.
+    """
     kept: deque[bytes] = deque()
     size, cut = 0, False
     for chunk in chunks:

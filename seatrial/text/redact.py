@@ -1,7 +1,9 @@
-"""Know secrets by their names and shapes, and take them out of text before it is written, shown or sent. Pure.
+"""Know secrets by their names and shapes, and take them out of text before it is written, shown or
+sent. Pure.
 
-Known secrets are replaced wherever they stand, encoded ones too; others are known by what stands before them (a name
-and `=` or `:`, a login in an address, an Authorization header) or by their shape. Time is linear in the text.
+Known secrets are replaced wherever they stand, encoded ones too; others are known by what stands
+before them (a name and `=` or `:`, a login in an address, an Authorization header) or by their
+shape. Time is linear in the text.
 """
 
 import base64
@@ -23,15 +25,30 @@ SECRET_NAME = lazy(
     r"|WEBHOOK|COOKIE",
     re.IGNORECASE,
 )
-# Hugging Face, GitHub, GitLab, Slack, AWS, Google, NVIDIA, OpenAI; JSON web tokens. Each alternative consumes a whole
-# run of its characters once, so the time is linear: within a run no second attempt starts.
+# Hugging Face, GitHub, GitLab, Slack, AWS, Google, NVIDIA, OpenAI; JSON web tokens. Each
+# alternative consumes a whole run of its characters once, so the time is linear: within a run no
+# second attempt starts.
 TOKEN = lazy(
     r"\b(?:hf_\w{20,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|glpat-[\w-]{20,}+|xox[abeoprs]-[\w-]{10,}+"
     r"|xapp-[\w-]{10,}+|(?:AKIA|ASIA)[0-9A-Z]{16}|ya29\.[\w-]{20,}+|AIza[\w-]{35}|nvapi-[\w-]{20,}+|sk-[\w-]{20,}+)"
     r"|(?<![\w-])(?>[\w-]*?eyJ)[\w-]{10,}+\.[\w-]{10,}+\.[\w-]++"
 )
 TOKEN_MARKS = (
-    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-", "akia", "asia", "ya29."),
+    *(
+        "hf_",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "glpat-",
+        "xox",
+        "xapp-",
+        "akia",
+        "asia",
+        "ya29.",
+    ),
     *("aiza", "nvapi-", "sk-", "eyj"),
 )
 """What stands in every text that TOKEN matches, in small letters."""
@@ -39,29 +56,51 @@ TOKEN_MARKS = (
 _PASSWORD = lazy(r"://[^/\s:@]*+:([^\s@]++)@")
 _PASSWORD_WITH_AT = lazy(r"://[^/\s:@]*+:([^\s/]+)@")
 # Of an address: its name with "=", and its value. What is called sslkey is a file.
-SECRET_OPTION = lazy(r"([?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|(?<!ssl)key)[\w.-]*=)([^&;\s]*)", re.IGNORECASE)
+SECRET_OPTION = lazy(
+    r"([?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|(?<!ssl)key)[\w.-]*=)([^&;\s]*)", re.IGNORECASE
+)
 _SHORTEST_PASSWORD = 6
-# Default passwords and settings whose variable only sounds secret (X_AUTH=disabled): hidden, they would spoil the text.
-_ORDINARY = frozenset({"password", "passwd", "postgres", "disabled", "required", "optional", "kerberos", "username"})
+# Default passwords and settings whose variable only sounds secret (X_AUTH=disabled): hidden, they
+# would spoil the text.
+_ORDINARY = frozenset(
+    {"password", "passwd", "postgres", "disabled", "required", "optional", "kerberos", "username"}
+)
 # Names that say that a value is an identifier, however random it looks.
 _IDENTIFIER = lazy(
-    r"HOST|NODE|POD|NAME|USER|COMMIT|SHA|HASH|DIGEST|REVISION|VERSION|IMAGE|PATH|DIR|HOME|UUID|_ID$", re.IGNORECASE
+    r"HOST|NODE|POD|NAME|USER|COMMIT|SHA|HASH|DIGEST|REVISION|VERSION|IMAGE|PATH|DIR|HOME|UUID|_ID$",
+    re.IGNORECASE,
 )
 _RANDOM = lazy(r"(?!/)[A-Za-z0-9+/=_-]{20,512}")
 _HEX = lazy(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _URL_SAFE = str.maketrans("+/", "-_")
 _HIDDEN = "***"
-_MAX_PENDING = 64 * 1024  # characters of a line that has no end yet; then it is written as far as it is safe
+# Characters of a line that has no end yet; then it is written as far as it is safe
+_MAX_PENDING = 64 * 1024
 _WORD_BACK = 8 * 1024  # characters: how far back a cut is moved so that it falls between two words
-_MAX_KEY_LINES = 256  # a private key that does not end sooner is none: nobody hides a whole log behind its first line
-# As SECRET_NAME; what is an everyday word in small letters ("auth: ...") counts only in the capitals of a variable.
+# A private key that does not end sooner is none: nobody hides a whole log behind its first line
+_MAX_KEY_LINES = 256
+# As SECRET_NAME; what is an everyday word in small letters ("auth: ...") counts only in the
+# capitals of a variable.
 _ASSIGNED = r"[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?)"
-_VALUE = rf"(?![\d.,eE+-]{{1,40}}+(?:[\s}}\]]|$))[^\s\"',;&<>]{{{SHORTEST},}}+"  # numbers are none: tokens_per_s: 123.4
+# Numbers are none: tokens_per_s: 123.4
+_VALUE = rf"(?![\d.,eE+-]{{1,40}}+(?:[\s}}\]]|$))[^\s\"',;&<>]{{{SHORTEST},}}+"
 _NAMES = "token|secret|passw(?:or)?d|passphrase|credential|api_?key|access_?key|webhook|cookie|_pass(?=\\W)|_pwd(?=\\W)"
 _Shape = tuple[tuple[str, ...], re.Pattern[str], str]
-_SHAPES: tuple[_Shape, ...] = (  # what stands in every match, in small letters; the pattern; what stays of it
+# What stands in every match, in small letters; the pattern; what stays of it
+_SHAPES: tuple[_Shape, ...] = (
     (
-        ("token", "secret", "passw", "passph", "credential", "key", "webhook", "cookie", "_pass", "_pwd"),
+        (
+            "token",
+            "secret",
+            "passw",
+            "passph",
+            "credential",
+            "key",
+            "webhook",
+            "cookie",
+            "_pass",
+            "_pwd",
+        ),
         lazy(rf"((?i:{_NAMES})[\w.-]{{0,40}}+{_ASSIGNED}{_VALUE}"),
         rf"\1{_HIDDEN}",
     ),
@@ -88,7 +127,9 @@ _SHAPES: tuple[_Shape, ...] = (  # what stands in every match, in small letters;
 )
 _KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY")
 _KEY_ENDS = lazy(r"-----END [A-Z ]{0,40}PRIVATE KEY")
-_ASSIGNMENT = lazy(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
+_ASSIGNMENT = lazy(
+    r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])"
+)
 _ASSIGNED_VALUE = lazy(r"[^\s\"']+")
 
 
@@ -100,9 +141,12 @@ def looks_secret(name: str) -> bool:
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
     """Return the values in an environment that must not be shown, the longest first.
 
-    They are values whose variable's name says so, values that look like a token, and passwords in URLs.
+    They are values whose variable's name says so, values that look like a token, and passwords in
+    URLs.
     """
-    values = {value for name, text in environ.items() for value in _secrets_of(name, text)} - _ORDINARY
+    values = {
+        value for name, text in environ.items() for value in _secrets_of(name, text)
+    } - _ORDINARY
     return sorted(values, key=lambda value: (-len(value), value))
 
 
@@ -112,7 +156,9 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
     elif not _IDENTIFIER.search(name) and _is_random(text):
         yield text
     yield from (match[0] for match in TOKEN.finditer(text))
-    passwords = [match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT) for match in each.finditer(text)]
+    passwords = [
+        match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT) for match in each.finditer(text)
+    ]
     for password in (*passwords, *(match[2] for match in SECRET_OPTION.finditer(text))):
         for form in (password, unquote(password), unquote_plus(password)):
             if len(form) >= (SHORTEST if form.isalpha() else _SHORTEST_PASSWORD):
@@ -120,7 +166,9 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether it looks generated: hexadecimal, or letters of both cases and digits in constant change."""
+    """Return whether it looks generated: hexadecimal, or letters of both cases and digits in
+    constant change.
+    """
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):
@@ -130,19 +178,27 @@ def _is_random(text: str) -> bool:
 
 
 def forms(value: str) -> set[str]:
-    """Return the value as it is, escaped in JSON, URL-encoded, and in base64 at each of the three offsets."""
+    """Return the value as it is, escaped in JSON, URL-encoded, and in base64 at each of the three
+    offsets.
+    """
     if len(value) < SHORTEST:
         return {value}
     encoded = {quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
-    encoded |= {re.sub("%..", lambda escape: escape[0].lower(), text) for text in encoded if "%" in text}
+    encoded |= {
+        re.sub("%..", lambda escape: escape[0].lower(), text) for text in encoded if "%" in text
+    }
     return {value, *encoded, *_base64(value)}
 
 
 def _base64(value: str) -> Iterator[str]:
-    """Yield the characters that depend on the value alone, for each of the three offsets of its first byte."""
+    """Yield the characters that depend on the value alone, for each of the three offsets of its
+    first byte.
+    """
     data = value.encode(errors="surrogateescape")
     for before, shared in enumerate((0, 2, 3)):
-        text = base64.b64encode(bytes(before) + data).decode()[shared : (before + len(data)) * 8 // 6]
+        text = base64.b64encode(bytes(before) + data).decode()[
+            shared : (before + len(data)) * 8 // 6
+        ]
         yield text
         yield text.translate(_URL_SAFE)
 
@@ -165,7 +221,9 @@ class Secrets:
         return max((len(form) for value in self.values for form in forms(value)), default=0)
 
     def hidden_in(self, text: str) -> str:
-        """Return the text without the values in any of their forms, and without what is assigned to the names."""
+        """Return the text without the values in any of their forms, and without what is assigned to
+        the names.
+        """
         if self._pattern:
             text = self._pattern.sub(_HIDDEN, text)
         return _without_assigned(text, self._names) if self._names else text
@@ -179,7 +237,9 @@ class Secrets:
         return frozenset(self.names)
 
     def out_of(self, lines: Iterable[str]) -> Iterator[str]:
-        """Return the lines without them, and without what looks like a secret, so that they may leave this machine."""
+        """Return the lines without them, and without what looks like a secret, so that they may
+        leave this machine.
+        """
         redactor = Redactor(self)
         return (left for line in lines if (left := redactor.line(line)) or not line)
 
@@ -257,7 +317,10 @@ def _without_shapes(text: str, shapes: Sequence[_Shape] = _SHAPES) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Return the lines with their ends. Only a line feed ends a line: str.splitlines knows a dozen others."""
+    """Return the lines with their ends.
+
+    Only a line feed ends a line: str.splitlines knows a dozen others.
+    """
     *whole, rest = text.split("\n")
     return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
@@ -289,11 +352,16 @@ def _trie(words: Sequence[str]) -> str:
 
 def _common_prefix(first: str, last: str) -> str:
     """Return the common prefix of all that is sorted between the two."""
-    return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
+    return next(
+        (first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first
+    )
 
 
 def _without_assigned(text: str, names: frozenset[str]) -> str:
-    """Return the text without what is assigned to one of the names. Its time does not depend on how many there are."""
+    """Return the text without what is assigned to one of the names.
+
+    Its time does not depend on how many there are.
+    """
     shown, done = [], 0
     for assignment in _ASSIGNMENT.finditer(text):
         if assignment.start() < done or not _is_one_of(assignment["name"], names):
@@ -306,6 +374,8 @@ def _without_assigned(text: str, names: frozenset[str]) -> str:
 
 
 def _is_one_of(name: str, names: frozenset[str]) -> bool:
-    """Return whether it is one of the names, or ends with one behind a dot or a dash, as config.TOKEN does."""
+    """Return whether it is one of the names, or ends with one behind a dot or a dash, as
+    config.TOKEN does.
+    """
     starts = [0, *(match.end() for match in re.finditer(r"[.-]", name))]
     return any(name[start:] in names for start in starts)

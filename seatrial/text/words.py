@@ -25,7 +25,10 @@ MEANINGS: dict[str, str] = {
     Verdict.PASS: "measured, and within what is expected",
     Verdict.DEGRADED: "slower than expected, but above the floor",
     Verdict.FAIL: "below the floor, or the cluster broke the test",
-    Verdict.CORRUPT: "wrong numbers: results are not what they must be, the loss is not a number, or ranks disagree",
+    Verdict.CORRUPT: (
+        "wrong numbers: results are not what they must be, the loss is not a number, or ranks "
+        "disagree"
+    ),
     Verdict.INCONCLUSIVE: "could not be measured; the reason says why, and it is never counted as a pass",
     Verdict.NOT_RUN: "a prerequisite is missing; the reason says which",
 }
@@ -41,10 +44,23 @@ _WORDS = {
     "placement": "{}",
 }
 _ASCII = str.maketrans(
-    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "○": "o", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
+    {
+        "–": "-",
+        "≥": ">=",
+        "≤": "<=",
+        "µ": "u",
+        "✓": "+",
+        "○": "o",
+        "▼": "v",
+        "✕": "x",
+        "≠": "!",
+        "∞": "inf",
+        "’": "'",
+    }
 )
 _FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
-_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
+# All_reduce stays as it is: within a word it formats nothing
+_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")
 # Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
 _LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
 
@@ -59,7 +75,9 @@ def nearest_of(name: str, legal: Iterable[str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Format with three significant digits, never cutting whole numbers: 0.0123, 4.50, 386, 1,234."""
+    """Format with three significant digits, never cutting whole numbers: 0.0123, 4.50, 386,
+    1,234.
+    """
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -126,7 +144,8 @@ def percent(deviation: float | None) -> str:
     """Format a deviation as signed percent: -0.123 is "-12 %"."""
     if deviation is None or not math.isfinite(deviation):
         return "–"
-    near = abs(deviation) < 0.0995 or 0.9945 < abs(deviation) < 1  # no loss that is not total reads 100 %
+    # No loss that is not total reads 100 %
+    near = abs(deviation) < 0.0995 or 0.9945 < abs(deviation) < 1
     return f"{deviation * 100:+.1f} %" if near else f"{deviation * 100:+,.0f} %"
 
 
@@ -154,20 +173,29 @@ def subject_name(subject: Subject) -> str:
 
 
 def named(kind: str, name: str) -> str:
-    """Format a part with its kind, unless its name says it: "node-3", "node-3/gpu-1", "link node-0--node-3"."""
+    """Format a part with its kind, unless its name says it: "node-3", "node-3/gpu-1", "link
+    node-0--node-3".
+    """
     return name if kind == "node" or kind in name else f"{kind} {name}"
 
 
 def suspect_name(suspect: Suspect, nodes: Iterable[Mapping[str, Any]] = ()) -> str:
-    """Format the suspect, with its kind if its name does not say it, and its host name or address if in `nodes`."""
+    """Format the suspect, with its kind if its name does not say it, and its host name or address
+    if in `nodes`.
+    """
     name, of = named(suspect.kind, suspect.name), suspect.name.partition("/")[0]
     node = next((node for node in nodes if node.get("name") == of), {})
-    host = next((str(node[key]) for key in ("hostname", "address") if node.get(key) not in (None, "", of)), "")
+    host = next(
+        (str(node[key]) for key in ("hostname", "address") if node.get(key) not in (None, "", of)),
+        "",
+    )
     return f"{name} ({host})" if host else name
 
 
 def measured(m: Measurement) -> str:
-    """Format what was measured, to begin a sentence: all_reduce busbw 0.0200 GB/s at 16M on node-3."""
+    """Format what was measured, to begin a sentence: all_reduce busbw 0.0200 GB/s at 16M on
+    node-3.
+    """
     size = m.conditions.get("message_bytes")
     parts = (
         m.operation or "",
@@ -182,9 +210,13 @@ def measured(m: Measurement) -> str:
 def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> str:
     """Format the conditions: "all_reduce, 16M, float32, 64 ranks, in place"."""
     present = [
-        key for key in (*_WORDS, *sorted(set(measurement.conditions) - set(_WORDS))) if key in measurement.conditions
+        key
+        for key in (*_WORDS, *sorted(set(measurement.conditions) - set(_WORDS)))
+        if key in measurement.conditions
     ]
-    return ", ".join(_condition(key, measurement.conditions[key]) for key in present if key not in without)
+    return ", ".join(
+        _condition(key, measurement.conditions[key]) for key in present if key not in without
+    )
 
 
 def measurement_name(measurement: Measurement) -> str:
@@ -208,12 +240,16 @@ def plain(text: object, encoding: str = "utf-8") -> str:
 
 
 def unformatted(line: str) -> str:
-    """Replace the markup of chats in `line` by characters that look the same: most chats have no escape for it."""
+    """Replace the markup of chats in `line` by characters that look the same: most chats have no
+    escape for it.
+    """
     return _EDGE.sub("ˍ", line.translate(_FORMATS))
 
 
 def harmless(text: object) -> str:
-    """Return `text` on one line without mentions and links, for mail and for chats with unknown markup."""
+    """Return `text` on one line without mentions and links, for mail and for chats with unknown
+    markup.
+    """
     return unformatted(plain(text)).translate(_LINKS)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 MAX_LINE = 16_384
-"""Characters of a line that are looked at; no line that nccl-tests, NCCL or a launcher writes is longer."""
+"""Characters of a line that are looked at; no line that nccl-tests, NCCL or a launcher writes is
+longer.
+"""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
@@ -27,22 +29,32 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
-_COMPILED_AFTER = 2000  # texts: a search for each word takes twice as long, and compiling as long as some thousand
-_OLD_NCCL = re.compile(r"(?<!\S)([\w.-]{1,253}:\d+:\d+ \[\d+\] [\w./]{1,200}\.(?:h|cu|cc):\d+ )WARN ")  # until 2.2
+# Texts: a search for each word takes twice as long, and compiling as long as some thousand
+_COMPILED_AFTER = 2000
+# Until 2.2
+_OLD_NCCL = re.compile(
+    r"(?<!\S)([\w.-]{1,253}:\d+:\d+ \[\d+\] [\w./]{1,200}\.(?:h|cu|cc):\d+ )WARN "
+)
 _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
-_TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
+_TEXTS = frozenset(
+    {"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"}
+)
 _FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
 
 
 class LogLine(NamedTuple):
-    """A line without its wrapping; `rank` is the rank that a launcher's label named, where there was one."""
+    """A line without its wrapping; `rank` is the rank that a launcher's label named, where there
+    was one.
+    """
 
     text: str
     rank: int | None
 
 
 def clean(raw: str) -> LogLine:
-    """Return `raw` without line end, colours, control characters and the prefixes of launchers; indentation stays."""
+    """Return `raw` without line end, colours, control characters and the prefixes of launchers;
+    indentation stays.
+    """
     text = raw[:MAX_LINE].rstrip("\r\n")
     if not text.isprintable():
         text = _CONTROL.sub("", _ANSI.sub("", text))
@@ -51,7 +63,8 @@ def clean(raw: str) -> LogLine:
     if " WARN " in text and " NCCL " not in text:
         text = _OLD_NCCL.sub(r"\1NCCL WARN ", text)
     rank = None
-    for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
+    # Kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
+    for _ in range(4):
         match = _PREFIX.match(text)
         if not match:
             break
@@ -71,21 +84,31 @@ def _without_more(tag: str, text: str) -> str:
 
 
 def unwrapped(raw: str) -> list[str]:
-    """Return the lines in a line of JSON: an object's texts, such as a container runtime's, or one field."""
+    """Return the lines in a line of JSON: an object's texts, such as a container runtime's, or one
+    field.
+    """
     start = raw.lstrip()[:1]
     field = _FIELD.match(raw) if start == '"' else None
     if start != "{" and field is None:
         return [raw]
     try:
-        document = json.loads(raw) if field is None else json.loads(raw[field.end() :].rstrip().removesuffix(","))
+        document = (
+            json.loads(raw)
+            if field is None
+            else json.loads(raw[field.end() :].rstrip().removesuffix(","))
+        )
     except (ValueError, RecursionError):
         return [raw]
-    lines = [line for text in _texts(document, "log" if field else "", 0) for line in text.splitlines()]
+    lines = [
+        line for text in _texts(document, "log" if field else "", 0) for line in text.splitlines()
+    ]
     return lines or [raw]
 
 
 def _texts(value: object, name: str, depth: int) -> Iterator[str]:
-    """Yield the texts among an object's values: those under the names of messages, and those of several lines."""
+    """Yield the texts among an object's values: those under the names of messages, and those of
+    several lines.
+    """
     if isinstance(value, str):
         if name.lower() in _TEXTS or "\n" in value:
             yield value
@@ -104,7 +127,10 @@ def cells(text: str) -> str:
 
 
 class Words:
-    """Words to find in many texts. Their pattern takes long to compile, so it is made once it pays."""
+    """Words to find in many texts.
+
+    Their pattern takes long to compile, so it is made once it pays.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = tuple(dict.fromkeys(words))
@@ -124,7 +150,8 @@ class Words:
 def any_of(words: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern that finds any of `words` as they are written, none of them empty.
 
-    Words that begin alike share a branch: with a hundred words that is five times as fast as one branch for each.
+    Words that begin alike share a branch: with a hundred words that is five times as fast as one
+    branch for each.
     """
     return re.compile(_branches(set(words)))
 
@@ -133,5 +160,8 @@ def _branches(words: set[str]) -> str:
     if "" in words:
         return ""  # a shorter word ends here: that it was found is enough
     heads = sorted({word[0] for word in words})
-    ways = [re.escape(head) + _branches({word[1:] for word in words if word[0] == head}) for head in heads]
+    ways = [
+        re.escape(head) + _branches({word[1:] for word in words if word[0] == head})
+        for head in heads
+    ]
     return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"

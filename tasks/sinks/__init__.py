@@ -1,4 +1,7 @@
-"""Receivers of alerts. A sink has its own format and errors; which alerts it gets, and when, is decided elsewhere."""
+"""Receivers of alerts.
+
+A sink has its own format and errors; which alerts it gets, and when, is decided elsewhere.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +16,9 @@ TOO_LARGE = "its answer is too large"  # a sink has a limit of memory: see bound
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The attachments of an alert: the curve as PNG with its description, and the report, each if it exists."""
+    """The attachments of an alert: the curve as PNG with its description, and the report, each if
+    it exists.
+    """
 
     picture: bytes | None = None
     described: str = ""
@@ -22,7 +27,9 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The outcome of a delivery on one line, and the receipt of what was sent, even if a later part `failed`."""
+    """The outcome of a delivery on one line, and the receipt of what was sent, even if a later part
+    `failed`.
+    """
 
     receipt: Receipt
     summary: str

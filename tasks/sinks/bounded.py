@@ -1,4 +1,5 @@
-"""A sink in a process of its own: a receiver that answers slowly or without end holds no run and fills no memory.
+"""A sink in a process of its own: a receiver that answers slowly or without end holds no run and
+fills no memory.
 
 python -m seatrial.tasks.sinks.bounded      reads a call, pickled, and writes the delivery
 """
@@ -55,7 +56,9 @@ class BoundedSink:
         except subprocess.TimeoutExpired:
             return Delivery(receipt, f"not delivered within {self.limit_s:g} s", failed=True)
         if ended.returncode != 0:
-            return Delivery(receipt, f"its process ended with status {ended.returncode}", failed=True)
+            return Delivery(
+                receipt, f"its process ended with status {ended.returncode}", failed=True
+            )
         delivery = pickle.loads(ended.stdout)
         assert isinstance(delivery, Delivery)
         return delivery

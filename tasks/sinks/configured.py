@@ -1,7 +1,7 @@
 """The receivers that the environment, Prefect Secret blocks and the cluster file configure.
 
-Beside Slack: any receiver of JSON over HTTP (docs/alerts.md has the fields), and e-mail and everything else that
-apprise knows (Teams, PagerDuty, Mattermost, ntfy, ...), by one address each.
+Beside Slack: any receiver of JSON over HTTP (docs/alerts.md has the fields), and e-mail and
+everything else that apprise knows (Teams, PagerDuty, Mattermost, ntfy, ...), by one address each.
 """
 
 import hashlib
@@ -47,7 +47,11 @@ class WebhookSink:
         if not news:
             return Delivery(receipt, "nothing new")
         problem = self._posted(event(alert, news))
-        return Delivery(receipt, problem, failed=True) if problem else Delivery(full_receipt(alert, {}), "sent")
+        return (
+            Delivery(receipt, problem, failed=True)
+            if problem
+            else Delivery(full_receipt(alert, {}), "sent")
+        )
 
     def digest(self, result: RunResult) -> Delivery:
         problem = self._posted({"schema": SCHEMA, "event": "digest", "text": digest(result)})
@@ -60,12 +64,21 @@ class WebhookSink:
 
         try:
             with muted(URLLIB3), _session() as session:
-                answer = session.post(self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False)
-        except (requests.RequestException, HTTPError, ValueError) as error:  # requests does not wrap all of them
-            inner = getattr(error.args[0], "reason", None) if error.args else None  # in layers that show the address
+                answer = session.post(
+                    self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False
+                )
+        except (requests.RequestException, HTTPError, ValueError) as error:
+            # Requests does not wrap all of them, and those in layers that show the address
+            inner = getattr(error.args[0], "reason", None) if error.args else None
             cause = type(inner or error).__name__
-            return self.scrub(f"cannot be reached ({cause}); check SEATRIAL_ALERT_WEBHOOK and the network")
-        return None if answer.ok and answer.status_code < 300 else f"HTTP {answer.status_code} {answer.reason}"
+            return self.scrub(
+                f"cannot be reached ({cause}); check SEATRIAL_ALERT_WEBHOOK and the network"
+            )
+        return (
+            None
+            if answer.ok and answer.status_code < 300
+            else f"HTTP {answer.status_code} {answer.reason}"
+        )
 
 
 def _session() -> Any:
@@ -81,7 +94,8 @@ def _session() -> Any:
 
     retries = Patient(
         RETRIES,
-        allowed_methods=None,  # a POST too: a receiver knows a repeated event by incident and changes
+        # A POST too: a receiver knows a repeated event by incident and changes
+        allowed_methods=None,
         status_forcelist=(429, 500, 502, 503, 504),
         backoff_factor=0.2,
         raise_on_status=False,
@@ -101,7 +115,8 @@ class AppriseSink:
 
     @property
     def name(self) -> str:
-        """Service and host as apprise shows them, with logins masked, and a digest that distinguishes addresses.
+        """Service and host as apprise shows them, with logins masked, and a digest that
+        distinguishes addresses.
 
         Without the path: in that of a receiver of JSON apprise masks nothing.
         """
@@ -114,14 +129,22 @@ class AppriseSink:
         if not news:
             return Delivery(receipt, "nothing new")
         with _attached(files) as attached:
-            problem = self._notified(full_text(alert, news), subject(alert), _kind(alert), attached, _thread(alert))
-        return Delivery(receipt, problem, failed=True) if problem else Delivery(full_receipt(alert, {}), "sent")
+            problem = self._notified(
+                full_text(alert, news), subject(alert), _kind(alert), attached, _thread(alert)
+            )
+        return (
+            Delivery(receipt, problem, failed=True)
+            if problem
+            else Delivery(full_receipt(alert, {}), "sent")
+        )
 
     def digest(self, result: RunResult) -> Delivery:
         problem = self._notified(digest(result), "seatrial", "info", [], None)
         return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
-    def _notified(self, body: str, title: str, kind: str, attached: list[str], thread: str | None) -> str | None:
+    def _notified(
+        self, body: str, title: str, kind: str, attached: list[str], thread: str | None
+    ) -> str | None:
         """Return the problem, if any."""
         import apprise
         from apprise.plugins.email import NotifyEmail
@@ -133,9 +156,16 @@ class AppriseSink:
         files = attached if service.attachment_support else None
         with muted(URLLIB3), _captured_log() as messages:
             try:
-                # As text: what is HTML to the service is escaped on the way, and letters hold nothing that is Markdown.
+                # As text: what is HTML to the service is escaped on the way, and letters hold
+                # nothing that is Markdown.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
-                if sender.notify(body=body, title=title, notify_type=as_kind, attach=files or None, body_format=text):
+                if sender.notify(
+                    body=body,
+                    title=title,
+                    notify_type=as_kind,
+                    attach=files or None,
+                    body_format=text,
+                ):
                     return None
             except Exception as error:
                 messages.append(classed(error))
@@ -174,7 +204,9 @@ def _attached(files: Files) -> Iterator[list[str]]:
 
 @contextmanager
 def _captured_log() -> Iterator[list[str]]:
-    """Collect what apprise logs of a failure; it logs addresses too, so other handlers do not get it."""
+    """Collect what apprise logs of a failure; it logs addresses too, so other handlers do not get
+    it.
+    """
     messages: list[str] = []
 
     class Listener(logging.Handler):
@@ -210,17 +242,22 @@ def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str
 
 
 def settings_of(cluster: Cluster) -> AlertSettings:
-    """Read the settings from the environment, else from the Prefect Secret blocks of the same names."""
+    """Read the settings from the environment, else from the Prefect Secret blocks of the same
+    names.
+    """
     own = AlertSettings.from_env(cluster.notify)
     slack = own.slack or _slack_of_blocks(cluster)
-    urls = own.urls or tuple(SecretStr(url) for url in (_block("seatrial-alert-urls") or "").split())
+    urls = own.urls or tuple(
+        SecretStr(url) for url in (_block("seatrial-alert-urls") or "").split()
+    )
     return AlertSettings(slack, own.webhook or secret(_block("seatrial-alert-webhook")), urls)
 
 
 def _slack_of_blocks(cluster: Cluster) -> SlackSettings | None:
     settings = SlackSettings(
         token=secret(_block("seatrial-slack-token")),
-        channel=os.environ.get("SEATRIAL_SLACK_CHANNEL", "").strip() or cluster.notify.slack.channel,
+        channel=os.environ.get("SEATRIAL_SLACK_CHANNEL", "").strip()
+        or cluster.notify.slack.channel,
         webhook=secret(_block("seatrial-slack-webhook")),
         api_url=os.environ.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
     )

@@ -1,6 +1,8 @@
-"""Slack by a bot token: one message per incident, kept up to date; what changes is a reply that the channel sees too.
+"""Slack by a bot token: one message per incident, kept up to date; what changes is a reply that the
+channel sees too.
 
-The picture, the report and the details go into the message's thread. Scopes: chat:write, and files:write for the files.
+The picture, the report and the details go into the message's thread. Scopes: chat:write, and
+files:write for the files.
 """
 
 import logging
@@ -29,22 +31,29 @@ TIMEOUT_S = 10
 MAX_WAIT_S = 30  # the longest Retry-After that is waited for
 MAX_RETRIES = 2
 
-# What to do about Slack's error codes: https://docs.slack.dev/reference/methods/chat.postMessage#errors
+# What to do about Slack's error codes:
+# https://docs.slack.dev/reference/methods/chat.postMessage#errors
 _TOKEN = "check SEATRIAL_SLACK_TOKEN"
 _STATUS = "see https://slack-status.com and run again"
 _NEXT_STEPS = {
-    **dict.fromkeys(("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _TOKEN),
+    **dict.fromkeys(
+        ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _TOKEN
+    ),
     "channel_not_found": "check SEATRIAL_SLACK_CHANNEL; a private channel needs the app invited",
     "not_in_channel": "invite the app to the channel with /invite",
     "is_archived": "choose another SEATRIAL_SLACK_CHANNEL",
     "missing_scope": "give the app the scope chat:write",
     "ratelimited": "Slack is rate limiting this app; the next run will try again",
-    **dict.fromkeys(("no_service", "no_service_id", "no_team", "invalid_token"), "make a new SEATRIAL_SLACK_WEBHOOK"),
+    **dict.fromkeys(
+        ("no_service", "no_service_id", "no_team", "invalid_token"),
+        "make a new SEATRIAL_SLACK_WEBHOOK",
+    ),
     "channel_is_archived": "make a new SEATRIAL_SLACK_WEBHOOK for another channel",
 }
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
 _GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
-_FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the workspace's rules, or it is another app's
+# It is there: the workspace's rules, or it is another app's
+_FIXED = ("cant_update_message", "edit_window_closed")
 
 
 class SlackRefusedError(Exception):
@@ -71,7 +80,10 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
     from slack_sdk import WebhookClient
 
     return WebhookClient(
-        webhook.get_secret_value(), timeout=TIMEOUT_S, logger=_mute(), retry_handlers=_retry_handlers()
+        webhook.get_secret_value(),
+        timeout=TIMEOUT_S,
+        logger=_mute(),
+        retry_handlers=_retry_handlers(),
     )
 
 
@@ -91,11 +103,15 @@ def explain(error: Exception) -> str:
 
 
 def error_code(answered: object, status: int | None) -> str:
-    """Return Slack's error code, such as invalid_auth; the HTTP status if a page or a proxy answered instead."""
+    """Return Slack's error code, such as invalid_auth; the HTTP status if a page or a proxy
+    answered instead.
+    """
     if status == 429:
         return "ratelimited"
     return (
-        answered if isinstance(answered, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", answered) else f"HTTP {status}"
+        answered
+        if isinstance(answered, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", answered)
+        else f"HTTP {status}"
     )
 
 
@@ -118,24 +134,34 @@ def _retry_handlers() -> "list[RetryHandler]":
             limited = super()._can_retry(response=response, **context)
             return limited and _wait_s(response.headers) <= MAX_WAIT_S
 
-    return [ConnectionErrorRetryHandler(1), Patient(MAX_RETRIES), ServerErrorRetryHandler(MAX_RETRIES)]
+    return [
+        ConnectionErrorRetryHandler(1),
+        Patient(MAX_RETRIES),
+        ServerErrorRetryHandler(MAX_RETRIES),
+    ]
 
 
 def _wait_s(headers: Mapping[str, Any]) -> float:
     """Return Retry-After in seconds; one that is not a number cannot be waited for."""
-    retry_after = next((value for name, value in headers.items() if name.lower() == "retry-after"), ["1"])
+    retry_after = next(
+        (value for name, value in headers.items() if name.lower() == "retry-after"), ["1"]
+    )
     text = str(retry_after[0] if isinstance(retry_after, list) else retry_after)
     return float(text) if text.isdecimal() else float("inf")
 
 
 def _mute() -> logging.Logger:
-    """Return a logger without output: slack_sdk logs addresses and bodies, and a webhook's address is its secret."""
+    """Return a logger without output: slack_sdk logs addresses and bodies, and a webhook's address
+    is its secret.
+    """
     logger = logging.Logger("seatrial.notify.slack_sdk", level=logging.CRITICAL + 1)
     logger.addHandler(logging.NullHandler())
     return logger
 
 
-def slack_sink(settings: SlackSettings, mentions: Mentions, scrub: Clean) -> "SlackSink | SlackWebhookSink":
+def slack_sink(
+    settings: SlackSettings, mentions: Mentions, scrub: Clean
+) -> "SlackSink | SlackWebhookSink":
     """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
@@ -168,11 +194,22 @@ class SlackSink:
             if updated:
                 place, summary = receipt.place, f"sent the change to {channel}"
                 text = change(alert, news, mentions)
-                self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
+                self._call(
+                    "chat_postMessage",
+                    text=text,
+                    reply_broadcast=True,
+                    **_in_thread(place),
+                    **_QUIET,
+                )
             else:
                 text, message = blocks(alert, mentions)
-                sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
-                place, summary = {key: str(sent[key]) for key in ("channel", "ts")}, f"sent to {channel}"
+                sent = self._call(
+                    "chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET
+                )
+                place, summary = (
+                    {key: str(sent[key]) for key in ("channel", "ts")},
+                    f"sent to {channel}",
+                )
             delivered = full_receipt(alert, place)
             missed = self._thread(alert, delivered, files)
             return Delivery(delivered, "; ".join([summary, *missed]))
@@ -190,7 +227,9 @@ class SlackSink:
         """Update the message and return what was done; None if the message no longer exists."""
         text, message = blocks(alert)
         try:
-            self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=message)
+            self._call(
+                "chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=message
+            )
         except SlackRefusedError as refusal:
             if refusal.code in _GONE:
                 return None
@@ -200,15 +239,28 @@ class SlackSink:
         return "updated"
 
     def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> list[str]:
-        """Post details and files below the message; return the problems. The message itself is there."""
+        """Post details and files below the message; return the problems.
+
+        The message itself is there.
+        """
         if alert.result is None or alert.over:
             return []
         text, message = details(alert.result)
         where = _in_thread(receipt.place)
-        picture = {"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"}
+        picture = {
+            "filename": "busbw.png",
+            "content": files.picture,
+            "title": "busbw over message size",
+        }
         report = {"filename": "report.html", "content": files.report, "title": "Report"}
-        uploads = [upload for upload in ({**picture, "alt_txt": files.described}, report) if upload["content"]]
-        problems = [self._tried("details", "chat_postMessage", text=text, blocks=message, **where, **_QUIET)]
+        uploads = [
+            upload
+            for upload in ({**picture, "alt_txt": files.described}, report)
+            if upload["content"]
+        ]
+        problems = [
+            self._tried("details", "chat_postMessage", text=text, blocks=message, **where, **_QUIET)
+        ]
         if uploads:
             problems.append(self._tried("files", "files_upload_v2", file_uploads=uploads, **where))
         return [problem for problem in problems if problem]
@@ -217,7 +269,9 @@ class SlackSink:
         try:
             self._call(method, **arguments)
         except SlackRefusedError as refusal:
-            scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
+            scope = (
+                "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
+            )
             return f"{part} not attached: {refusal.code}{scope}"
         except Exception as error:
             return self.scrub(f"{part} not attached: {explain(error)}")
@@ -231,7 +285,9 @@ class SlackSink:
         except SlackApiError as error:
             response: Any = error.response  # a mapping, or text if the answer was no JSON
             answered = response.get("error") if hasattr(response, "get") else None
-            raise SlackRefusedError(error_code(answered, getattr(response, "status_code", None))) from None
+            raise SlackRefusedError(
+                error_code(answered, getattr(response, "status_code", None))
+            ) from None
 
 
 def _in_thread(place: Mapping[str, str]) -> dict[str, str]:
@@ -252,7 +308,11 @@ class SlackWebhookSink:
         if not news:
             return Delivery(receipt, "nothing new")
         mentions = mentions_for(alert.incident, self.mentions)
-        text, message = blocks(alert, mentions) if not receipt.reported else (change(alert, news, mentions), None)
+        text, message = (
+            blocks(alert, mentions)
+            if not receipt.reported
+            else (change(alert, news, mentions), None)
+        )
         try:
             self._send(text, message)
         except Exception as error:

@@ -1,4 +1,6 @@
-"""The lane of hosts that are up: namespaces with sshd of their own; only when it is asked for by its path."""
+"""The lane of hosts that are up: namespaces with sshd of their own; only when it is asked for by
+its path.
+"""
 
 import os
 import signal
@@ -24,7 +26,9 @@ NAMES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
 
 @pytest.fixture
 def hosts(nothing_left: None) -> Iterator[Hosts]:
-    """Four of them; whatever a test does, nothing of a run is left on those that are up, and here."""
+    """Four of them; whatever a test does, nothing of a run is left on those that are up, and
+    here.
+    """
     if os.geteuid():
         pytest.skip("only root can make hosts of namespaces")
     if packages := lacking():
@@ -47,7 +51,9 @@ def up(hosts: Hosts) -> Iterator[None]:
 
 
 def settled(hosts: Hosts) -> set[str]:
-    """What is left once the processes that are ending have ended: on a busy machine that takes its time."""
+    """What is left once the processes that are ending have ended: on a busy machine that takes its
+    time.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while (left := hosts.left()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -76,7 +82,9 @@ def run_on(settings: dict[str, Any], folder: Path, nodes: int = len(NAMES), **fi
     return quick_run(folder, nodes=nodes, platform=settings, **fields)
 
 
-def kill_and_reap(console: Console, cluster: Path, hosts: Hosts, is_up: Callable[[], bool]) -> set[str]:
+def kill_and_reap(
+    console: Console, cluster: Path, hosts: Hosts, is_up: Callable[[], bool]
+) -> set[str]:
     """Kill a run once it is up; what `seatrial reap` leaves on the hosts."""
     process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
     until(lambda: is_up() or process.poll() is not None)

@@ -1,4 +1,6 @@
-"""Hosts that start containers: by podman with the images of tests/images, and by a script in place of Apptainer."""
+"""Hosts that start containers: by podman with the images of tests/images, and by a script in place
+of Apptainer.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -38,19 +40,26 @@ class PodmanHosts(Hosts):
 
     def environment(self, name: str) -> dict[str, str]:
         folder = f"{self.folder}/{name}.podman"
-        return {"CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf", "CONTAINERS_CONF": f"{folder}/containers.conf"}
+        return {
+            "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
+            "CONTAINERS_CONF": f"{folder}/containers.conf",
+        }
 
     def prepare(self, name: str) -> str:
         folder = self.folder / f"{name}.podman"
         folder.mkdir()
         (self.folder / "images").mkdir(exist_ok=True)
         (folder / "storage.conf").write_text(_STORAGE_CONF.format(folder=self.folder, name=name))
-        (folder / "containers.conf").write_text(_CONTAINERS_CONF.format(folder=self.folder, name=name))
+        (folder / "containers.conf").write_text(
+            _CONTAINERS_CONF.format(folder=self.folder, name=name)
+        )
         return f"mount --bind {lane.CACHE}/storage {self.folder}/images"
 
     def left_on(self, name: str) -> set[str]:
         """Containers too."""
-        return super().left_on(name) | set(self.on(name, "podman", "ps", "--all", "--format", "{{.Names}}").split())
+        return super().left_on(name) | set(
+            self.on(name, "podman", "ps", "--all", "--format", "{{.Names}}").split()
+        )
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -59,19 +68,31 @@ class PodmanHosts(Hosts):
 
 
 class DockerHosts(PodmanHosts):
-    """The docker client on each talks to podman's Docker-compatible socket, as there is no daemon of Docker's here."""
+    """The docker client on each talks to podman's Docker-compatible socket, as there is no daemon
+    of Docker's here.
+    """
 
     def environment(self, name: str) -> dict[str, str]:
-        return {**super().environment(name), "DOCKER_HOST": f"unix://{self.folder}/{name}.podman/docker.sock"}
+        return {
+            **super().environment(name),
+            "DOCKER_HOST": f"unix://{self.folder}/{name}.podman/docker.sock",
+        }
 
     def start(self) -> None:
         super().start()
         for name in self.names:
-            self.on(name, "sh", "-c", 'setsid -f podman system service --time 0 "$DOCKER_HOST" >/dev/null 2>&1')
+            self.on(
+                name,
+                "sh",
+                "-c",
+                'setsid -f podman system service --time 0 "$DOCKER_HOST" >/dev/null 2>&1',
+            )
             self.on(name, "sh", "-c", "timeout 30 sh -c 'until docker version; do sleep 0.1; done'")
 
     def left_on(self, name: str) -> set[str]:
-        return {line for line in super().left_on(name) if not line.startswith("podman system service")}
+        return {
+            line for line in super().left_on(name) if not line.startswith("podman system service")
+        }
 
     @property
     def fields(self) -> dict[str, Any]:

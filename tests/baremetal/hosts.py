@@ -1,7 +1,8 @@
-"""Hosts that are up: network namespaces with host names, processes, /tmp, accounts and sshd of their own.
+"""Hosts that are up: network namespaces with host names, processes, /tmp, accounts and sshd of
+their own.
 
-The control host is this machine, at the first address of the bridge. Nothing of its own ssh is read or changed: keys,
-known_hosts and the configuration of ssh lie in one folder.
+The control host is this machine, at the first address of the bridge. Nothing of its own ssh is read
+or changed: keys, known_hosts and the configuration of ssh lie in one folder.
 """
 
 import shutil
@@ -122,7 +123,9 @@ class Hosts:
         init = str(init_of(self._running[name].pid))
         variables = [f"{key}={value}" for key, value in self.environment(name).items()]
         command = ["nsenter", "--target", init, "--all", "env", *variables, *argv]
-        return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=300).stdout
+        return subprocess.run(
+            command, capture_output=True, errors="replace", check=True, timeout=300
+        ).stdout
 
     def set_link(self, name: str, state: str) -> None:
         self._network.set_link(name, state)
@@ -135,11 +138,15 @@ class Hosts:
         return self._network.address(name)
 
     def left(self) -> set[str]:
-        """What runs have left on the hosts that are up: processes beside the host's own sshd, and files."""
+        """What runs have left on the hosts that are up: processes beside the host's own sshd, and
+        files.
+        """
         return {f"{name}: {left}" for name in self._running for left in self.left_on(name)}
 
     def left_on(self, name: str) -> set[str]:
-        processes = {line.strip() for line in self.on(name, "ps", "-ww", "-eo", "args=").splitlines()}
+        processes = {
+            line.strip() for line in self.on(name, "ps", "-ww", "-eo", "args=").splitlines()
+        }
         own = (f"sshd: {SSHD} -D -e -f {self.folder}", "sh /", "ps ", "nsenter ")
         files = set(self.on(name, "find", "/tmp", "-mindepth", "1", "-maxdepth", "1").split())
         return {line for line in processes if not line.startswith(own)} | files - set(
@@ -152,7 +159,17 @@ class Hosts:
         _private(self.folder / "authority", authority.private)
         key = self.folder / f"{name}.key.pub"
         key.write_text(f"{self.keys[name]}\n")
-        sign = ["ssh-keygen", "-q", "-s", str(self.folder / "authority"), "-I", name, "-h", "-n", self.address(name)]
+        sign = [
+            "ssh-keygen",
+            "-q",
+            "-s",
+            str(self.folder / "authority"),
+            "-I",
+            name,
+            "-h",
+            "-n",
+            self.address(name),
+        ]
         subprocess.run([*sign, str(key)], check=True)
         self.kill_host(name)
         with (self.folder / f"{name}.sshd_config").open("a") as file:
@@ -169,7 +186,9 @@ class Hosts:
 
     def know(self, keys: dict[str, str]) -> None:
         """Write known_hosts anew."""
-        (self.folder / "known_hosts").write_text("".join(f"{name} {key}\n" for name, key in keys.items()))
+        (self.folder / "known_hosts").write_text(
+            "".join(f"{name} {key}\n" for name, key in keys.items())
+        )
 
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
@@ -186,13 +205,18 @@ class Hosts:
         names = "".join(f"Host {name}\n  HostName {self.address(name)}\n" for name in self.names)
         (self.folder / "ssh_config").write_text(
             f"Host *\n  IdentityFile {self.folder}/id\n  IdentitiesOnly yes\n  User root\n"
-            f"  UserKnownHostsFile {self.folder}/known_hosts\n  GlobalKnownHostsFile /dev/null\n{names}"
+            f"  UserKnownHostsFile {self.folder}/known_hosts\n  GlobalKnownHostsFile /dev/null\n"
+            f"{names}"
         )
 
     def _write_host(self, name: str) -> str:
         variables = " ".join(f"{key}={value}" for key, value in self.environment(name).items())
         (self.folder / f"{name}.sshd_config").write_text(
-            _SSHD_CONFIG.format(folder=self.folder, name=name, environment=f"SetEnv {variables}" if variables else "")
+            _SSHD_CONFIG.format(
+                folder=self.folder,
+                name=name,
+                environment=f"SetEnv {variables}" if variables else "",
+            )
         )
         (self.folder / f"{name}.sh").write_text(
             _SCRIPT.format(
@@ -209,7 +233,12 @@ class Hosts:
 
 def lacking() -> str:
     """The Debian packages that are not installed, in one line; empty when all are."""
-    programs = {SSHD: "openssh-server", "ssh": "openssh-client", "ip": "iproute2", "mpirun": "openmpi-bin"}
+    programs = {
+        SSHD: "openssh-server",
+        "ssh": "openssh-client",
+        "ip": "iproute2",
+        "mpirun": "openmpi-bin",
+    }
     return " ".join(package for program, package in programs.items() if not shutil.which(program))
 
 

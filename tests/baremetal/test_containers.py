@@ -47,7 +47,9 @@ def run(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> Run:
     return run_on(settings, tmp_path, nodes=2, image=hosts.image)
 
 
-def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
+def test_containers_go_through_the_whole_chain(
+    console: Console, hosts: PodmanHosts, settings: dict[str, Any]
+) -> None:
     cluster = console.cluster(2, platform=settings, image=hosts.image, keep="always")
     finished = console.check(cluster, console.suite(**CHAIN))
     assert finished.status == 0, finished.output
@@ -57,13 +59,17 @@ def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHo
         "training": "pass",
     }
     assert [node["name"] for node in finished.document["nodes"]] == list(NAMES)
-    logged_in = console.run("ssh", "out", "gpu-1", "--", "hostname; ls /usr/local/bin/seatrial-node")
+    logged_in = console.run(
+        "ssh", "out", "gpu-1", "--", "hostname; ls /usr/local/bin/seatrial-node"
+    )
     assert logged_in.out.split() == ["gpu-1", "/usr/local/bin/seatrial-node"], logged_in.output
     assert console.run("reap", "--run", finished.document["run_id"]).status == 0
     assert hosts.left() == set()
 
 
-def test_keys_are_in_no_argument_and_nothing_that_podman_tells(run: Run, hosts: PodmanHosts) -> None:
+def test_keys_are_in_no_argument_and_nothing_that_podman_tells(
+    run: Run, hosts: PodmanHosts
+) -> None:
     with launched(run):
         inspected = hosts.on("gpu-0", "podman", "inspect", f"seatrial-{run.run_id}")
         arguments = hosts.on("gpu-0", "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
@@ -81,7 +87,9 @@ def test_hosts_remove_their_container_at_the_deadline(
         until(lambda: not hosts.left())
 
 
-def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
+def test_a_killed_run_is_reaped(
+    console: Console, hosts: PodmanHosts, settings: dict[str, Any]
+) -> None:
     cluster = console.cluster(2, platform=settings, image=hosts.image)
 
     def both_up() -> bool:
@@ -91,15 +99,25 @@ def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: 
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "podman", "both"])
-def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: PodmanHosts, victim: str) -> None:
+def test_nothing_is_left_when_a_process_of_the_run_is_killed(
+    run: Run, hosts: PodmanHosts, victim: str
+) -> None:
     with launched(run):
         record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
-        client = hosts.on("gpu-1", "pgrep", "-f", f"^podman run --name=seatrial-{run.run_id}").split()
+        client = hosts.on(
+            "gpu-1", "pgrep", "-f", f"^podman run --name=seatrial-{run.run_id}"
+        ).split()
         pids = {"supervisor": [str(record["pid"])], "podman": client}
         hosts.on("gpu-1", "kill", "-KILL", *(pids.get(victim) or [*pids["supervisor"], *client]))
-        if victim != "both":  # one ends what the other has left, but for the files of the supervisor
+        # One ends what the other has left, but for the files of the supervisor
+        if victim != "both":
             until(
-                lambda: not any("sshd" in left or left == f"seatrial-{run.run_id}" for left in hosts.left_on("gpu-1"))
+                lambda: (
+                    not any(
+                        "sshd" in left or left == f"seatrial-{run.run_id}"
+                        for left in hosts.left_on("gpu-1")
+                    )
+                )
             )
     assert hosts.left() == set()
 
@@ -111,7 +129,10 @@ def test_an_image_that_no_registry_gives_is_named(
     run = run_on(settings, tmp_path, nodes=2, image=ABSENT)
     problems = platform_for(run.cluster).missing()
     assert [problem.code for problem in problems] == ["baremetal-image-missing"] * 2
-    assert problems[0].sentence == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
+    assert (
+        problems[0].sentence
+        == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
+    )
     refuses = rf"gpu-0: image {ABSENT} is not there: .*connection refused"
     with pytest.raises(LaunchError, match=refuses), launched(run):
         pass
@@ -140,7 +161,9 @@ def test_doctor_finds_nothing_missing(run: Run) -> None:
     assert platform_for(run.cluster).missing() == []
 
 
-def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_dockers_own_client_starts_and_removes_them(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     if not shutil.which("docker"):
         pytest.skip("missing: the client docker")
     docker = DockerHosts(NAMES)
@@ -152,7 +175,8 @@ def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tm
             for node in testbed.nodes:
                 set_up_node(testbed, node, 60).transport.close()
             names = mpirun(testbed, ["hostname"], timeout_s=PATIENCE_S).lines
-            assert sorted(name for name in names if not name.startswith("[")) == list(NAMES)  # warnings of Open MPI
+            # Warnings of Open MPI
+            assert sorted(name for name in names if not name.startswith("[")) == list(NAMES)
         assert docker.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
         problems = platform_for(absent.cluster).missing()
@@ -176,18 +200,28 @@ def test_a_daemon_that_does_not_answer_leaves_nothing_to_clear(
 def in_the_image(testbed: Testbed) -> list[str]:
     for node in testbed.nodes:
         set_up_node(testbed, node, 60).transport.close()
-    return sorted(mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=PATIENCE_S).lines)
+    return sorted(
+        mpirun(
+            testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=PATIENCE_S
+        ).lines
+    )
 
 
 def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_path: Path) -> None:
     apptainer = ApptainerHosts(NAMES)
     with up(apptainer):
-        own = {"ssh_config": str(apptainer.folder / "ssh_config"), "ulimits": {}, **apptainer.fields}
+        own = {
+            "ssh_config": str(apptainer.folder / "ssh_config"),
+            "ulimits": {},
+            **apptainer.fields,
+        }
         run = run_on({**settings, **own}, tmp_path, nodes=2, image=apptainer.image)
         assert platform_for(run.cluster).missing() == []
         with launched(run) as testbed:
             assert in_the_image(testbed) == [f"{name} trials.sif.root" for name in NAMES]
         assert apptainer.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image="/no/such.sif")
-        words = [f"{name}: image /no/such.sif is not there: there is no such file" for name in NAMES]
+        words = [
+            f"{name}: image /no/such.sif is not there: there is no such file" for name in NAMES
+        ]
         assert list(map(str, platform_for(absent.cluster).missing())) == words

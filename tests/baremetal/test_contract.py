@@ -1,4 +1,6 @@
-"""What every platform promises, on bare metal: the tests of tests/contract, on hosts with sshd of their own."""
+"""What every platform promises, on bare metal: the tests of tests/contract, on hosts with sshd of
+their own.
+"""
 
 from tests.contract.promises import Promises
 

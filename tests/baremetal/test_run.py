@@ -1,4 +1,6 @@
-"""`seatrial run` on hosts that are up: whole runs, as root and as a plain user, and what goes wrong."""
+"""`seatrial run` on hosts that are up: whole runs, as root and as a plain user, and what goes
+wrong.
+"""
 
 import subprocess
 import sys
@@ -32,8 +34,12 @@ def refused(run: Run) -> Reason:
 
 
 @pytest.mark.gate
-def test_a_plain_user_behind_a_jump_host(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
-    """gpu-3 is reached through gpu-0 alone, and there as root; the run's sshd has ports that a plain user may take."""
+def test_a_plain_user_behind_a_jump_host(
+    console: Console, hosts: Hosts, settings: dict[str, Any]
+) -> None:
+    """gpu-3 is reached through gpu-0 alone, and there as root; the run's sshd has ports that a
+    plain user may take.
+    """
     hosts.hide("gpu-3")
     own = {"gpu-3": {"user": "root", "jump": "gpu-0"}}
     platform = {**settings, "user": USER, "host_settings": own}
@@ -49,7 +55,9 @@ def test_a_plain_user_behind_a_jump_host(console: Console, hosts: Hosts, setting
     assert min(ports[name] for name in NAMES[:3]) > 1024
 
 
-def test_hosts_are_qualified_by_their_names_alone(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
+def test_hosts_are_qualified_by_their_names_alone(
+    console: Console, hosts: Hosts, settings: dict[str, Any]
+) -> None:
     file = console.cluster(4, platform=settings, qualify={})
     finished = console.run("qualify", file, "gpu-2")
     assert finished.status == 0, finished.output
@@ -60,7 +68,9 @@ def test_hosts_are_qualified_by_their_names_alone(console: Console, hosts: Hosts
 def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts) -> None:
     as_user = ["setpriv", f"--reuid={USER}", "--regid=12345", "--clear-groups"]
     python = f"-path {sys.prefix} -prune"  # a clone of the repository may lie in /tmp
-    files = f"find /tmp /home /var/tmp {python} -o -readable -type f -exec cat {{}} + 2>/dev/null; true"
+    files = (
+        f"find /tmp /home /var/tmp {python} -o -readable -type f -exec cat {{}} + 2>/dev/null; true"
+    )
     with launched(run):
         texts = [
             hosts.on("gpu-1", "sh", "-c", "cat /proc/[0-9]*/cmdline"),
@@ -73,9 +83,13 @@ def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts) -> None:
     assert folders == ["700"]
 
 
-def test_a_person_logs_in_behind_a_jump_host(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_person_logs_in_behind_a_jump_host(
+    settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
     hosts.hide("gpu-3")
-    with launched(run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-1"}}}, tmp_path)) as testbed:
+    with launched(
+        run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-1"}}}, tmp_path)
+    ) as testbed:
         argv = ssh_argv(testbed, testbed.nodes[3], ("hostname",), terminal=False)
         done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "gpu-3"), done.stderr
@@ -88,7 +102,9 @@ class HostsOfOldOpenSSH(Hosts):
         sshd = self.folder / "old" / "sshd"
         sshd.parent.mkdir(exist_ok=True)
         refusal = "echo 'command-line: line 0: Bad configuration option: SetEnv' >&2; exit 255"
-        sshd.write_text(f'#!/bin/sh\ncase "$*" in *SetEnv*) {refusal} ;; esac\nexec /usr/sbin/sshd "$@"\n')
+        sshd.write_text(
+            f'#!/bin/sh\ncase "$*" in *SetEnv*) {refusal} ;; esac\nexec /usr/sbin/sshd "$@"\n'
+        )
         sshd.chmod(0o755)
         return {"PATH": f"{sshd.parent}:/usr/local/bin:/usr/bin:/bin"}
 
@@ -96,7 +112,11 @@ class HostsOfOldOpenSSH(Hosts):
 def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path: Path) -> None:
     hosts = HostsOfOldOpenSSH(NAMES[:2])
     with up(hosts):
-        platform = {**settings, "hosts": ["gpu-[0-1]"], "ssh_config": str(hosts.folder / "ssh_config")}
+        platform = {
+            **settings,
+            "hosts": ["gpu-[0-1]"],
+            "ssh_config": str(hosts.folder / "ssh_config"),
+        }
         with launched(run_on(platform, tmp_path, nodes=2)) as testbed:
             assert [node.port for node in testbed.nodes] == [222, 222]
             for node in testbed.nodes:
@@ -128,7 +148,9 @@ def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
         assert [node.name for node in testbed.nodes] == list(NAMES)
 
 
-def test_a_jump_host_with_an_unknown_key_is_refused(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_jump_host_with_an_unknown_key_is_refused(
+    settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
     """Whatever the user's configuration says."""
     hosts.know({hosts.address(name): hosts.keys[name] for name in NAMES if name != "gpu-1"})
     config = hosts.folder / "ssh_config"
@@ -143,18 +165,28 @@ def test_a_jump_host_with_an_unknown_key_is_refused(settings: dict[str, Any], ho
 # --- one run at a time ---
 
 
-def test_a_second_run_is_refused_and_names_it(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_and_names_it(
+    run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
     with launched(run) as testbed:
-        second = run_on({**settings, "hosts": ["gpu-1"]}, tmp_path / "second", nodes=1, slots_per_node=2)
+        second = run_on(
+            {**settings, "hosts": ["gpu-1"]}, tmp_path / "second", nodes=1, slots_per_node=2
+        )
         reason = refused(second)
         assert platform_for(second.cluster).missing() == [reason]
-        assert all(not isinstance(set_up_node(testbed, node, 60), Exception) for node in testbed.nodes)
+        assert all(
+            not isinstance(set_up_node(testbed, node, 60), Exception) for node in testbed.nodes
+        )
     assert reason.sentence.startswith(f"gpu-1: run {run.run_id} of root since 20")
     assert platform_for(second.cluster).missing() == []
 
 
-def test_a_lock_of_another_user_is_named(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
-    """Root's run has the host, then a lock file of a run that was killed with everything lies there."""
+def test_a_lock_of_another_user_is_named(
+    run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
+    """Root's run has the host, then a lock file of a run that was killed with everything lies
+    there.
+    """
     second = run_on({**settings, "user": USER}, tmp_path / "second")
     with launched(run):
         assert f"run {run.run_id} of root since 20" in refused(second).sentence
@@ -167,14 +199,18 @@ def test_a_lock_of_another_user_is_named(run: Run, settings: dict[str, Any], hos
 # --- doctor ---
 
 
-def test_doctor_names_what_each_host_lacks(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+def test_doctor_names_what_each_host_lacks(
+    settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
     hosts.kill_host("gpu-0")
     hosts.on("gpu-1", "mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", "/mnt")
     known = {hosts.address(name): hosts.keys[name] for name in NAMES[:3]}
     hosts.know(known)
     lacking = {**settings, "folder": "/mnt", "login_timeout_s": 5}
     cluster = run_on(lacking, tmp_path, mpi={"mpirun": "/opt/none/mpirun"}).cluster
-    problems = [problem for problem in platform_for(cluster).missing() if "gpu-2" not in problem.sentence]
+    problems = [
+        problem for problem in platform_for(cluster).missing() if "gpu-2" not in problem.sentence
+    ]
     assert [problem.code for problem in problems] == [
         "baremetal-unreachable",
         "baremetal-host-lacks",

@@ -1,4 +1,5 @@
-"""The lane that looks at what is made for people with a real browser; only when it is asked for by its path.
+"""The lane that looks at what is made for people with a real browser; only when it is asked for by
+its path.
 
 With `--pictures` the tests also take the pictures in docs/pictures anew.
 """
@@ -22,7 +23,13 @@ SUITE = {
     "collectives": {
         "operations": ["all_reduce"],
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-        "cpu": {"min_bytes": "4K", "max_bytes": "16M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "cpu": {
+            "min_bytes": "4K",
+            "max_bytes": "16M",
+            "step_factor": 4,
+            "warmup_iterations": 1,
+            "iterations": 3,
+        },
         "timeout_s": 60,
     },
 }
@@ -32,7 +39,9 @@ TRAINING = {"steps": 20, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--pictures", action="store_true", help="take the pictures in docs/pictures anew")
+    parser.addoption(
+        "--pictures", action="store_true", help="take the pictures in docs/pictures anew"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -44,14 +53,19 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def own_network() -> Iterator[None]:
-    """A network with nothing but loopback, for what this process starts; who is not root stays in the machine's.
+    """A network with nothing but loopback, for what this process starts; who is not root stays in
+    the machine's.
 
-    Chromium breaks off what it is loading when any interface of its network comes or goes, such as those of containers.
+    Chromium breaks off what it is loading when any interface of its network comes or goes, such as
+    those of containers.
     """
     if os.geteuid() != 0:
         yield
         return
-    libc, outside = ctypes.CDLL(None, use_errno=True), os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    libc, outside = (
+        ctypes.CDLL(None, use_errno=True),
+        os.open("/proc/thread-self/ns/net", os.O_RDONLY),
+    )
     try:
         if libc.unshare(_NEW_NETWORK):
             raise OSError(ctypes.get_errno(), "unshare")
@@ -84,14 +98,22 @@ def pictures(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_server: TemporaryServer) -> Path:  # noqa: F811
-    """Three good nights of four local nodes, `good-2` the last, and a bad one: `bad`, with node-2 on a slow link."""
+def runs(
+    chromium: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    prefect_server: TemporaryServer,  # noqa: F811
+) -> Path:
+    """Three good nights of four local nodes, `good-2` the last, and a bad one: `bad`, with node-2
+    on a slow link.
+    """
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(map(str, lacking)))
     folder = tmp_path_factory.mktemp("runs")
     console = Console(folder, _environment(folder, prefect_server))
     for n in range(3):  # three passes make a history
-        good = console.check(console.cluster(), console.suite(**SUITE, training=TRAINING), f"good-{n}")
+        good = console.check(
+            console.cluster(), console.suite(**SUITE, training=TRAINING), f"good-{n}"
+        )
         assert good.status == 0, good.output
     slow = console.cluster(faults=[{"node": "node-2", "rate": "200mbit"}])
     bad = console.check(slow, console.suite(**SUITE, training=TRAINING), "bad")

@@ -21,14 +21,22 @@ _COLOURS = 256  # enough for a page of text and lines, and half of the bytes
 
 @dataclass(slots=True)
 class Browser:
-    """A window, and what was asked of the network and said by JavaScript in it. It reaches this machine alone."""
+    """A window, and what was asked of the network and said by JavaScript in it.
+
+    It reaches this machine alone.
+    """
 
     driver: Chrome
 
     @classmethod
     @contextmanager
     def started(
-        cls, chromium: str, profile: Path, *, scripts: bool = True, size: tuple[int, int] = (1100, 900)
+        cls,
+        chromium: str,
+        profile: Path,
+        *,
+        scripts: bool = True,
+        size: tuple[int, int] = (1100, 900),
     ) -> "Iterator[Browser]":
         """`size` is in pixels; without `scripts` none runs, as where a site forbids them."""
         options = ChromeOptions()
@@ -57,7 +65,9 @@ class Browser:
             driver.quit()
 
     def open(self, file: Path) -> float:
-        """Seconds until the page has loaded, or the time of its own that it took, whichever is longer."""
+        """Seconds until the page has loaded, or the time of its own that it took, whichever is
+        longer.
+        """
         began = time.monotonic()
         self.driver.get(file.resolve().as_uri())
         return time.monotonic() - began
@@ -65,11 +75,19 @@ class Browser:
     def requests(self) -> list[str]:
         """The address of everything that was asked for since the last time."""
         events = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
-        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        return [
+            e["params"]["request"]["url"]
+            for e in events
+            if e["method"] == "Network.requestWillBeSent"
+        ]
 
     def complaints(self, *levels: str) -> list[str]:
         """What the browser's console says, of these levels if any are named."""
-        return [entry["message"] for entry in self._log("browser") if not levels or entry["level"] in levels]
+        return [
+            entry["message"]
+            for entry in self._log("browser")
+            if not levels or entry["level"] in levels
+        ]
 
     def _log(self, kind: str) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
@@ -102,7 +120,12 @@ class Browser:
 
     def print(self) -> bytes:
         """What the print dialogue would send to an A4 printer."""
-        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True, "preferCSSPageSize": True}
+        paper = {
+            "paperWidth": 8.27,
+            "paperHeight": 11.69,
+            "printBackground": True,
+            "preferCSSPageSize": True,
+        }
         return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", paper)["data"])
 
     def unreadable(self) -> list[str]:
@@ -111,7 +134,9 @@ class Browser:
         return texts
 
     def picture(self, target: Path, height: int | None = None) -> None:
-        """The top of the page, or where it is scrolled to, as a PNG file; `height` in pixels is the window's then."""
+        """The top of the page, or where it is scrolled to, as a PNG file; `height` in pixels is the
+        window's then.
+        """
         from PIL import Image
 
         if height:

@@ -1,6 +1,8 @@
-"""A person at Prefect's UI: starts a check by its form, watches it, opens what it found; and cancels another.
+"""A person at Prefect's UI: starts a check by its form, watches it, opens what it found; and
+cancels another.
 
-With `--pictures` it takes those in docs/pictures anew; with `--basetemp=/srv/seatrial` the form shows paths of a site.
+With `--pictures` it takes those in docs/pictures anew; with `--basetemp=/srv/seatrial` the form
+shows paths of a site.
 """
 
 import time
@@ -26,7 +28,9 @@ _OURS = ("data:", "blob:", "chrome:", "about:")
 
 
 @pytest.fixture(scope="module")
-def served(chromium: str, own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def served(
+    chromium: str, own_network: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """A site that offers a suite of its own in the form, one that takes a while."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(map(str, lacking)))
@@ -56,7 +60,9 @@ class Visitor:
     def log_in(self) -> None:
         """By the page that Prefect shows to whom it does not know."""
         self.open("/")
-        self.until(lambda: self.browser.driver.find_element(By.CSS_SELECTOR, "input[type=password]"))
+        self.until(
+            lambda: self.browser.driver.find_element(By.CSS_SELECTOR, "input[type=password]")
+        )
         file = self.served.folder / "prefect" / "seatrial-serve.auth"
         field = self.browser.driver.find_element(By.CSS_SELECTOR, "input[type=password]")
         field.send_keys(file.read_text().strip())
@@ -72,7 +78,9 @@ class Visitor:
                     return
             except WebDriverException:
                 pass
-            assert time.monotonic() < deadline, f"not in time at {self.address}: {self.browser.text()}"
+            assert time.monotonic() < deadline, (
+                f"not in time at {self.address}: {self.browser.text()}"
+            )
             time.sleep(0.3)
 
     def sees(self, *words: str) -> None:
@@ -95,8 +103,8 @@ class Visitor:
     def submit(self) -> None:
         """Press Submit until the run is scheduled.
 
-        The server answers 503 to a write that SQLite has locked out. Prefect's client asks again by itself; its UI
-        leaves that to the person.
+        The server answers 503 to a write that SQLite has locked out. Prefect's client asks again by
+        itself; its UI leaves that to the person.
         """
 
         def scheduled() -> bool:
@@ -112,7 +120,11 @@ class Visitor:
 
     def _shown(self, *paths: str) -> WebElement:
         """The first element that can be seen of the first path that has one."""
-        elements = (element for path in paths for element in self.browser.driver.find_elements(By.XPATH, path))
+        elements = (
+            element
+            for path in paths
+            for element in self.browser.driver.find_elements(By.XPATH, path)
+        )
         shown = next((element for element in elements if element.is_displayed()), None)
         if shown is None:
             raise NoSuchElementException(f"nothing to be seen at {paths}")
@@ -125,14 +137,18 @@ class Visitor:
 
 @pytest.fixture
 def visitor(chromium: str, served: Site, tmp_path: Path, pictures: Path) -> Iterator[Visitor]:
-    """No page asks for anything outside this machine, and none fails; icons that Prefect does not ship do not count."""
+    """No page asks for anything outside this machine, and none fails; icons that Prefect does not
+    ship do not count.
+    """
     with Browser.started(chromium, tmp_path / "profile", size=(1300, 1250)) as browser:
         person = Visitor(browser, served, pictures)
         person.log_in()
         browser.complaints()  # before the login the UI is told 401, which it says there
         yield person
         assert [url for url in browser.requests() if not url.startswith((served.url, *_OURS))] == []
-        assert [complaint for complaint in browser.complaints("SEVERE") if not _is_icon(complaint)] == []
+        assert [
+            complaint for complaint in browser.complaints("SEVERE") if not _is_icon(complaint)
+        ] == []
 
 
 def _is_icon(complaint: str) -> bool:
@@ -141,8 +157,13 @@ def _is_icon(complaint: str) -> bool:
 
 def newest(served: Site) -> str:
     """The id of the newest flow run of the check that did not come from a schedule."""
-    filters = {"flows": {"name": {"any_": ["seatrial-check"]}}, "flow_runs": {"tags": {"all_": ["ad-hoc"]}}}
-    runs = served.api("POST", "/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1, **filters)
+    filters = {
+        "flows": {"name": {"any_": ["seatrial-check"]}},
+        "flow_runs": {"tags": {"all_": ["ad-hoc"]}},
+    }
+    runs = served.api(
+        "POST", "/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1, **filters
+    )
     return str(runs[0]["id"])
 
 
@@ -153,24 +174,35 @@ def fill_in_the_form(served: Site, visitor: Visitor, suite: str) -> None:
     visitor.click("Run")
     visitor.click("Custom run")
     visitor.sees("Path of the cluster file", "0 gives up at once and says who has it")
-    lists = [Select(element) for element in visitor.browser.driver.find_elements(By.TAG_NAME, "select")]
-    (suites,) = (select for select in lists if "acceptance" in [option.text for option in select.options])
+    lists = [
+        Select(element) for element in visitor.browser.driver.find_elements(By.TAG_NAME, "select")
+    ]
+    (suites,) = (
+        select for select in lists if "acceptance" in [option.text for option in select.options]
+    )
     suites.select_by_visible_text(suite)
     visitor.picture("prefect-form")
     visitor.submit()
 
 
 @pytest.mark.gate
-def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site, visitor: Visitor) -> None:
+def test_a_check_is_started_by_its_form_and_its_findings_are_opened(
+    served: Site, visitor: Visitor
+) -> None:
     fill_in_the_form(served, visitor, str(served.folder / "brief.yaml"))
     flow_run = newest(served)
     visitor.open(f"/runs/flow-run/{flow_run}")
     visitor.sees("trial brief", "cluster:trial", "suite:brief")
-    visitor.sees("Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right")
+    visitor.sees(
+        "Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right"
+    )
     assert served.ended(flow_run)["type"] == "COMPLETED"
     visitor.sees("report: http")
     visitor.picture("prefect-run")
-    reports = "return [...document.querySelectorAll('a')].filter(a => a.href.endsWith('/report.html')).length"
+    reports = (
+        "return [...document.querySelectorAll('a')].filter(a => "
+        "a.href.endsWith('/report.html')).length"
+    )
     assert visitor.browser.driver.execute_script(reports) == 1  # one click from the page of the run
     visitor.click("Artifacts")
     visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial")
@@ -179,11 +211,18 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
     open_artifact(served, visitor, "judgements-trial")
     visitor.sees("busbw")
     open_artifact(served, visitor, "busbw-trial")
-    picture = "return [...document.images].some(i => i.src.endsWith('busbw.png') && i.complete && i.naturalWidth > 0)"
+    picture = (
+        "return [...document.images].some(i => i.src.endsWith('busbw.png') && i.complete && "
+        "i.naturalWidth > 0)"
+    )
     visitor.until(lambda: visitor.browser.driver.execute_script(picture))
     open_artifact(served, visitor, "report-trial")
     visitor.click("report")
-    visitor.until(lambda: len(visitor.browser.driver.window_handles) > 1 or "/seatrial/runs/" in visitor.address)
+    visitor.until(
+        lambda: (
+            len(visitor.browser.driver.window_handles) > 1 or "/seatrial/runs/" in visitor.address
+        )
+    )
     visitor.browser.driver.switch_to.window(visitor.browser.driver.window_handles[-1])
     visitor.sees("trial", "brief")
     assert visitor.address.endswith("/report.html")
@@ -192,7 +231,9 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
 def open_artifact(served: Site, visitor: Visitor, key: str) -> None:
     """From the artifact's history to its newest version."""
     filters = {"key": {"any_": [key]}}
-    (newest_one,) = served.api("POST", "/artifacts/filter", artifacts=filters, sort="CREATED_DESC", limit=1)
+    (newest_one,) = served.api(
+        "POST", "/artifacts/filter", artifacts=filters, sort="CREATED_DESC", limit=1
+    )
     visitor.open(f"/artifacts/key/{key}")
     visitor.click(newest_one["id"][:8])
     visitor.until(lambda: "/artifacts/artifact/" in visitor.address)

@@ -18,7 +18,9 @@ MAX_OPEN_S = 3.0
 A4_PX = 703  # between the margins
 
 
-def test_a_bad_run_is_read_without_scrolling_and_asks_for_nothing(browser: Browser, runs: Path) -> None:
+def test_a_bad_run_is_read_without_scrolling_and_asks_for_nothing(
+    browser: Browser, runs: Path
+) -> None:
     report = runs / "bad" / "report.html"
     browser.open(report)
     assert browser.complaints() == []
@@ -62,7 +64,9 @@ def test_links_to_logs_lead_to_them(browser: Browser, runs: Path) -> None:
     assert "out-of-place" in browser.text()
 
 
-def test_the_report_has_the_same_content_without_scripts(still_browser: Browser, browser: Browser, runs: Path) -> None:
+def test_the_report_has_the_same_content_without_scripts(
+    still_browser: Browser, browser: Browser, runs: Path
+) -> None:
     report = runs / "bad" / "report.html"
     browser.open(report)
     still_browser.open(report)
@@ -74,7 +78,9 @@ def test_the_report_has_the_same_content_without_scripts(still_browser: Browser,
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("run", ["good-2", "bad"])
-def test_everything_has_contrast_and_a_name(browser: Browser, runs: Path, scheme: str, run: str) -> None:
+def test_everything_has_contrast_and_a_name(
+    browser: Browser, runs: Path, scheme: str, run: str
+) -> None:
     browser.prefer(scheme)
     browser.open(runs / run / "report.html")
     browser.ask("document.querySelectorAll('details').forEach((folded) => (folded.open = true))")
@@ -82,18 +88,35 @@ def test_everything_has_contrast_and_a_name(browser: Browser, runs: Path, scheme
     levels = [int(heading.tag_name[1]) for heading in browser.all("h1, h2, h3")]
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
-    unnamed = "[...document.querySelectorAll('svg, a, section, nav, input')].filter((e) => !e.id && !e.ariaLabel"
+    unnamed = (
+        "[...document.querySelectorAll('svg, a, section, nav, input')].filter((e) => !e.id && "
+        "!e.ariaLabel"
+    )
     unnamed += " && !e.getAttribute('aria-labelledby') && !e.textContent.trim()).length"
     assert browser.ask(f"return {unnamed}") == 0
 
 
-ORDER = ["suspects", "changes", "heat", "curves", "check-1", "history", "software", "logs", "nodes", "verdicts"]
+ORDER = [
+    "suspects",
+    "changes",
+    "heat",
+    "curves",
+    "check-1",
+    "history",
+    "software",
+    "logs",
+    "nodes",
+    "verdicts",
+]
 
 
 @pytest.mark.parametrize(
-    ("run", "without"), [("good-0", {"suspects", "history"}), ("good-2", {"suspects"}), ("bad", set())]
+    ("run", "without"),
+    [("good-0", {"suspects", "history"}), ("good-2", {"suspects"}), ("bad", set())],
 )
-def test_verdict_and_suspects_come_before_details(browser: Browser, runs: Path, run: str, without: set[str]) -> None:
+def test_verdict_and_suspects_come_before_details(
+    browser: Browser, runs: Path, run: str, without: set[str]
+) -> None:
     browser.open(runs / run / "report.html")
     places = [browser.ask(_TOP.format(part)) for part in ORDER if part not in without]
     assert places == sorted(places)
@@ -113,14 +136,23 @@ def test_a_healthy_run_fits_two_screens(browser: Browser, runs: Path, run: str) 
 
 def test_what_blames_a_node_is_red(browser: Browser, runs: Path) -> None:
     browser.open(runs / "bad" / "report.html")
-    row = next(row for row in browser.all("table.heat tbody tr") if row.text.startswith("node-2 suspect: fail"))
-    red = browser.ask("return getComputedStyle(document.querySelector('.heat td.fail')).backgroundColor")
+    row = next(
+        row
+        for row in browser.all("table.heat tbody tr")
+        if row.text.startswith("node-2 suspect: fail")
+    )
+    red = browser.ask(
+        "return getComputedStyle(document.querySelector('.heat td.fail')).backgroundColor"
+    )
     assert any(
-        cell.value_of_css_property("background-color") == red for cell in row.find_elements("css selector", "td")
+        cell.value_of_css_property("background-color") == red
+        for cell in row.find_elements("css selector", "td")
     )
 
 
-def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(browser: Browser, runs: Path) -> None:
+def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(
+    browser: Browser, runs: Path
+) -> None:
     browser.open(runs / "bad" / "report.html")
     pages = [page.extract_text() for page in PdfReader(io.BytesIO(browser.print())).pages]
     assert browser.text("h1") in " ".join(pages[0].split())
@@ -137,14 +169,19 @@ def test_nothing_runs_off_a_narrow_screen_or_the_paper(browser: Browser, runs: P
     browser.open(runs / "bad" / "report.html")
     browser.ask("document.querySelectorAll('details').forEach((folded) => (folded.open = true))")
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
-    scrolling = "[...document.querySelectorAll('.scroll')].filter((part) => part.scrollWidth > part.clientWidth)"
+    scrolling = (
+        "[...document.querySelectorAll('.scroll')].filter((part) => part.scrollWidth > "
+        "part.clientWidth)"
+    )
     assert browser.ask(f"return {scrolling}.map((part) => part.textContent)") == []
     cells = browser.all(".wide :is(th, td), .stacked :is(th, td)")
     right = [cell.rect["x"] + cell.rect["width"] for cell in cells if cell.text]
     assert len(right) > 20 and max(right) <= 390
     assert all(cell.is_displayed() for cell in browser.all(".wide .verdict"))
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "width": A4_PX, "mobile": False})
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {**metrics, "width": A4_PX, "mobile": False}
+    )
     assert browser.ask("return document.documentElement.scrollWidth") <= A4_PX
 
 
@@ -159,7 +196,10 @@ def fleet_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_thousand_nodes_open_at_once(browser: Browser, fleet_report: Path) -> None:
     seconds = [browser.open(fleet_report) for _ in range(3)]
-    print(f"{fleet_report.stat().st_size / 1e6:.1f} MB opens in {', '.join(f'{s:.2f}' for s in seconds)} s")
+    print(
+        f"{fleet_report.stat().st_size / 1e6:.1f} MB opens in "
+        f"{', '.join(f'{s:.2f}' for s in seconds)} s"
+    )
     assert min(seconds) < MAX_OPEN_S
 
 

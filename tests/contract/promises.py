@@ -1,7 +1,8 @@
-"""What every platform promises: `class TestPromises(Promises)` beside a fixture `run` of the platform tries it there.
+"""What every platform promises: `class TestPromises(Promises)` beside a fixture `run` of the
+platform tries it there.
 
-`run` is a Run of several nodes; tests/quick_run.py makes one. A stranger is the same platform as another process sees
-it, with nothing in memory.
+`run` is a Run of several nodes; tests/quick_run.py makes one. A stranger is the same platform as
+another process sees it, with nothing in memory.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,9 @@ class Promises:
         finally:
             platform.teardown(run.run_id)
 
-    def test_render_has_no_side_effects_and_is_deterministic(self, platform: Platform, run: Run) -> None:
+    def test_render_has_no_side_effects_and_is_deterministic(
+        self, platform: Platform, run: Run
+    ) -> None:
         first, second = platform.render(run), platform.render(run)
         assert first == second
         assert first.files
@@ -58,7 +61,11 @@ class Promises:
         assert len(set(names.values())) == run.cluster.nodes
         assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
         attached = stranger.attach(run.run_id)
-        assert (attached.nodes, attached.user, attached.key_file) == (launched.nodes, launched.user, launched.key_file)
+        assert (attached.nodes, attached.user, attached.key_file) == (
+            launched.nodes,
+            launched.user,
+            launched.key_file,
+        )
         assert on_each(attached.nodes, lambda node: host_name(attached, node)) == names
         platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
         logs = [path.read_text() for path in run.logs.rglob("*.log")]
@@ -67,7 +74,9 @@ class Promises:
         head, *others = launched.nodes
         with connected(launched, head, 10) as transport:
             for other in others:
-                done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=120)
+                done = run_command(
+                    transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=120
+                )
                 assert (done.exit_status, done.output.strip()) == (0, names[other.name])
 
     def test_teardown_works_from_another_process_and_is_idempotent(

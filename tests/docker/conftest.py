@@ -1,4 +1,6 @@
-"""The lane that runs containers by podman's Docker-compatible socket; only when it is asked for by its path."""
+"""The lane that runs containers by podman's Docker-compatible socket; only when it is asked for by
+its path.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""Podman's Docker-compatible socket, started for the tests on the images and the lock of tests/images."""
+"""Podman's Docker-compatible socket, started for the tests on the images and the lock of
+tests/images.
+"""
 
 import subprocess
 import time
@@ -34,7 +36,9 @@ class Engine:
         client = docker.DockerClient(base_url=self.address)
         try:
             label: dict[str, Any] = {"label": "seatrial.run-id"}
-            containers = {str(each.name) for each in client.containers.list(all=True, filters=label)}
+            containers = {
+                str(each.name) for each in client.containers.list(all=True, filters=label)
+            }
             return containers | {str(each.name) for each in client.networks.list(filters=label)}
         finally:
             client.close()
@@ -42,9 +46,22 @@ class Engine:
 
 @contextmanager
 def engine(folder: Path) -> Iterator[Engine]:
-    """Podman's service on a socket in the folder, until the end. Raises AssertionError where it does not answer."""
+    """Podman's service on a socket in the folder, until the end.
+
+    Raises AssertionError where it does not answer.
+    """
     socket = folder / "podman.sock"
-    command = ["podman", *lane.STORE, "--runtime", "runc", "system", "service", "--time", "0", f"unix://{socket}"]
+    command = [
+        "podman",
+        *lane.STORE,
+        "--runtime",
+        "runc",
+        "system",
+        "service",
+        "--time",
+        "0",
+        f"unix://{socket}",
+    ]
     with (folder / "service.log").open("wb") as log:
         service = subprocess.Popen(command, stdout=log, stderr=log)
         try:

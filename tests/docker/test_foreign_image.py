@@ -27,15 +27,21 @@ def test_nodes_of_an_image_with_sshd_and_open_mpi_answer(
     cluster = cluster_file(console, docker_engine, 2)
     image = foreign.build(tmp_path, "openssh-server openmpi-bin")
     cluster.write_text(cluster.read_text().replace(docker_engine.image, image))
-    finished = console.check(cluster, console.suite(**PATIENT, training=None, devices=None, collectives=None))
+    finished = console.check(
+        cluster, console.suite(**PATIENT, training=None, devices=None, collectives=None)
+    )
     assert finished.status == 0, finished.output
-    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {"connectivity": "pass"}
+    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
+        "connectivity": "pass"
+    }
     assert "the nodes have no Python, so their hardware" in " ".join(finished.document["notes"])
     log = (console.folder / "out" / "logs" / "mpirun-hostname.log").read_text()
     assert [line for line in log.splitlines() if line.endswith(("node-0", "node-1"))], log
 
 
-def test_a_sweep_of_nccl_tests_needs_no_python(docker_engine: Engine, console: Console, tmp_path: Path) -> None:
+def test_a_sweep_of_nccl_tests_needs_no_python(
+    docker_engine: Engine, console: Console, tmp_path: Path
+) -> None:
     """The stand-in is started by mpirun over both containers, as if each had a GPU."""
     image = foreign.build(tmp_path, "openssh-server openmpi-bin")
     described = {"name": "trial", "nodes": 2, "image": image, "platform": docker_engine.settings}
@@ -43,13 +49,19 @@ def test_a_sweep_of_nccl_tests_needs_no_python(docker_engine: Engine, console: C
     run = Run("foreign-1", cluster, load_suite("a4-sweep"), console.folder / "sweep", image)
     section = run.suite.section(Collectives)
     assert section
-    sizes = section.gpu.model_copy(update={"min_bytes": GPU_SIZES[0], "max_bytes": GPU_SIZES[-1], "step_factor": 4})
+    sizes = section.gpu.model_copy(
+        update={"min_bytes": GPU_SIZES[0], "max_bytes": GPU_SIZES[-1], "step_factor": 4}
+    )
     platform = platform_for(cluster)
     try:
         launched = platform.launch(run)
-        bed = replace(launched, python="", nodes=tuple(replace(node, gpus=1) for node in launched.nodes))
+        bed = replace(
+            launched, python="", nodes=tuple(replace(node, gpus=1) for node in launched.nodes)
+        )
         set_up_node(bed, bed.head, 60).transport.close()
-        outcome = sweep_once(run, bed, section, PlannedSweep("all_reduce", sizes), label="all_reduce")
+        outcome = sweep_once(
+            run, bed, section, PlannedSweep("all_reduce", sizes), label="all_reduce"
+        )
     finally:
         platform.teardown(run.run_id)
     assert outcome.verdict is Verdict.PASS, outcome.reason
@@ -60,7 +72,12 @@ def test_an_image_without_sshd_is_named_in_the_first_line(
     docker_engine: Engine, console: Console, tmp_path: Path
 ) -> None:
     cluster = cluster_file(console, docker_engine, 1)
-    cluster.write_text(cluster.read_text().replace(docker_engine.image, foreign.build(tmp_path, "openmpi-bin")))
+    cluster.write_text(
+        cluster.read_text().replace(docker_engine.image, foreign.build(tmp_path, "openmpi-bin"))
+    )
     finished = console.check(cluster, console.suite(**PATIENT))
     assert finished.status == 3, finished.output
-    assert "sshd is missing: install openssh-server in the image (launch: srun of" in finished.document["reason"]
+    assert (
+        "sshd is missing: install openssh-server in the image (launch: srun of"
+        in finished.document["reason"]
+    )

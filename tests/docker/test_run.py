@@ -16,8 +16,15 @@ PATIENT = {"connectivity": {"timeout_s": 60}}  # what else runs shares two proce
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 
 
-def cluster_file(console: Console, engine: Engine, nodes: int, name: str = "trial", **platform: Any) -> Path:
-    described = {"name": name, "nodes": nodes, "image": engine.image, "platform": {**engine.settings, **platform}}
+def cluster_file(
+    console: Console, engine: Engine, nodes: int, name: str = "trial", **platform: Any
+) -> Path:
+    described = {
+        "name": name,
+        "nodes": nodes,
+        "image": engine.image,
+        "platform": {**engine.settings, **platform},
+    }
     path = console.folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(described))
     return path
@@ -35,13 +42,18 @@ def test_two_containers_go_through_the_whole_chain(docker_engine: Engine, consol
     }
     assert [node["name"] for node in finished.document["nodes"]] == ["node-0", "node-1"]
     logs = console.folder / "out" / "logs" / "nodes"
-    assert all("Accepted publickey for root" in (logs / f"node-{i}.log").read_text() for i in range(2))
+    assert all(
+        "Accepted publickey for root" in (logs / f"node-{i}.log").read_text() for i in range(2)
+    )
 
 
 @pytest.mark.parametrize("network", ["own", "host"])
-def test_one_container_alone_is_checked(docker_engine: Engine, console: Console, network: str) -> None:
+def test_one_container_alone_is_checked(
+    docker_engine: Engine, console: Console, network: str
+) -> None:
     cluster = cluster_file(console, docker_engine, 1, network=network)
-    cluster.write_text(cluster.read_text() + "slots_per_node: 2\nssh_port: 2291\n")  # 222 may be the host's own
+    # 222 may be the host's own
+    cluster.write_text(cluster.read_text() + "slots_per_node: 2\nssh_port: 2291\n")
     finished = console.check(cluster, console.suite(**PATIENT, training=TRAINING))
     assert finished.status == 0, finished.output
     assert len(finished.document["nodes"]) == 1
@@ -78,14 +90,20 @@ def test_people_log_in_to_a_kept_run_whose_keys_the_daemon_does_not_tell(
     assert docker_engine.objects() == set()
 
 
-def test_labels_of_others_and_hostile_ones_are_left_alone(docker_engine: Engine, console: Console) -> None:
+def test_labels_of_others_and_hostile_ones_are_left_alone(
+    docker_engine: Engine, console: Console
+) -> None:
     """Anybody who may use the daemon may write our labels."""
     cluster = cluster_file(console, docker_engine, 1)
     label = "seatrial.run-id"
     strange = {
         "a-path": {label: "../../etc"},
         "a-terminal": {label: "\x1b[31mred"},
-        "no-expiry": {label: "run-of-another", "seatrial.owner": "other/1", "seatrial.expires": "soon"},
+        "no-expiry": {
+            label: "run-of-another",
+            "seatrial.owner": "other/1",
+            "seatrial.expires": "soon",
+        },
         "a-node": {label: "run-of-another", "seatrial.node": "node-" + "9" * 5000},
     }
     for name, labels in strange.items():
@@ -106,14 +124,24 @@ def test_two_runs_at_once_do_not_meet(docker_engine: Engine, console: Console) -
     assert [status for _, status in ended] == [0, 0], ended
 
 
-def test_a_container_that_somebody_removes_is_not_blamed(docker_engine: Engine, console: Console) -> None:
+def test_a_container_that_somebody_removes_is_not_blamed(
+    docker_engine: Engine, console: Console
+) -> None:
     sweep = {"min_bytes": "1M", "max_bytes": "16M", "iterations": 10000}
     long = {"operations": ["all_reduce"], "cpu": sweep, "gpu": sweep, "timeout_s": 120}
     suite = console.suite(**PATIENT, collectives=long)
-    process = console.start("run", cluster_file(console, docker_engine, 2), "--suite", suite, "--out", "out")
+    process = console.start(
+        "run", cluster_file(console, docker_engine, 2), "--suite", suite, "--out", "out"
+    )
     log = console.folder / "out" / "logs" / "all_reduce.log"
     until(lambda: log.exists() or process.poll() is not None)
-    lane.podman("rm", "--force", "--time", "0", next(name for name in docker_engine.objects() if "node-1" in name))
+    lane.podman(
+        "rm",
+        "--force",
+        "--time",
+        "0",
+        next(name for name in docker_engine.objects() if "node-1" in name),
+    )
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, f"{out}\n{err}"
     assert "the container of node-1 is gone" in out.splitlines()[-1]

@@ -26,7 +26,13 @@ BRIEF: dict[str, Any] = {  # with limits that a busy machine keeps, too
     "collectives": {
         "operations": ["all_reduce"],
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-        "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "cpu": {
+            "min_bytes": "1M",
+            "max_bytes": "4M",
+            "step_factor": 4,
+            "warmup_iterations": 1,
+            "iterations": 3,
+        },
         "timeout_s": 300,
     },
 }
@@ -43,7 +49,11 @@ class Console:
 
     def cluster(self, nodes: int = 4, **fields: Any) -> Path:
         path = self.folder / "cluster.yaml"
-        path.write_text(yaml.safe_dump({"name": "trial", "nodes": nodes, "platform": {"kind": "local"}, **fields}))
+        path.write_text(
+            yaml.safe_dump(
+                {"name": "trial", "nodes": nodes, "platform": {"kind": "local"}, **fields}
+            )
+        )
         return path
 
     def suite(self, **fields: Any) -> Path:
@@ -57,7 +67,9 @@ class Console:
         return httpx.BasicAuth(*self.environment["PREFECT_API_AUTH_STRING"].split(":", 1))
 
     def start(self, *arguments: str | Path, group: bool = False) -> "subprocess.Popen[str]":
-        """Start seatrial; with `group` in a process group of its own, as systemd and a terminal do."""
+        """Start seatrial; with `group` in a process group of its own, as systemd and a terminal
+        do.
+        """
         process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -83,7 +95,11 @@ class Console:
     def run_ids(self) -> set[str]:
         """Of the runs that were started here, as their logs say, or the names of their folders."""
         logs = self.folder.glob("**/logs/run.log")
-        logged = {run_id for log in logs for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+        logged = {
+            run_id
+            for log in logs
+            for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())
+        }
         return logged | {log.parents[1].name for log in self.folder.glob("runs/*/logs/run.log")}
 
     def left(self) -> set[str]:
@@ -114,13 +130,17 @@ class Finished:
         return f"{self.out}\n{self.err}"
 
     def check(self, name: str) -> dict[str, Any]:
-        entry: dict[str, Any] = next(check for check in self.document["checks"] if check["name"] == name)
+        entry: dict[str, Any] = next(
+            check for check in self.document["checks"] if check["name"] == name
+        )
         return entry
 
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryServer]:
-    """One Prefect server for all runs of the session; starting one per run would take most of the time."""
+    """One Prefect server for all runs of the session; starting one per run would take most of the
+    time.
+    """
     home = tmp_path_factory.mktemp("prefect")
     with (home / "server.log").open("ab") as log:
         with pytest.MonkeyPatch.context() as patch:

@@ -32,11 +32,18 @@ def kept_run(console: Console, **fields: object) -> str:
 
 
 def on_a_terminal(console: Console, *arguments: str, keys: bytes) -> tuple[int, bytes]:
-    """A command on a terminal of its own, with what is typed; its exit status, and what the terminal showed."""
+    """A command on a terminal of its own, with what is typed; its exit status, and what the
+    terminal showed.
+    """
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "seatrial", *arguments]
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=console.environment, start_new_session=True
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=console.environment,
+        start_new_session=True,
     ) as process:
         os.close(theirs)
         os.write(ours, keys)
@@ -57,7 +64,8 @@ def test_a_failed_run_is_kept_until_somebody_ends_it(console: Console) -> None:
 
     done = console.run("ssh", run_id, "head", "--", "hostname; exit 7")
     assert (done.status, done.out) == (7, "node-0\n")
-    assert console.run("ssh", console.folder / "out", "node-1", "true").status == 255  # its sshd is what is broken
+    # Its sshd is what is broken
+    assert console.run("ssh", console.folder / "out", "node-1", "true").status == 255
     typed = b"tty && echo $((6 * 7)) from $(hostname); exit 3\n"
     status, shown = on_a_terminal(console, "ssh", run_id, "head", keys=typed)
     assert (status, b"/dev/pts/" in shown, b"42 from node-0" in shown) == (3, True, True), shown

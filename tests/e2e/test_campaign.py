@@ -19,7 +19,8 @@ from tests.site import PATIENCE_S
 
 PHASE: dict[str, Any] = {"name": "brief", "budget_s": 60, "devices": {"seconds": 0.1}}
 MINUTES = 0.8
-AT_WORK = {"pass", "degraded"}  # of nodes that are all there: what else this machine does may slow them
+# Of nodes that are all there: what else this machine does may slow them
+AT_WORK = {"pass", "degraded"}
 CLOCK = Path(__file__).with_name("clock.c")
 Process = subprocess.Popen[str]
 
@@ -39,7 +40,9 @@ def start(console: Console, cluster: Path, soak: Path) -> Process:
 
 def phases(console: Console) -> list[Path]:
     """The folders of the phases that have begun, in their order."""
-    logs = [log for log in console.folder.glob("runs/*/logs/run.log") if log.parents[1].name != "soak"]
+    logs = [
+        log for log in console.folder.glob("runs/*/logs/run.log") if log.parents[1].name != "soak"
+    ]
     return [log.parents[1] for log in sorted(logs, key=lambda log: log.stat().st_ino)]
 
 
@@ -72,8 +75,14 @@ def verdict(console: Console) -> str:
 
 def processes(node: str, console: Console) -> list[int]:
     """The processes on a node that is up."""
-    (space,) = [name for name in console.left() if name.endswith(f"-{node}") and Path("/run/netns", name).exists()]
-    listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=True)
+    (space,) = [
+        name
+        for name in console.left()
+        if name.endswith(f"-{node}") and Path("/run/netns", name).exists()
+    ]
+    listed = subprocess.run(
+        ["ip", "netns", "pids", space], capture_output=True, text=True, check=True
+    )
     return [int(pid) for pid in listed.stdout.split()]
 
 
@@ -92,7 +101,9 @@ def test_the_same_command_goes_on_where_a_killed_campaign_was(console: Console, 
     before = state(console, cluster)
     assert not before["ended"]
     assert before["phases"][0]["verdict"] == "pass"
-    resumed = console.run("run", cluster, "--suite", soak, "--out", console.folder / "runs" / "soak")
+    resumed = console.run(
+        "run", cluster, "--suite", soak, "--out", console.folder / "runs" / "soak"
+    )
     after = state(console, cluster)
     assert verdict(console) == "pass", resumed.output
     assert after["ended"]
@@ -158,7 +169,12 @@ def test_a_full_disk_ends_no_campaign(console: Console, soak: Path, small_disk: 
     with filler.open("wb") as file:
         room = os.statvfs(small_disk)
         os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_bsize)
-    until(lambda: any(not phase["seconds"] and phase["verdict"] for phase in state(console, cluster)["phases"][1:]))
+    until(
+        lambda: any(
+            not phase["seconds"] and phase["verdict"]
+            for phase in state(console, cluster)["phases"][1:]
+        )
+    )
     filler.unlink()
     output, errors = process.communicate(timeout=PATIENCE_S)
     campaign = state(console, cluster)
@@ -197,21 +213,38 @@ def test_a_clock_that_jumps_does_not_count_as_time_of_the_campaign(
     assert len(campaign["phases"]) > 1
 
 
-def test_a_certificate_of_a_campaign_is_verified_and_refused_when_altered(console: Console, soak: Path) -> None:
+def test_a_certificate_of_a_campaign_is_verified_and_refused_when_altered(
+    console: Console, soak: Path
+) -> None:
     cluster = console.cluster(2)
     start(console, cluster, soak).communicate(timeout=PATIENCE_S)
     assert verdict(console) == "pass"
-    assert "memory copy, GB/s, in brief" in (console.folder / "runs" / "soak" / "report.html").read_text()
+    assert (
+        "memory copy, GB/s, in brief"
+        in (console.folder / "runs" / "soak" / "report.html").read_text()
+    )
     requirements = console.folder / "requirements.yaml"
-    hours = {"text": "The cluster is at work.", "check": "campaign", "metric": "campaign_hours", "unit": "h"}
-    copy = {"text": "Memory is copied.", "check": "devices", "metric": "memory_copy", "unit": "GB/s"}
+    hours = {
+        "text": "The cluster is at work.",
+        "check": "campaign",
+        "metric": "campaign_hours",
+        "unit": "h",
+    }
+    copy = {
+        "text": "Memory is copied.",
+        "check": "devices",
+        "metric": "memory_copy",
+        "unit": "GB/s",
+    }
     listed = [
         {"id": "HOURS", **hours, "limit": {"at_least": MINUTES / 60}},
         {"id": "3-DAYS", **hours, "limit": {"at_least": 72}},
         {"id": "COPY", **copy, "limit": {"at_least": 0}},
     ]
     requirements.write_text(yaml.safe_dump({"name": "soak", "requirements": listed}))
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", console.folder / "key"], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", console.folder / "key"], check=True
+    )
     arguments = ("--requirements", requirements, "--sign", console.folder / "key", "--json")
     runs = [path.parent for path in console.folder.glob("runs/*/run.json")]
     made = console.run("certify", *runs, *arguments)

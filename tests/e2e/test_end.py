@@ -1,4 +1,6 @@
-"""Runs that do not go on to their end as they began: a link goes down, a reader leaves, somebody ends or kills them."""
+"""Runs that do not go on to their end as they began: a link goes down, a reader leaves, somebody
+ends or kills them.
+"""
 
 import json
 import os
@@ -14,12 +16,15 @@ from tests.e2e.conftest import TRAINING, Console, until
 from tests.site import PATIENCE_S
 
 
-def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(console: Console) -> None:
+def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
+    console: Console,
+) -> None:
     suite = console.suite(
         collectives={
             "operations": ["all_reduce", "broadcast"],
             "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-            # The first row comes at once, and the second takes seconds: it is on its way when the link goes down.
+            # The first row comes at once, and the second takes seconds: it is on its way when the
+            # link goes down.
             "cpu": {
                 "min_bytes": "256K",
                 "max_bytes": "64M",
@@ -35,7 +40,9 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and "all_reduce   256K" in log.read_text())
     (namespace,) = (left for left in console.left() if re.fullmatch(r"seatrial-\S+-node-2", left))
-    subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
+    subprocess.run(
+        ["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True
+    )
     broken_at = time.monotonic()
     until(lambda: "node-2" in log.read_text().split("all_reduce   256K")[-1])
     assert time.monotonic() - broken_at < 110
@@ -44,7 +51,9 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     document = json.loads((out / "run.json").read_text())
     assert document["verdict"] == "fail"
     assert document["reason"].startswith("node-2 (")
-    assert "all_reduce" in next(check["reason"] for check in document["checks"] if check["name"] == "collectives")
+    assert "all_reduce" in next(
+        check["reason"] for check in document["checks"] if check["name"] == "collectives"
+    )
     # The node that died is named, and the other two go on without it.
     assert [suspect["name"] for suspect in document["suspects"]] == ["node-2"]
     verdicts = {check["name"]: check["verdict"] for check in document["checks"]}
@@ -55,7 +64,9 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
 
 
 def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -> None:
-    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", console.folder / "out")
+    process = console.start(
+        "run", console.cluster(2), "--suite", console.suite(), "--out", console.folder / "out"
+    )
     assert process.stdout
     assert process.stderr
     process.stderr.readline()  # as `2>&1 | head -1` does
@@ -67,7 +78,9 @@ def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 143)])
-def test_interrupted_runs_take_everything_down(console: Console, number: signal.Signals, status: int) -> None:
+def test_interrupted_runs_take_everything_down(
+    console: Console, number: signal.Signals, status: int
+) -> None:
     out = console.folder / "out"
     process = console.start("run", console.cluster(), "--suite", console.suite(), "--out", out)
     log = out / "logs" / "run.log"
@@ -88,7 +101,9 @@ def test_two_signals_to_every_process_are_one_interruption(
     console: Console, number: signal.Signals, status: int
 ) -> None:
     out = console.folder / "out"
-    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out, group=True)
+    process = console.start(
+        "run", console.cluster(2), "--suite", console.suite(), "--out", out, group=True
+    )
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and "nodes, head" in log.read_text())
     for _ in range(2):
@@ -101,10 +116,14 @@ def test_two_signals_to_every_process_are_one_interruption(
     assert "cut off by" in json.loads((out / "run.json").read_text())["reason"]
 
 
-@pytest.mark.parametrize("seen", ["nodes, head", pytest.param("all_reduce     1M", marks=pytest.mark.gate)])
+@pytest.mark.parametrize(
+    "seen", ["nodes, head", pytest.param("all_reduce     1M", marks=pytest.mark.gate)]
+)
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
     out = console.folder / "out"
-    process = console.start("run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out)
+    process = console.start(
+        "run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out
+    )
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and seen in log.read_text())
     process.kill()
@@ -131,9 +150,14 @@ def test_a_killed_run_is_recorded_by_the_next_command(console: Console) -> None:
     assert (recorded["run_id"], recorded["verdict"]) == (document["run_id"], "inconclusive")
     newest = {"sort": "START_TIME_DESC", "limit": 1}
     runs = httpx.post(
-        f"{console.environment['PREFECT_API_URL']}/flow_runs/filter", json=newest, auth=console.auth, timeout=PATIENCE_S
+        f"{console.environment['PREFECT_API_URL']}/flow_runs/filter",
+        json=newest,
+        auth=console.auth,
+        timeout=PATIENCE_S,
     )
-    assert [(run["state_type"], run["state"]["message"]) for run in runs.json()] == [("CRASHED", killed)]
+    assert [(run["state_type"], run["state"]["message"]) for run in runs.json()] == [
+        ("CRASHED", killed)
+    ]
     assert console.run("reap").status == 0
     until(lambda: not console.left())
 

@@ -1,4 +1,6 @@
-"""The flow as Prefect runs it, started from a deployment: its states, artifacts and logs, and a baseline approved."""
+"""The flow as Prefect runs it, started from a deployment: its states, artifacts and logs, and a
+baseline approved.
+"""
 
 import json
 import os
@@ -49,23 +51,30 @@ def runner(console: Console, program: str) -> Iterator[None]:
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # a flow run outlives its runner, and would go on for minutes
+            # A flow run outlives its runner, and would go on for minutes
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 @pytest.fixture
 def served(console: Console) -> Iterator[Console]:
-    """A console whose Prefect server has a deployment of the flow, and a runner that works for it."""
+    """A console whose Prefect server has a deployment of the flow, and a runner that works for
+    it.
+    """
     with runner(console, _SERVE):
         yield console
 
 
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
-    """One call of Prefect's REST API, as its UI makes them; it comes again where the server's database was locked."""
+    """One call of Prefect's REST API, as its UI makes them; it comes again where the server's
+    database was locked.
+    """
     url = f"{console.environment['PREFECT_API_URL']}{path}"
     deadline = time.monotonic() + 120
     while True:
-        answer = httpx.request(method, url, json=body or None, auth=console.auth, timeout=120, verify=TLS)
+        answer = httpx.request(
+            method, url, json=body or None, auth=console.auth, timeout=120, verify=TLS
+        )
         if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
             answer.raise_for_status()
             return answer.json()
@@ -75,7 +84,9 @@ def call(console: Console, method: str, path: str, **body: Any) -> Any:
 def start(console: Console, **parameters: str) -> str:
     """Start a run of the deployment, once the runner has registered it; the flow run's id."""
     deployment = registered(console, "trial")
-    created = call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", parameters=parameters)
+    created = call(
+        console, "POST", f"/deployments/{deployment['id']}/create_flow_run", parameters=parameters
+    )
     return str(created["id"])
 
 
@@ -94,7 +105,9 @@ def state(console: Console, flow_run: str) -> dict[str, Any]:
 
 def logged(console: Console, flow_run: str) -> set[str]:
     """What Prefect keeps of a run's log."""
-    entries = call(console, "POST", "/logs/filter", logs={"flow_run_id": {"any_": [flow_run]}}, limit=200)
+    entries = call(
+        console, "POST", "/logs/filter", logs={"flow_run_id": {"any_": [flow_run]}}, limit=200
+    )
     return {entry["message"] for entry in entries}
 
 
@@ -105,13 +118,21 @@ def only(flow_run: str) -> dict[str, Any]:
 
 def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> None:
     cluster = served.cluster(2, faults=[{"node": "node-1", "sshd": "stopped"}])
-    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "runs" / "out"))
+    flow_run = start(
+        served,
+        cluster=str(cluster),
+        suite=str(served.suite()),
+        out=str(served.folder / "runs" / "out"),
+    )
     until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
     assert state(served, flow_run)["type"] == "FAILED"
     assert state(served, flow_run)["message"].startswith("fail: node-1 (100 % sure): ")
     assert call(served, "GET", f"/flow_runs/{flow_run}")["name"] == "cluster suite"
-    assert json.loads((served.folder / "runs" / "out" / "run.json").read_text())["verdict"] == "fail"
-    until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds
+    assert (
+        json.loads((served.folder / "runs" / "out" / "run.json").read_text())["verdict"] == "fail"
+    )
+    # Prefect sends logs every few seconds
+    until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))
     artifacts = call(served, "POST", "/artifacts/filter", limit=10)
     keys = {artifact["key"] for artifact in artifacts}
     assert {"judgements-trial", "summary-trial"} <= keys, logged(served, flow_run)
@@ -151,7 +172,9 @@ def passing(number: int) -> RunResult:
     at = datetime(2026, 11, 1 + number, tzinfo=UTC)
     plateau = Measurement("busbw_plateau", 400.0, "GB/s", Subject("cluster", "lab"))
     check = Check("collectives", Verdict.PASS, Reason(), 1.0, (plateau,))
-    return RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check])
+    return RunResult(
+        f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check]
+    )
 
 
 def answer(console: Console, flow_run: str, **fields: Any) -> dict[str, Any]:
@@ -165,23 +188,42 @@ def answer(console: Console, flow_run: str, **fields: Any) -> dict[str, Any]:
 def promotion(console: Console) -> str:
     deployment = registered(console, "promote")
     body = {"parameters": {"run_id": "run-2", "poll_s": 1}}
-    return str(call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", **body)["id"])
+    return str(
+        call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", **body)["id"]
+    )
 
 
 def test_a_baseline_is_pinned_when_a_person_approves_and_only_then(approving: Console) -> None:
     refused = answer(approving, promotion(approving), approved=False, by="ann", note="", force="")
-    assert (refused["type"], refused["message"]) == ("FAILED", "run-2: was not approved, so nothing is pinned")
+    assert (refused["type"], refused["message"]) == (
+        "FAILED",
+        "run-2: was not approved, so nothing is pinned",
+    )
     assert json.loads(approving.run("baseline", "show", "lab", "--json").out) == []
-    done = answer(approving, promotion(approving), approved=True, by="ann", note="as delivered", force="")
+    done = answer(
+        approving, promotion(approving), approved=True, by="ann", note="as delivered", force=""
+    )
     assert (done["type"], done["message"]) == ("COMPLETED", "run-2: 1 numbers pinned by ann")
     (pin,) = json.loads(approving.run("baseline", "show", "lab", "--json").out)
-    assert (pin["centre"], pin["pinned_by"], pin["run_id"], pin["note"]) == (400.0, "ann", "run-2", "as delivered")
+    assert (pin["centre"], pin["pinned_by"], pin["run_id"], pin["note"]) == (
+        400.0,
+        "ann",
+        "run-2",
+        "as delivered",
+    )
 
 
 def test_a_run_that_could_not_measure_is_crashed_and_keeps_its_nodes(served: Console) -> None:
-    """Prefect calls the hooks of a crash then too; they must leave alone what is kept for people."""
+    """Prefect calls the hooks of a crash then too; they must leave alone what is kept for
+    people.
+    """
     cluster = served.cluster(2, mpi={"mpirun": "/nowhere/mpirun"}, keep="on_failure", keep_s=300)
-    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "runs" / "out"))
+    flow_run = start(
+        served,
+        cluster=str(cluster),
+        suite=str(served.suite()),
+        out=str(served.folder / "runs" / "out"),
+    )
     until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
     assert state(served, flow_run)["type"] == "CRASHED"
     assert state(served, flow_run)["message"].startswith("not_run: ")

@@ -1,4 +1,5 @@
-"""A pass over a cluster at work whose flow, server or node is killed under test: the next pass closes it.
+"""A pass over a cluster at work whose flow, server or node is killed under test: the next pass
+closes it.
 
 pytest tests/e2e/test_qualify.py --seed 7 --times 20
 """
@@ -19,7 +20,8 @@ import pytest
 from tests.e2e.conftest import Console, until
 from tests.site import PATIENCE_S
 
-STEPS = ("1 of 1 nodes answer", "connectivity: ", "devices ...")  # lines of a test that has its node
+# Lines of a test that has its node
+STEPS = ("1 of 1 nodes answer", "connectivity: ", "devices ...")
 WITHIN_S = 3.0  # after one of them
 Process = subprocess.Popen[str]
 Kill = Callable[[Console, Process], None]
@@ -32,7 +34,9 @@ def kill_flow(console: Console, process: Process) -> None:
 def kill_server(console: Console, process: Process) -> None:
     """Kill the temporary server of the pass, which is a process of its own below it."""
     (server,) = [
-        line.split()[0] for line in output_lines("ps", "-o", "pid=,args=", "--ppid", process.pid) if " -P -c " in line
+        line.split()[0]
+        for line in output_lines("ps", "-o", "pid=,args=", "--ppid", process.pid)
+        if " -P -c " in line
     ]
     os.kill(int(server), signal.SIGKILL)
 
@@ -54,7 +58,9 @@ def output_lines(*command: object) -> list[str]:
 def stage(console: Console, *words: str) -> str:
     """Have jobs and nodes of the local cluster play, or show them."""
     play = [sys.executable, "-m", "seatrial.platforms.local.busy", "trial", *words]
-    return subprocess.run(play, env=console.environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        play, env=console.environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def kept_out(console: Console) -> set[str]:
@@ -63,7 +69,9 @@ def kept_out(console: Console) -> set[str]:
     return {node for node, why in (shown["out"] | shown["gated"]).items() if why}
 
 
-def until_under_test(console: Console, process: Process, known: set[Path], number: int, line: str) -> str:
+def until_under_test(
+    console: Console, process: Process, known: set[Path], number: int, line: str
+) -> str:
     """Until that many tests of the pass have begun, and the last one has said that; its run id."""
     logs: list[Path] = []
 
@@ -77,7 +85,9 @@ def until_under_test(console: Console, process: Process, known: set[Path], numbe
     return logs[-1].parents[1].name
 
 
-@pytest.mark.parametrize("kill", [kill_flow, kill_server, kill_node], ids=["flow", "server", "node"])
+@pytest.mark.parametrize(
+    "kill", [kill_flow, kill_server, kill_node], ids=["flow", "server", "node"]
+)
 def test_no_node_stays_out_of_service_whatever_is_killed(
     console: Console, kill: Kill, seed: int, pytestconfig: pytest.Config
 ) -> None:
@@ -92,14 +102,19 @@ def test_no_node_stays_out_of_service_whatever_is_killed(
         known = set(console.folder.glob("runs/*/logs/run.log"))
         process = console.start("qualify", file, "node-1", "node-0")
         run_id = until_under_test(console, process, known, number, line)
-        assert [left for left in console.left() if run_id not in left] == []  # of the pass that was killed before
+        # Of the pass that was killed before
+        assert [left for left in console.left() if run_id not in left] == []
         time.sleep(after_s)  # the moment itself is the fault
         assert process.poll() is None, process.communicate()
         kill(console, process)
         out, _ = process.communicate(timeout=PATIENCE_S)
-        moment = f"killed in test {number}, {after_s:.1f} s after {line!r}: status {process.returncode}: {out}"
+        moment = (
+            f"killed in test {number}, {after_s:.1f} s after {line!r}: status "
+            f"{process.returncode}: {out}"
+        )
         print(nth + 1, moment, flush=True)
-        # Each test has one node, the one at the gate first. One that died is kept out for what its run found.
+        # Each test has one node, the one at the gate first. One that died is kept out for what its
+        # run found.
         died = {f"node-{2 - number}"} if kill is kill_node else set()
         assert kept_out(console) <= died, moment
     finished = console.run("qualify", file, "node-0", "node-1")

@@ -1,4 +1,5 @@
-"""Runs and passes that end at moments that a seed chooses: nothing is left, and what is recorded tells.
+"""Runs and passes that end at moments that a seed chooses: nothing is left, and what is recorded
+tells.
 
 pytest tests/e2e/test_random_ends.py --seed 7 --times 25
 """
@@ -27,7 +28,9 @@ RESULT = ("run.json", "measurements.csv", "report.html")
 
 @pytest.fixture
 def alone(console: Console) -> Console:
-    """A console whose commands bring a Prefect server of their own, and have a temporary folder of their own."""
+    """A console whose commands bring a Prefect server of their own, and have a temporary folder of
+    their own.
+    """
     (console.folder / "tmp").mkdir()
     console.environment["TMPDIR"] = str(console.folder / "tmp")
     for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "SEATRIAL_TEMPORARY_SERVER"):
@@ -45,7 +48,8 @@ def test_nothing_is_left_whenever_a_run_ends(
     words = _command(alone, command)
     began = time.monotonic()
     _to_gate(alone)
-    assert alone.run(*words).status == (3 if command == "campaign" else 0)  # too short to show that nothing drifts
+    # Too short to show that nothing drifts
+    assert alone.run(*words).status == (3 if command == "campaign" else 0)
     usual_s = time.monotonic() - began
     for _ in range(pytestconfig.getoption("--times")):
         _to_gate(alone)
@@ -77,7 +81,11 @@ def _command(console: Console, command: str) -> tuple[str | Path, ...]:
     if command == "qualify":
         return "qualify", cluster, "--gated"
     if command == "campaign":
-        campaign = {"minutes": 0.1, "every_s": 2, "phases": [{"suite": yaml.safe_load(suite.read_text())}]}
+        campaign = {
+            "minutes": 0.1,
+            "every_s": 2,
+            "phases": [{"suite": yaml.safe_load(suite.read_text())}],
+        }
         suite = console.folder / "soak.yaml"
         suite.write_text(yaml.safe_dump({"name": "soak", "campaign": campaign}))
     return "run", cluster, "--suite", suite
@@ -91,7 +99,9 @@ def _send(process: "subprocess.Popen[str]", number: signal.Signals, *, to_all: b
 def _stage(console: Console, *words: str) -> Any:
     """Change, or show, the stage on which local nodes play a cluster at work."""
     play = [sys.executable, "-m", "seatrial.platforms.local.busy", CLUSTER, *words]
-    shown = subprocess.run(play, env=console.environment, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        play, env=console.environment, capture_output=True, text=True, check=True
+    ).stdout
     return json.loads(shown or "{}")
 
 
@@ -112,7 +122,11 @@ def _left(console: Console) -> list[str]:
     """Namespaces, state folders, mounts, processes and temporary files of what was started here."""
     mark = str(console.folder / "state").encode()
     own = console.run_ids()
-    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if any(run_id in line for run_id in own)]
+    mounts = [
+        line
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if any(run_id in line for run_id in own)
+    ]
     processes = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -1,4 +1,6 @@
-"""A release of the last commit: the same bytes each time, checksums, an SBOM, and a signature that anyone verifies."""
+"""A release of the last commit: the same bytes each time, checksums, an SBOM, and a signature that
+anyone verifies.
+"""
 
 import json
 import subprocess

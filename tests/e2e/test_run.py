@@ -1,4 +1,6 @@
-"""The chain from nodes to verdict, healthy and broken in every way that the local platform can be broken."""
+"""The chain from nodes to verdict, healthy and broken in every way that the local platform can be
+broken.
+"""
 
 import csv
 import json
@@ -21,9 +23,14 @@ SLOW = "40mbit"
 
 @pytest.mark.gate
 def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
-    run = console.check(console.cluster(), console.suite(devices={"seconds": 0.1}, training=TRAINING))
+    run = console.check(
+        console.cluster(), console.suite(devices={"seconds": 0.1}, training=TRAINING)
+    )
     assert run.status == 0, run.output
-    assert without_extent(run.out.splitlines()[-1]) == "pass: connectivity, devices, collectives, training: all pass"
+    assert (
+        without_extent(run.out.splitlines()[-1])
+        == "pass: connectivity, devices, collectives, training: all pass"
+    )
     document = run.document
     assert (document["schema"], document["verdict"], document["cluster"], document["suite"]) == (
         1,
@@ -31,13 +38,26 @@ def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> Non
         "trial",
         "brief",
     )
-    assert [check["name"] for check in document["checks"]] == ["connectivity", "devices", "collectives", "training"]
+    assert [check["name"] for check in document["checks"]] == [
+        "connectivity",
+        "devices",
+        "collectives",
+        "training",
+    ]
     assert [node["name"] for node in document["nodes"]] == ["node-0", "node-1", "node-2", "node-3"]
     assert {"kernel", "openmpi", "torch", "openssh", "python"} <= set(document["fingerprint"])
-    assert {"startup", "image", "launch", "connectivity", "collectives", "training", "teardown"} <= set(
-        document["timings"]
+    assert {
+        "startup",
+        "image",
+        "launch",
+        "connectivity",
+        "collectives",
+        "training",
+        "teardown",
+    } <= set(document["timings"])
+    plateau = next(
+        j for j in run.check("collectives")["judgements"] if j["metric"] == "busbw_plateau"
     )
-    plateau = next(j for j in run.check("collectives")["judgements"] if j["metric"] == "busbw_plateau")
     assert plateau["value"] > 0
     assert "sanity" in plateau["source"]
 
@@ -65,16 +85,21 @@ def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> Non
 
 
 @pytest.mark.timeout(3600)  # five runs
-def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(console: Console) -> None:
-    # Of so many iterations that a stolen time slice or two do not halve the average of a healthy link; and a slow one
-    # that is slower by far more than the factor of 6 within which one size may stray.
+def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(
+    console: Console,
+) -> None:
+    # Of so many iterations that a stolen time slice or two do not halve the average of a healthy
+    # link; and a slow one that is slower by far more than the factor of 6 within which one size may
+    # stray.
     sizes = {"min_bytes": "1M", "max_bytes": "1M", "warmup_iterations": 2, "iterations": 40}
     suite = console.suite(collectives={**BRIEF["collectives"], "cpu": sizes})
     for i in range(3):
         healthy = console.check(console.cluster(2), suite, f"healthy-{i}")
         assert healthy.status == 0, healthy.output
     # Of two nodes none can be told from the other: it is their history that tells.
-    slow = console.check(console.cluster(2, faults=[{"node": "node-1", "rate": SLOW}]), suite, "slow", "--json")
+    slow = console.check(
+        console.cluster(2, faults=[{"node": "node-1", "rate": SLOW}]), suite, "slow", "--json"
+    )
     assert slow.status == 1, slow.output
     assert json.loads(slow.out) == slow.document  # standard output is the document alone
     assert slow.document["verdict"] in ("degraded", "fail")
@@ -107,7 +132,9 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert taken >= 3
     assert plateau["repeats"][0] < plateau["expected"]["low"] < median(plateau["repeats"])
     assert f"the median of {taken} measurements" in plateau["reason"]
-    assert "repeated" in next(check["reason"] for check in document["checks"] if check["name"] == "collectives")
+    assert "repeated" in next(
+        check["reason"] for check in document["checks"] if check["name"] == "collectives"
+    )
 
 
 def hiccup(console: Console, suite: Path) -> dict[str, Any]:
@@ -137,14 +164,38 @@ def plateau_of(run: Finished) -> dict[str, Any]:
 
 
 def test_arms_measure_each_node_by_itself_and_small_messages(console: Console) -> None:
-    sweep = {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3}
-    collectives = {"arms": ["intra", "network", "latency"], "gpu": sweep, "cpu": sweep, "timeout_s": 120}
-    run = console.check(console.cluster(2, slots_per_node=2), console.suite(collectives=collectives))
+    sweep = {
+        "min_bytes": "1M",
+        "max_bytes": "4M",
+        "step_factor": 4,
+        "warmup_iterations": 1,
+        "iterations": 3,
+    }
+    collectives = {
+        "arms": ["intra", "network", "latency"],
+        "gpu": sweep,
+        "cpu": sweep,
+        "timeout_s": 120,
+    }
+    run = console.check(
+        console.cluster(2, slots_per_node=2), console.suite(collectives=collectives)
+    )
     assert run.status == 0, run.output
-    measured = [(j["metric"], j["subject"]["name"], j["conditions"]) for j in run.check("collectives")["judgements"]]
-    inside = [(name, c["ranks"]) for metric, name, c in measured if metric == "busbw_plateau" and "arm" in c]
+    measured = [
+        (j["metric"], j["subject"]["name"], j["conditions"])
+        for j in run.check("collectives")["judgements"]
+    ]
+    inside = [
+        (name, c["ranks"])
+        for metric, name, c in measured
+        if metric == "busbw_plateau" and "arm" in c
+    ]
     assert inside == [("node-0", 2), ("node-1", 2)], "the network alone needs GPUs"
-    sizes = [c["message_bytes"] for metric, _, c in measured if metric == "latency" and c.get("arm") == "latency"]
+    sizes = [
+        c["message_bytes"]
+        for metric, _, c in measured
+        if metric == "latency" and c.get("arm") == "latency"
+    ]
     assert sizes == [8 << 2 * step for step in range(7)]
     logs = {path.name for path in (console.folder / "out" / "logs").glob("all_reduce*.log")}
     each = {f"all_reduce-intra-node-{node}.log" for node in range(2)}
@@ -162,12 +213,18 @@ def test_doctor_names_what_a_path_lacks(console: Console) -> None:
     assert "ok      platform local" in doctor.out
     assert "missing mpirun: install Open MPI" in doctor.out
     (tools / "nsenter").unlink()
-    assert "missing platform local: nsenter is missing: install util-linux" in console.run("doctor").out
+    assert (
+        "missing platform local: nsenter is missing: install util-linux"
+        in console.run("doctor").out
+    )
 
 
 def test_concurrent_runs_are_isolated(console: Console) -> None:
     cluster, suite = console.cluster(2), console.suite()
-    runs = [console.start("run", cluster, "--suite", suite, "--out", console.folder / f"out-{i}") for i in range(2)]
+    runs = [
+        console.start("run", cluster, "--suite", suite, "--out", console.folder / f"out-{i}")
+        for i in range(2)
+    ]
     for run in runs:
         _, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 0, errors

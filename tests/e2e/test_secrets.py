@@ -1,4 +1,6 @@
-"""No secret that a node prints is in what a run leaves, also where the run is killed in the middle."""
+"""No secret that a node prints is in what a run leaves, also where the run is killed in the
+middle.
+"""
 
 import base64
 import shutil
@@ -10,7 +12,8 @@ import pytest
 from tests.e2e.conftest import Console, until
 
 SECRET = "s3cr3t/of+the site"
-# The secret as it is, in two pieces, in base64 behind a user, and URL-encoded; then what mpirun does.
+# The secret as it is, in two pieces, in base64 behind a user, and URL-encoded; then what mpirun
+# does.
 TALKATIVE = f"""#!/bin/sh
 echo "$MY_TOKEN {base64.b64encode(f"user:{SECRET}".encode()).decode()} {quote(SECRET, safe="")}"
 printf 's3cr3t/of'; sleep 0.3; echo '+the site'
@@ -42,7 +45,9 @@ def test_a_secret_that_a_node_prints_is_nowhere(console: Console, killed: bool) 
 
 def leaks(text: str) -> bool:
     encoded = base64.b64encode(f"user:{SECRET}".encode()).decode()
-    return any(part in text for part in ("s3cr3t", "of+the", "of%2Bthe", encoded[8:16], encoded[16:24]))
+    return any(
+        part in text for part in ("s3cr3t", "of+the", "of%2Bthe", encoded[8:16], encoded[16:24])
+    )
 
 
 def test_a_planted_leak_is_detected() -> None:

@@ -1,4 +1,6 @@
-"""The temporary Prefect server of a run by hand: other users do not get in, and its death is not the run's."""
+"""The temporary Prefect server of a run by hand: other users do not get in, and its death is not
+the run's.
+"""
 
 import errno
 import json
@@ -31,9 +33,17 @@ def alone(console: Console) -> Console:
 
 def long_suite(console: Console) -> Path:
     """One that sweeps for some seconds after its first row."""
-    cpu = {"min_bytes": "1M", "max_bytes": "64M", "step_factor": 4, "warmup_iterations": 0, "iterations": 40}
+    cpu = {
+        "min_bytes": "1M",
+        "max_bytes": "64M",
+        "step_factor": 4,
+        "warmup_iterations": 0,
+        "iterations": 40,
+    }
     gpu = {"min_bytes": "1M", "max_bytes": "1M"}
-    return console.suite(collectives={"operations": ["all_reduce"], "gpu": gpu, "cpu": cpu, "timeout_s": 120})
+    return console.suite(
+        collectives={"operations": ["all_reduce"], "gpu": gpu, "cpu": cpu, "timeout_s": 120}
+    )
 
 
 def servers(console: Console) -> list[int]:
@@ -41,7 +51,10 @@ def servers(console: Console) -> list[int]:
     mark, processes = f"PREFECT_HOME={console.environment['PREFECT_HOME']}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes() and b"uvicorn.run" in (entry / "cmdline").read_bytes():
+            if (
+                mark in (entry / "environ").read_bytes()
+                and b"uvicorn.run" in (entry / "cmdline").read_bytes()
+            ):
                 processes.append(int(entry.name))
         except OSError:
             continue
@@ -51,7 +64,9 @@ def servers(console: Console) -> list[int]:
 def port_of(server: int) -> int:
     """What the socket listens on whose number its command line ends with."""
     descriptor = Path(f"/proc/{server}/cmdline").read_text().split("\0")[-2]
-    inode = os.readlink(f"/proc/{server}/fd/{descriptor}").removeprefix("socket:[").removesuffix("]")
+    inode = (
+        os.readlink(f"/proc/{server}/fd/{descriptor}").removeprefix("socket:[").removesuffix("]")
+    )
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     (address,) = (row[1] for row in rows if row[9] == inode)
     return int(address.rpartition(":")[2], 16)
@@ -60,7 +75,9 @@ def port_of(server: int) -> int:
 def auth_string_of(server: int) -> str:
     """From its environment, which its own user and root can read."""
     variables = dict(
-        entry.split("=", 1) for entry in Path(f"/proc/{server}/environ").read_text().split("\0") if "=" in entry
+        entry.split("=", 1)
+        for entry in Path(f"/proc/{server}/environ").read_text().split("\0")
+        if "=" in entry
     )
     return variables["PREFECT_SERVER_API_AUTH_STRING"]
 
@@ -89,7 +106,9 @@ def make_secret(console: Console, api: str, auth_string: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> None:
-    run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out")
+    run = alone.start(
+        "run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out"
+    )
     until(lambda: SWEEPING in log_of(alone))
     (server,) = servers(alone)
     port = port_of(server)
@@ -106,11 +125,21 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=PATIENCE_S)
     assert not rows(alone, "select event from events"), "they are for automations"
-    assert rows(alone, "select slug from block_type") == [("secret",)], "types that nobody saves take a second to find"
+    assert rows(alone, "select slug from block_type") == [("secret",)], (
+        "types that nobody saves take a second to find"
+    )
 
 
 def test_a_run_goes_on_without_its_server(alone: Console) -> None:
-    run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out", "--json")
+    run = alone.start(
+        "run",
+        alone.cluster(2),
+        "--suite",
+        long_suite(alone),
+        "--out",
+        alone.folder / "out",
+        "--json",
+    )
     until(lambda: SWEEPING in log_of(alone))
     (server,) = servers(alone)
     os.kill(server, signal.SIGKILL)
@@ -119,7 +148,9 @@ def test_a_run_goes_on_without_its_server(alone: Console) -> None:
     assert "the Prefect server ended; the run goes on without it" in log_of(alone)
 
 
-def test_calls_fail_at_once_when_a_server_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_fail_at_once_when_a_server_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seatrial.flows.serving.server._SERVE", "raise SystemExit('no')")
     with (tmp_path / "server.log").open("w+b") as log:
         server = TemporaryServer(log)

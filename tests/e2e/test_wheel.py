@@ -1,4 +1,6 @@
-"""The wheel, installed into an environment of its own by `uv tool install`, away from the checkout."""
+"""The wheel, installed into an environment of its own by `uv tool install`, away from the
+checkout.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ from tests.site import write_namesakes
 pytestmark = pytest.mark.gate
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("deployments/clusters/*.yaml"))
+EXAMPLES = sorted(
+    path.relative_to(ROOT).as_posix() for path in ROOT.glob("deployments/clusters/*.yaml")
+)
 IMAGES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile"))
 LOG = ROOT / "tests" / "golden" / "nccl-logs" / "abci_a100_intranode4_allreduce_old.log"
 _HASH = """
@@ -47,9 +51,13 @@ class Installed:
 
     folder: Path
 
-    def __call__(self, *arguments: str, program: str = "seatrial") -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *arguments: str, program: str = "seatrial"
+    ) -> subprocess.CompletedProcess[str]:
         own = ("SEATRIAL_", "PREFECT_", "PYTHON", "XDG_")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(own)
+        }
         return subprocess.run(
             [str(self.python.with_name(program)), *arguments],
             cwd=self.folder / "here",
@@ -70,7 +78,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("wheel")
     tools = {"UV_TOOL_DIR": str(folder / "tools"), "UV_TOOL_BIN_DIR": str(folder / "bin")}
     uv = str(Path(sys.executable).with_name("uv"))
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True)
+    subprocess.run(
+        [uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True
+    )
     (wheel,) = folder.glob("*.whl")
     install = [uv, "tool", "install", "--quiet", "--python", sys.executable, str(wheel)]
     subprocess.run(install, env={**os.environ, **tools}, check=True)
@@ -119,7 +129,16 @@ def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> Non
     assert "ok      torch" in installed("doctor").stdout
     suite = {"name": "brief", **BRIEF, "devices": {"seconds": 0.1}, "training": TRAINING}
     (installed.folder / "here" / "brief.yaml").write_text(yaml.safe_dump(suite))
-    arguments = ("-m", "seatrial", "run", "this-machine", "--suite", "brief.yaml", "--no-notify", "--json")
+    arguments = (
+        "-m",
+        "seatrial",
+        "run",
+        "this-machine",
+        "--suite",
+        "brief.yaml",
+        "--no-notify",
+        "--json",
+    )
     done = installed(*arguments, program="python")  # which looks in the current folder first
     checks = {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
     assert {"devices", "collectives", "training"} <= set(checks), done.stderr
@@ -127,14 +146,28 @@ def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> Non
 
 
 def test_a_package_of_a_site_adds_a_check_a_platform_and_a_reader(installed: Installed) -> None:
-    """Built and installed without a network; its second check is broken, which costs a line and nothing else."""
+    """Built and installed without a network; its second check is broken, which costs a line and
+    nothing else.
+    """
     here, uv = installed.folder / "here", str(Path(sys.executable).with_name("uv"))
     shutil.copytree(Path(__file__).with_name("extension"), here / "extension")
     subprocess.run(
-        [uv, "build", "--quiet", "--offline", "--wheel", "--out-dir", "dist", "extension"], cwd=here, check=True
+        [uv, "build", "--quiet", "--offline", "--wheel", "--out-dir", "dist", "extension"],
+        cwd=here,
+        check=True,
     )
     (wheel,) = (here / "dist").glob("*.whl")
-    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", str(installed.python), str(wheel)]
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-deps",
+        "--python",
+        str(installed.python),
+        str(wheel),
+    ]
     subprocess.run(install, check=True)
 
     suites = json.loads(installed("suites", "--json").stdout)
@@ -143,11 +176,22 @@ def test_a_package_of_a_site_adds_a_check_a_platform_and_a_reader(installed: Ins
     judged = installed("judge", "night.log")
     assert judged.stdout.splitlines()[-1] == "fail: burnin: node-2", judged.stderr
     (here / "rack.yaml").write_text("name: rack\nnodes: 1\nplatform:\n  kind: rack\n  row: 3\n")
-    (here / "times.yaml").write_text("name: times\ndevices: null\ncollectives: null\nclock: {most_s: 600}\n")
+    (here / "times.yaml").write_text(
+        "name: times\ndevices: null\ncollectives: null\nclock: {most_s: 600}\n"
+    )
     done = installed("run", "rack.yaml", "--suite", "times.yaml", "--no-notify", "--json")
-    checks = {check["name"]: (check["verdict"], check["reason"]) for check in json.loads(done.stdout)["checks"]}
+    checks = {
+        check["name"]: (check["verdict"], check["reason"])
+        for check in json.loads(done.stdout)["checks"]
+    }
     assert checks["clock"] == ("pass", "the clocks of 1 nodes are right"), done.stderr
-    broken = "seatrial.checks: broken = site_checks.broken:BROKEN cannot be used: SystemExit('this package is broken')"
+    broken = (
+        "seatrial.checks: broken = site_checks.broken:BROKEN cannot be used: SystemExit('this "
+        "package is broken')"
+    )
     assert done.stderr.splitlines().count(broken) == 1
     (here / "rack.yaml").write_text("name: rack\nnodes: 1\nplatform:\n  kind: rack\n  row: 0\n")
-    assert "rack.yaml: line 5: platform.row: must be at least 1" in installed("render", "rack.yaml").stderr
+    assert (
+        "rack.yaml: line 5: platform.row: must be at least 1"
+        in installed("render", "rack.yaml").stderr
+    )

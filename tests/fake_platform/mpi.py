@@ -11,7 +11,8 @@ from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
 from tests.fake_platform.programs import link_mb_s
 
 _TIME_IS_UP = "seatrial-supervisor: time is up\n"
-_VALUES = {"-x": 1, "--hostfile": 1, "-np": 1, "--map-by": 1, "--bind-to": 1, "--mca": 2}  # words after each option
+# Words after each option
+_VALUES = {"-x": 1, "--hostfile": 1, "-np": 1, "--map-by": 1, "--bind-to": 1, "--mca": 2}
 _NAMES = {"float32": "float", "float64": "double", "float16": "half"}  # as nccl-tests prints them
 _BATCH_LOSSES = (4.0, 1.0)  # nats, at the first and at the last step of training
 
@@ -30,15 +31,21 @@ def supervise(request: Request, run: Callable[[Request], ProgramOutput]) -> Prog
         if not peer.begin(program) or peer.unreachable:
             return ProgramOutput(f"{peer.unreachable}\n", 255)
     env: Mapping[str, str] = json.loads(request.stdin)
-    answer = _of_ranks(run(Request(request.node, program, "", request.peers, ranks, env)), program[0], ranks)
+    answer = _of_ranks(
+        run(Request(request.node, program, "", request.peers, ranks, env)), program[0], ranks
+    )
     if not answer.hangs:
         return answer
     return replace(answer, output=f"{answer.output}{_TIME_IS_UP}", exit_status=1)
 
 
 def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) -> ProgramOutput:
-    """The output, each line with its rank's tag or in rank 0's pipe: the rank that it names, else rank 0."""
-    lines_of_ranks: list[list[str]] = [[f"seatrial-rank: {rank} on {node.hostname}"] for rank, node in enumerate(ranks)]
+    """The output, each line with its rank's tag or in rank 0's pipe: the rank that it names, else
+    rank 0.
+    """
+    lines_of_ranks: list[list[str]] = [
+        [f"seatrial-rank: {rank} on {node.hostname}"] for rank, node in enumerate(ranks)
+    ]
     of_mpirun = []
     for number, line in enumerate(answer.output.splitlines()):
         named = re.search(r' rank (\d+): |"event": "part", "rank": (\d+)', line)
@@ -47,7 +54,12 @@ def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) 
             of_mpirun.append(line)
         elif rank < len(ranks):
             lines_of_ranks[rank].append(line)
-    tagged = [f"[1,{rank}]<stdout>:{line}" for rank, lines in enumerate(lines_of_ranks) if rank for line in lines]
+    tagged = [
+        f"[1,{rank}]<stdout>:{line}"
+        for rank, lines in enumerate(lines_of_ranks)
+        if rank
+        for line in lines
+    ]
     output = "".join(f"{line}\n" for line in [*tagged, *of_mpirun])
     return replace(answer, output=output, rank_0="".join(f"{line}\n" for line in lines_of_ranks[0]))
 
@@ -84,7 +96,9 @@ def collective(request: Request) -> str:
     """The gloo probe's table, seatrial/remote/probes/collective.py."""
     dtype = request.option("--dtype", "float32")
     sizes = _sizes(request, "--min-bytes", "--max-bytes", "--step-factor")
-    return _table(_SweepRequest(request.option("--operation"), sizes, _NAMES.get(dtype, dtype)), request.ranks)
+    return _table(
+        _SweepRequest(request.option("--operation"), sizes, _NAMES.get(dtype, dtype)), request.ranks
+    )
 
 
 def nccl_tests(request: Request) -> str:
@@ -93,7 +107,8 @@ def nccl_tests(request: Request) -> str:
         return "USAGE: all_reduce_perf\n"
     operation = request.words[0].removesuffix("_perf")
     return _table(
-        _SweepRequest(operation, _sizes(request, "-b", "-e", "-f"), request.option("-d", "float")), request.ranks
+        _SweepRequest(operation, _sizes(request, "-b", "-e", "-f"), request.option("-d", "float")),
+        request.ranks,
     )
 
 
@@ -106,23 +121,40 @@ def _sizes(request: Request, smallest: str, largest: str, factor: str) -> tuple[
 
 def _table(sweep: _SweepRequest, ranks: tuple[FakeNode, ...]) -> str:
     """Every rank's line, a row per size and the footer. The slowest node's link bounds busbw."""
-    lines = [f"# Collective test starting: {sweep.operation}_perf", "# nThread 1 nGpus 1", "#", "# Using devices"]
+    lines = [
+        f"# Collective test starting: {sweep.operation}_perf",
+        "# nThread 1 nGpus 1",
+        "#",
+        "# Using devices",
+    ]
     for rank, node in enumerate(ranks):
         device = ranks[:rank].count(node)
-        lines.append(f"#  Rank {rank:2d} Group  0 Pid {100 + rank:6d} on {node.hostname:>10} device {device:2d} [] CPU")
+        lines.append(
+            f"#  Rank {rank:2d} Group  0 Pid {100 + rank:6d} on {node.hostname:>10} "
+            f"device {device:2d} [] CPU"
+        )
     lines += [
         "#",
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong  (us)  (GB/s)",
+        (
+            "#       size         count      type   redop    root     time   algbw   busbw  "
+            "#wrong  (us)  (GB/s)"
+        ),
     ]
     rows = [_row(sweep, size, ranks) for size in sweep.sizes]
     lines += [text for text, _ in rows if text]
     busbw = [rate for text, rate in rows if text]
-    lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {sum(busbw) / max(1, len(busbw)):g}", "#"]
+    lines += [
+        "# Out of bounds values : 0 OK",
+        f"# Avg bus bandwidth    : {sum(busbw) / max(1, len(busbw)):g}",
+        "#",
+    ]
     return "\n".join([*lines, f"# Collective test concluded: {sweep.operation}_perf", ""])
 
 
 def _row(sweep: _SweepRequest, size: int, ranks: tuple[FakeNode, ...]) -> tuple[str, float]:
-    """A row and its busbw in GB/s; no row where the size is too small to give every rank an element."""
+    """A row and its busbw in GB/s; no row where the size is too small to give every rank an
+    element.
+    """
     known = COLLECTIVES[sweep.operation]
     shape = known.layout.shape(size, sweep.element_bytes, len(ranks))
     if not shape.count:
@@ -133,7 +165,9 @@ def _row(sweep: _SweepRequest, size: int, ranks: tuple[FakeNode, ...]) -> tuple[
     algbw = moved / time_us / 1e3
     side = f"  {time_us:7.2f}  {algbw:6.2f}  {algbw * factor:6.2f}       0"
     root = 0 if known.rooted else -1
-    row = f"{moved:12d}  {shape.count:12d}  {sweep.dtype:>8}  {known.redop:>6}  {root:6d}{side}{side}"
+    row = (
+        f"{moved:12d}  {shape.count:12d}  {sweep.dtype:>8}  {known.redop:>6}  {root:6d}{side}{side}"
+    )
     return row, algbw * factor
 
 
@@ -144,7 +178,13 @@ def all_reduce(request: Request) -> str:
         for rank, node in enumerate(request.ranks)
     ]
     rounds = int(request.option("--rounds"))
-    event = {"event": "all_reduce", "rounds": rounds, "elements": 2_000_000, "backend": "gloo", "ranks": ranks}
+    event = {
+        "event": "all_reduce",
+        "rounds": rounds,
+        "elements": 2_000_000,
+        "backend": "gloo",
+        "ranks": ranks,
+    }
     return "".join(f"{json.dumps(each)}\n" for each in [*_parts(ranks), event])
 
 
@@ -154,13 +194,16 @@ def _parts(ranks: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
 
 
 def training(request: Request) -> str:
-    """The events of seatrial/remote/probes/training.py: the loss falls evenly, and the slowest rank sets the pace."""
+    """The events of seatrial/remote/probes/training.py: the loss falls evenly, and the slowest rank
+    sets the pace.
+    """
     steps, ranks = int(request.option("--steps")), request.ranks
     step_ms = max(node.step_time_ms for node in ranks)
     first, last = _BATCH_LOSSES
     losses = [first + (last - first) * step / max(1, steps - 1) for step in range(steps)]
     events = [
-        {"event": "step", "step": step, "loss": loss, "step_time_ms": step_ms} for step, loss in enumerate(losses)
+        {"event": "step", "step": step, "loss": loss, "step_time_ms": step_ms}
+        for step, loss in enumerate(losses)
     ]
     ends = [_end(rank, node, step_ms) for rank, node in enumerate(ranks)]
     summary = {

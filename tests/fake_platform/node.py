@@ -12,10 +12,12 @@ GIB_PER_NODE = 64.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a program prints (stdout and stderr as one), and its exit status. `rank_0` has the pipe of rank 0.
+    """What a program prints (stdout and stderr as one), and its exit status.
 
-    `hangs`: it prints that and does not end. Its supervisor then ends an mpirun at once, as if its time were up; any
-    other command stays silent until the caller's time limit, which is real.
+    `rank_0` has the pipe of rank 0.
+
+    `hangs`: it prints that and does not end. Its supervisor then ends an mpirun at once, as if its
+    time were up; any other command stays silent until the caller's time limit, which is real.
     """
 
     output: str = ""
@@ -28,8 +30,9 @@ class ProgramOutput:
 class Request:
     """A program that is to run: its words, its standard input, and the node that runs it.
 
-    A program that mpirun starts is asked once for all ranks, on the head: `ranks` has the node of each rank and `env`
-    what mpirun was told to export. `peers` are all nodes of the platform by name.
+    A program that mpirun starts is asked once for all ranks, on the head: `ranks` has the node of
+    each rank and `env` what mpirun was told to export. `peers` are all nodes of the platform by
+    name.
     """
 
     node: "FakeNode"
@@ -44,20 +47,22 @@ class Request:
         return self.words[self.words.index(name) + 1] if name in self.words[:-1] else default
 
 
-Program = Callable[[Request], ProgramOutput | str]  # a text alone is the output of a program that ended well
+# A text alone is the output of a program that ended well
+Program = Callable[[Request], ProgramOutput | str]
 
 
 @dataclass(slots=True)
 class FakeNode:
     """One node. Every field may be changed at any time, also while a check runs.
 
-    `facts` go over what seatrial/remote/probes/facts.py says of a healthy node. `link_mb_s` (1e6 bytes per second) is
-    what its network carries, `latency_us` what a message takes at least, `step_time_ms` one step of training.
-    `clock_offset_s` is its clock minus the real one. `programs` are by name: facts.py, pairs.py, stream.py, date,
-    hostname, collective.py, training.py, mpirun, all_reduce_perf, ...
+    `facts` go over what seatrial/remote/probes/facts.py says of a healthy node. `link_mb_s` (1e6
+    bytes per second) is what its network carries, `latency_us` what a message takes at least,
+    `step_time_ms` one step of training. `clock_offset_s` is its clock minus the real one.
+    `programs` are by name: facts.py, pairs.py, stream.py, date, hostname, collective.py,
+    training.py, mpirun, all_reduce_perf, ...
 
-    Faults: `refuses` (nothing listens at its port), `wrong_host_key`, and `commands_left`, the number of commands after
-    which it dies: its connections break, and it refuses from then on.
+    Faults: `refuses` (nothing listens at its port), `wrong_host_key`, and `commands_left`, the
+    number of commands after which it dies: its connections break, and it refuses from then on.
     """
 
     name: str
@@ -72,7 +77,8 @@ class FakeNode:
     commands_left: int | None = None
     programs: dict[str, Program] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # text by path, as `cat` left it
-    commands: list[tuple[str, ...]] = field(default_factory=list)  # all that it was asked to run, in order
+    # All that it was asked to run, in order
+    commands: list[tuple[str, ...]] = field(default_factory=list)
     host_key: KeyPair = field(default_factory=new_key_pair)
     connections: list[Callable[[], None]] = field(default_factory=list, repr=False)  # each ends one
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

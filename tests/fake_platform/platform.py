@@ -32,15 +32,18 @@ _SUPERVISOR = "supervise.py"
 class FakePlatform:
     """Fulfils `seatrial.platforms.Platform` with nodes in memory, named node-0, node-1, ...
 
-    `programs` answer on every node, unless the node has its own of that name. `errors` are raised by the platform's
-    method of that name (launch, attach, collect, keep, teardown, leftovers), once it has been called. `unclaimed` is
-    what `leftovers` finds. `calls` are the methods called, in order; `up` the testbeds that are up, and `kept` the
-    seconds that they are kept for, by run id.
+    `programs` answer on every node, unless the node has its own of that name. `errors` are raised
+    by the platform's method of that name (launch, attach, collect, keep, teardown, leftovers), once
+    it has been called. `unclaimed` is what `leftovers` finds. `calls` are the methods called, in
+    order; `up` the testbeds that are up, and `kept` the seconds that they are kept for, by run id.
     """
 
     def __init__(self, nodes: int = 2) -> None:
         self.nodes: Mapping[str, FakeNode] = MappingProxyType(
-            {f"node-{i}": FakeNode(f"node-{i}", f"10.0.{i // 250}.{i % 250 + 1}") for i in range(nodes)}
+            {
+                f"node-{i}": FakeNode(f"node-{i}", f"10.0.{i // 250}.{i % 250 + 1}")
+                for i in range(nodes)
+            }
         )
         self.programs: dict[str, Program] = {}
         self.errors: dict[str, BaseException] = {}
@@ -51,8 +54,16 @@ class FakePlatform:
         self._keys: dict[str, Path] = {}
 
     def cluster(self, **fields: Any) -> Cluster:
-        """A cluster of these nodes; `fields` are those of a cluster file. Raises pydantic's ValidationError."""
-        described = {"name": "fake", "nodes": len(self.nodes), **fields, "platform": {"kind": "local"}}
+        """A cluster of these nodes; `fields` are those of a cluster file.
+
+        Raises pydantic's ValidationError.
+        """
+        described = {
+            "name": "fake",
+            "nodes": len(self.nodes),
+            **fields,
+            "platform": {"kind": "local"},
+        }
         return Cluster.model_validate(described).model_copy(update={"platform": FakeSettings(self)})
 
     def render(self, run: Run) -> Rendered:
@@ -121,7 +132,11 @@ class FakePlatform:
         from tests.fake_platform.server import dial  # paramiko takes a while to load
 
         here = self.nodes[node.name]
-        return dial(here, user_key, lambda words, stdin: self._answer(Request(here, words, stdin, self.nodes)))
+        return dial(
+            here,
+            user_key,
+            lambda words, stdin: self._answer(Request(here, words, stdin, self.nodes)),
+        )
 
     def _answer(self, request: Request) -> ProgramOutput:
         """What a command on a node comes to."""

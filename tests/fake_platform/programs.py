@@ -1,4 +1,6 @@
-"""What the programs of a healthy node answer: the probes, and the few commands of a shell that checks use."""
+"""What the programs of a healthy node answer: the probes, and the few commands of a shell that
+checks use.
+"""
 
 import json
 import time
@@ -7,7 +9,14 @@ from typing import Any
 
 from tests.fake_platform.node import GIB_PER_NODE, FakeNode, Program, ProgramOutput, Request
 
-_VERSIONS = {"kernel": "6.8.0", "driver": "", "cuda": "", "openmpi": "4.1.6", "nccl": "", "torch": "2.9.0"}
+_VERSIONS = {
+    "kernel": "6.8.0",
+    "driver": "",
+    "cuda": "",
+    "openmpi": "4.1.6",
+    "nccl": "",
+    "torch": "2.9.0",
+}
 
 
 def facts(request: Request) -> str:
@@ -46,16 +55,23 @@ def reach(request: Request) -> str:
 def pairs(request: Request) -> str:
     """As seatrial/remote/probes/pairs.py: SSH reaches every peer that has no fault."""
     peers: list[dict[str, Any]] = json.loads(request.stdin)["peers"]
-    lines = ({"peer": peer["name"], "error": request.peers[peer["name"]].unreachable or ""} for peer in peers)
+    lines = (
+        {"peer": peer["name"], "error": request.peers[peer["name"]].unreachable or ""}
+        for peer in peers
+    )
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 def stream(request: Request) -> str:
-    """As seatrial/remote/probes/stream.py: where it listens, and for each line the slower end's rate, both ways."""
+    """As seatrial/remote/probes/stream.py: where it listens, and for each line the slower end's
+    rate, both ways.
+    """
     if not request.stdin:
         return json.dumps({"port": 40000, "token": "5a" * 16}) + "\n"
     options = json.loads(request.stdin)
-    peer = next(node for node in request.peers.values() if node.address == options["peer"]["address"])
+    peer = next(
+        node for node in request.peers.values() if node.address == options["peer"]["address"]
+    )
     if peer.unreachable:
         return json.dumps({"id": options["id"], "error": peer.unreachable}) + "\n"
     seconds = options["max_bytes"] / (link_mb_s((request.node, peer)) * 1e6)
@@ -65,7 +81,14 @@ def stream(request: Request) -> str:
 
 def devices(request: Request) -> str:
     """As seatrial/remote/probes/devices.py."""
-    healthy = {"model": "fake", "library": "torch", "dtype": "float32", "size": 1024, "wrong": "", "error": ""}
+    healthy = {
+        "model": "fake",
+        "library": "torch",
+        "dtype": "float32",
+        "size": 1024,
+        "wrong": "",
+        "error": "",
+    }
     rates = {"matmul_tflops": [1.0], "copy_gb_s": [20.0]}
     names = [f"cuda:{number}" for number in range(request.node.facts.get("gpus", 0))] or ["cpu"]
     return json.dumps({"devices": [{"device": name, **healthy, **rates} for name in names]})
@@ -73,7 +96,9 @@ def devices(request: Request) -> str:
 
 def disk(request: Request) -> str:
     """As seatrial/remote/probes/disk.py."""
-    return json.dumps({"tool": "fio", "filesystem": "ext4", "write_mb_s": 900.0, "read_mb_s": 1500.0, "wrong": ""})
+    return json.dumps(
+        {"tool": "fio", "filesystem": "ext4", "write_mb_s": 900.0, "read_mb_s": 1500.0, "wrong": ""}
+    )
 
 
 def link_mb_s(nodes: tuple[FakeNode, ...]) -> float:
@@ -126,7 +151,8 @@ HEALTHY: Mapping[str, Program] = {
 
 
 def program_name(words: tuple[str, ...]) -> str:
-    """What `programs` call it: the script where it is an interpreter's, else the program, without the folder.
+    """What `programs` call it: the script where it is an interpreter's, else the program, without
+    the folder.
 
     What `python -c` installs first, and then becomes, is the script that is named after it.
     """

@@ -30,7 +30,9 @@ Run = Callable[[tuple[str, ...], str], ProgramOutput]  # a command's words and i
 
 
 class _Wire(socket.socket):
-    """A socket whose end wakes whoever reads from it, so that paramiko's thread does not poll once more."""
+    """A socket whose end wakes whoever reads from it, so that paramiko's thread does not poll once
+    more.
+    """
 
     def close(self) -> None:
         with suppress(OSError):
@@ -39,14 +41,17 @@ class _Wire(socket.socket):
 
 
 def dial(node: FakeNode, user_key: str, run: Run) -> socket.socket:
-    """A connected socket to the node's SSH server, which lets that public key in and answers commands by `run`.
+    """A connected socket to the node's SSH server, which lets that public key in and answers
+    commands by `run`.
 
     Raises ConnectionRefusedError where nothing listens.
     """
     if node.refuses or node.dead:
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     ours, theirs = (_Wire(fileno=end.detach()) for end in socket.socketpair())
-    threading.Thread(target=_serve, args=(theirs, node, user_key, run), daemon=True, name=node.name).start()
+    threading.Thread(
+        target=_serve, args=(theirs, node, user_key, run), daemon=True, name=node.name
+    ).start()
     return ours
 
 
@@ -54,8 +59,11 @@ def _serve(wire: socket.socket, node: FakeNode, user_key: str, run: Run) -> None
     transport = paramiko.Transport(wire)
     node.connections.append(transport.close)
     transport.add_server_key(_private(new_key_pair() if node.wrong_host_key else node.host_key))
-    with suppress(paramiko.SSHException, EOFError, OSError):  # a client that went away, or refused our key
-        transport.start_server(event=threading.Event(), server=_Sessions(transport, node, user_key, run))
+    # A client that went away, or refused our key
+    with suppress(paramiko.SSHException, EOFError, OSError):
+        transport.start_server(
+            event=threading.Event(), server=_Sessions(transport, node, user_key, run)
+        )
 
 
 def _private(key: "KeyPair") -> paramiko.Ed25519Key:
@@ -65,7 +73,9 @@ def _private(key: "KeyPair") -> paramiko.Ed25519Key:
 class _Sessions(paramiko.ServerInterface):
     """Lets one key in and runs commands, each in a thread of its own."""
 
-    def __init__(self, transport: paramiko.Transport, node: FakeNode, user_key: str, run: Run) -> None:
+    def __init__(
+        self, transport: paramiko.Transport, node: FakeNode, user_key: str, run: Run
+    ) -> None:
         self._transport = transport
         self._node = node
         self._user_key = user_key
@@ -84,14 +94,22 @@ class _Sessions(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         words = words_of(command.decode())
-        threading.Thread(target=self._answer, args=(channel, words), daemon=True, name=self._node.name).start()
+        threading.Thread(
+            target=self._answer, args=(channel, words), daemon=True, name=self._node.name
+        ).start()
         return True
 
     def _answer(self, channel: paramiko.Channel, words: tuple[str, ...]) -> None:
         channel.settimeout(_TIMEOUT_S)
         with suppress(OSError, EOFError, paramiko.SSHException):  # the caller went away
             answers_lines = _script(words) in ("stream.py", "programs.py")
-            stdin = "" if answers_lines else _line(channel) if _script(words) == "supervise.py" else _all(channel)
+            stdin = (
+                ""
+                if answers_lines
+                else _line(channel)
+                if _script(words) == "supervise.py"
+                else _all(channel)
+            )
             while True:
                 if not self._node.begin(words):
                     self._node.disconnect()
@@ -110,7 +128,9 @@ class _Sessions(paramiko.ServerInterface):
 
 
 def words_of(command: str) -> tuple[str, ...]:
-    """The words of a command line, without the `timeout` and `sh -c` that every bounded command is wrapped in."""
+    """The words of a command line, without the `timeout` and `sh -c` that every bounded command is
+    wrapped in.
+    """
     words = shlex.split(command)
     if words[:3] == ["timeout", "-s", "KILL"] and words[4:6] == ["sh", "-c"]:
         return tuple(shlex.split(words[6]))
@@ -118,7 +138,9 @@ def words_of(command: str) -> tuple[str, ...]:
 
 
 def _script(words: tuple[str, ...]) -> str:
-    """The script that an interpreter is to run, without its folder: standard input of some stays open."""
+    """The script that an interpreter is to run, without its folder: standard input of some stays
+    open.
+    """
     return next((word.rpartition("/")[2] for word in words[1:3] if word.endswith(".py")), "")
 
 

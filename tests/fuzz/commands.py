@@ -31,8 +31,13 @@ from tests.unit.readers.test_training_setup import MEGATRON_HEAD, NEW_MESH, TITA
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOGS = contents(sorted((GOLDEN / "nccl-logs").glob("*.log")))
-FIELD_CASES = contents(sorted(path for path in (GOLDEN / "field-cases").rglob("*") if path.is_file()))
-TRAINING = [text.encode() for text in (f"{MEGATRON}\n" * 30, f"{TITAN}\n" * 30, TITAN_HEAD, NEW_MESH, MEGATRON_HEAD)]
+FIELD_CASES = contents(
+    sorted(path for path in (GOLDEN / "field-cases").rglob("*") if path.is_file())
+)
+TRAINING = [
+    text.encode()
+    for text in (f"{MEGATRON}\n" * 30, f"{TITAN}\n" * 30, TITAN_HEAD, NEW_MESH, MEGATRON_HEAD)
+]
 REPORTS = [*(text.encode() for text in OUTPUTS.values()), "\n".join(RAS).encode(), *TRAINING]
 STATUSES = range(4)  # docs/reference.md: pass, not pass, bad input, could not tell
 
@@ -46,7 +51,13 @@ RECORDED = {"pg_config": {"0": {"name": "0", "ranks": "[0, 1]"}}, "entries": [EN
 DUMP = pickle.dumps(RECORDED, protocol=2)
 
 PAIRS = [
-    {"node_a": f"n{a}", "node_b": f"n{b}", "gb_s": 40.0 / (1 + 3 * (a == 1)), "size": "1M", "operation": "sendrecv"}
+    {
+        "node_a": f"n{a}",
+        "node_b": f"n{b}",
+        "gb_s": 40.0 / (1 + 3 * (a == 1)),
+        "size": "1M",
+        "operation": "sendrecv",
+    }
     for a in range(4)
     for b in range(a + 1, 4)
 ]
@@ -56,7 +67,10 @@ PAIRS_CSV = "node_a,node_b,gb_s,size,gpus\n" + "".join(
 
 
 def called(*words: str) -> None:
-    """Call a command. Its exit status is one of the contract, or it raises what `main` makes one line of."""
+    """Call a command.
+
+    Its exit status is one of the contract, or it raises what `main` makes one line of.
+    """
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         try:
             status = app.main(list(words), prog_name="seatrial", standalone_mode=False)
@@ -65,8 +79,12 @@ def called(*words: str) -> None:
     assert (status or 0) in STATUSES, status
 
 
-def _command(*words: str, name: str = "run.json", after: tuple[str, ...] = ()) -> Callable[[Path], None]:
-    """A reader that calls the command with the input under that name, as the last word but `after`."""
+def _command(
+    *words: str, name: str = "run.json", after: tuple[str, ...] = ()
+) -> Callable[[Path], None]:
+    """A reader that calls the command with the input under that name, as the last word but
+    `after`.
+    """
 
     def read(path: Path) -> None:
         called(*words, str(path.rename(path.with_name(name))), *after)
@@ -89,11 +107,20 @@ def _requirements(dice: random.Random) -> bytes:
 def _certify(path: Path) -> None:
     run = path.with_name("given.json")
     run.write_text(_run_text())
-    called("certify", str(run), "--requirements", str(path), "--out", str(path.with_name("certificate")))
+    called(
+        "certify",
+        str(run),
+        "--requirements",
+        str(path),
+        "--out",
+        str(path.with_name("certificate")),
+    )
 
 
 def _certified(path: Path) -> None:
-    """A certificate whose document was changed, under a manifest that was made anew, as a forger would."""
+    """A certificate whose document was changed, under a manifest that was made anew, as a forger
+    would.
+    """
     folder = path.with_name("certificate")
     for name, content in {**_certificate(), CERTIFICATE: path.read_bytes()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +136,11 @@ def _certificate() -> dict[str, bytes]:
         run, folder = Path(place) / "given.json", Path(place) / "certificate"
         run.write_text(_run_text())
         called("certify", str(run), "--requirements", "requirements", "--out", str(folder))
-        return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        return {
+            str(file.relative_to(folder)): file.read_bytes()
+            for file in folder.rglob("*")
+            if file.is_file()
+        }
 
 
 def _changed_document(dice: random.Random) -> bytes:
@@ -133,12 +164,27 @@ def _stored() -> bytes:
 
 _SHOWN = (SeatrialError, click.ClickException)
 COMMANDS = (
-    Target("judge", one_of(text_of(*LOGS, *REPORTS, *FIELD_CASES), text_of(*REPORTS)), _command("judge"), _SHOWN),
+    Target(
+        "judge",
+        one_of(text_of(*LOGS, *REPORTS, *FIELD_CASES), text_of(*REPORTS)),
+        _command("judge"),
+        _SHOWN,
+    ),
     Target("parse", text_of(*LOGS), _command("parse"), _SHOWN),
     Target("training logs", text_of(*TRAINING), _command("judge"), _SHOWN),
-    Target("diagnose", one_of(text_of(DUMP), line_of(RECORDED)), _command("diagnose", name="trace_1"), _SHOWN),
+    Target(
+        "diagnose",
+        one_of(text_of(DUMP), line_of(RECORDED)),
+        _command("diagnose", name="trace_1"),
+        _SHOWN,
+    ),
     Target("watchdog", text_of(WATCHDOG.encode()), _command("diagnose", name="job.log"), _SHOWN),
-    Target("pairs", one_of(text_of(PAIRS_CSV.encode()), line_of(PAIRS)), _command("localize", name="p.csv"), _SHOWN),
+    Target(
+        "pairs",
+        one_of(text_of(PAIRS_CSV.encode()), line_of(PAIRS)),
+        _command("localize", name="p.csv"),
+        _SHOWN,
+    ),
     Target(
         "perftest of a pair",
         text_of(OUTPUTS["ib_write_bw"].encode()),

@@ -1,4 +1,6 @@
-"""Try inputs on a target: what it may not do is raise an error that nobody wrote for people, or take much."""
+"""Try inputs on a target: what it may not do is raise an error that nobody wrote for people, or
+take much.
+"""
 
 import resource
 import shutil
@@ -19,8 +21,12 @@ class TooSlowError(BaseException):
     """No target catches it."""
 
 
-def problems(target: Target, count: int, folder: Path, seed: int = 0, most_s: float = MOST_S) -> list[str]:
-    """One text per input that broke the target, with the number that makes it anew; the input lies in `folder`."""
+def problems(
+    target: Target, count: int, folder: Path, seed: int = 0, most_s: float = MOST_S
+) -> list[str]:
+    """One text per input that broke the target, with the number that makes it anew; the input lies
+    in `folder`.
+    """
     broken = []
     for number, data in inputs(target, count, seed):
         path = folder / f"{number}" / "run.json"
@@ -48,7 +54,9 @@ def _tried(target: Target, path: Path, most_s: float) -> str:
 
 @contextmanager
 def _bounded(most_s: float) -> Iterator[None]:
-    """Raises TooSlowError where the block takes longer, MemoryError where it takes more than MOST_BYTES."""
+    """Raises TooSlowError where the block takes longer, MemoryError where it takes more than
+    MOST_BYTES.
+    """
     before = resource.getrlimit(resource.RLIMIT_AS)
     handler = signal.signal(signal.SIGPROF, _too_slow)
     try:

@@ -1,4 +1,7 @@
-"""Broken and hostile versions of good input: cut, doubled, of other types, nested, huge. A seed makes it anew."""
+"""Broken and hostile versions of good input: cut, doubled, of other types, nested, huge.
+
+A seed makes it anew.
+"""
 
 import copy
 import json
@@ -7,7 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 HOSTILE: list[Any] = [
-    *(None, True, -1, 0, 10**400, 1e308, -0.5, float("nan"), float("inf"), "", " ", "\0", "\x1b[2J", "\ud800", "=1+1"),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        10**400,
+        1e308,
+        -0.5,
+        float("nan"),
+        float("inf"),
+        "",
+        " ",
+        "\0",
+        "\x1b[2J",
+        "\ud800",
+        "=1+1",
+    ),
     *(
         "a" * 5000,
         "../../etc/passwd",
@@ -102,7 +121,9 @@ def of_document(good: Any, dice: random.Random) -> Any:
 def _change(document: Any, dice: random.Random) -> Any:
     if dice.random() < 0.15 or not isinstance(document, dict | list) or not document:
         return _hostile(document, dice)
-    key = dice.choice(list(document)) if isinstance(document, dict) else dice.randrange(len(document))
+    key = (
+        dice.choice(list(document)) if isinstance(document, dict) else dice.randrange(len(document))
+    )
     match dice.randrange(8):
         case 0:
             del document[key]
@@ -124,7 +145,9 @@ def _hostile(value: Any, dice: random.Random) -> Any:
 
 
 def dumped(document: Any) -> bytes:
-    """As JSON, which is YAML too; what is nested too deep for Python's writer becomes text that is nested as deep."""
+    """As JSON, which is YAML too; what is nested too deep for Python's writer becomes text that is
+    nested as deep.
+    """
     try:
         return json.dumps(document).encode(errors="surrogatepass")
     except RecursionError:

@@ -1,4 +1,6 @@
-"""What schedulers answer: commands of Slurm and runai, and objects of Kubernetes, whose texts people write."""
+"""What schedulers answer: commands of Slurm and runai, and objects of Kubernetes, whose texts
+people write.
+"""
 
 import json
 import random
@@ -16,9 +18,12 @@ from tests.fuzz.mutations import HOSTILE
 from tests.fuzz.target import Target, line_of, text_of
 from tests.unit.test_node_services import SINFO, cluster, kube_node, pod
 
-JOBS = (
-    b"41|RUNNING|n[0-3]|\n42|PENDING||(Resources)\n43|PENDING||(QOSMaxGRESPerJob)\n44|REQUEUE_HOLD||(launch failed)\n"
-)
+JOBS = b"""\
+41|RUNNING|n[0-3]|
+42|PENDING||(Resources)
+43|PENDING||(QOSMaxGRESPerJob)
+44|REQUEUE_HOLD||(launch failed)
+"""
 NODES_LOG = b"""\
 0: seatrial-node: ready 40022
 1: seatrial-node: failed: no sshd
@@ -60,7 +65,12 @@ def _read_sinfo(path: Path) -> None:
 
 def _kube(dice: random.Random) -> bytes:
     """Nodes and pods in which a few texts are hostile: the server has checked their types."""
-    objects = [kube_node("n0"), kube_node("n1", "seatrial/gate", failed=True), pod("p", "n0"), pod("q", "n1", "Job")]
+    objects = [
+        kube_node("n0"),
+        kube_node("n1", "seatrial/gate", failed=True),
+        pod("p", "n0"),
+        pod("q", "n1", "Job"),
+    ]
     for _ in range(dice.randint(1, 6)):
         _spoil(dice.choice(objects), dice)
     return json.dumps(objects).encode(errors="surrogatepass")
@@ -81,7 +91,9 @@ def _read_kube(path: Path) -> None:
     nodes, pods = objects[:2], objects[2:]
     with (
         patch.object(Api, "list", lambda self, kind, *_, **__: nodes),
-        patch.object(Api, "list_everywhere", lambda self, kind, *_, **__: pods if kind == POD else []),
+        patch.object(
+            Api, "list_everywhere", lambda self, kind, *_, **__: pods if kind == POD else []
+        ),
     ):
         for node in node_service(cluster("kubernetes", {})).nodes():
             assert len(node.why) < 1 << 21

@@ -14,7 +14,9 @@ MOST_JOINED = 4  # good inputs in one broken one
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`make` gives one broken input, `read` reads it from a file, or raises what people are meant to see."""
+    """`make` gives one broken input, `read` reads it from a file, or raises what people are meant
+    to see.
+    """
 
     name: str
     make: Callable[[random.Random], bytes]
@@ -37,7 +39,9 @@ def line_of(*goods: Any) -> Callable[[random.Random], bytes]:
 
     def make(dice: random.Random) -> bytes:
         good = dice.choice(goods)
-        return of_bytes(dumped(good), dice) if dice.random() < 0.3 else dumped(of_document(good, dice))
+        return (
+            of_bytes(dumped(good), dice) if dice.random() < 0.3 else dumped(of_document(good, dice))
+        )
 
     return make
 

@@ -1,4 +1,6 @@
-"""Everything that reads what nodes, files and other people hand in, with good input to begin from."""
+"""Everything that reads what nodes, files and other people hand in, with good input to begin
+from.
+"""
 
 import json
 import random
@@ -70,7 +72,13 @@ FACTS = {
     "nccl_tests": "",
     "versions": {"openmpi": "4.1.4", "torch": None},
 }
-GROUP = {"id": "0", "name": "default_pg", "ranks": [0, 1], "collective": 3, "operation": "gloo:all_reduce"}
+GROUP = {
+    "id": "0",
+    "name": "default_pg",
+    "ranks": [0, 1],
+    "collective": 3,
+    "operation": "gloo:all_reduce",
+}
 STUCK = {
     "event": "stuck",
     "rank": 1,
@@ -87,7 +95,11 @@ JSON_LOG = {
     "version": 3,
     "args": ["all_reduce_perf", "-J", "out.json"],
     "env": ["PATH=/usr/bin"],
-    "config": {"nthreads": 1, "ngpus": 4, "devices": [{"rank": 0, "group": 0, "hostname": "node-0", "device": 0}]},
+    "config": {
+        "nthreads": 1,
+        "ngpus": 4,
+        "devices": [{"rank": 0, "group": 0, "hostname": "node-0", "device": 0}],
+    },
     "results": [
         {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
         | {"out_of_place": RESULT, "in_place": RESULT}
@@ -107,8 +119,20 @@ mpirun (Open MPI) 4.1.4
 OpenSSH_9.2p1 Debian-2+deb12u3, OpenSSL 3.0.15 3 Sep 2024
 """
 LISTENER = {"port": 40123, "token": "5a" * stream.TOKEN_BYTES}
-TRAFFIC = {"id": 1, "out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1 << 20, "seconds": 0.5}}
-EVENT = {"event": "step", "step": 1, "loss": 2.5, "seconds": 0.1, "rank": 0, "host": "node-0", "ranks": [{"rank": 0}]}
+TRAFFIC = {
+    "id": 1,
+    "out": {"bytes": 1 << 20, "seconds": 0.5},
+    "in": {"bytes": 1 << 20, "seconds": 0.5},
+}
+EVENT = {
+    "event": "step",
+    "step": 1,
+    "loss": 2.5,
+    "seconds": 0.1,
+    "rank": 0,
+    "host": "node-0",
+    "ranks": [{"rank": 0}],
+}
 
 
 @cache
@@ -186,7 +210,9 @@ def _run() -> dict[str, Any]:
 
 
 def _run_json(dice: random.Random) -> bytes:
-    return of_bytes(dumped(_run()), dice) if dice.random() < 0.2 else dumped(of_document(_run(), dice))
+    return (
+        of_bytes(dumped(_run()), dice) if dice.random() < 0.2 else dumped(of_document(_run(), dice))
+    )
 
 
 def _read_run(path: Path) -> None:
@@ -233,7 +259,13 @@ def _answer_as(*models: type[NodeAnswer]) -> Callable[[Path], None]:
     return read
 
 
-RECORD = {"pid": 4711, "started": 123456, "boot": "b" * 36, "out": "/runs/x", "flow_run": str(uuid.UUID(int=7))}
+RECORD = {
+    "pid": 4711,
+    "started": 123456,
+    "boot": "b" * 36,
+    "out": "/runs/x",
+    "flow_run": str(uuid.UUID(int=7)),
+}
 RANKS = b"""\
 [1,0]<stdout>:{"event": "step", "step": 0, "loss": 4.0, "step_time_ms": 10.0}
 [1,1]<stdout>:seatrial-rank: 1 on node-1
@@ -309,7 +341,9 @@ TARGETS = (
     ),  # which stream.py answers with
     Target("facts", line_of(FACTS), _answer_as(Facts)),
     Target(
-        "answers", line_of(PEER, LISTENER, TRAFFIC), _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError)
+        "answers",
+        line_of(PEER, LISTENER, TRAFFIC),
+        _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError),
     ),
     Target("training events", line_of(EVENT), _read_events),
     Target("flight recorder", text_of(DUMP), _read_dump),

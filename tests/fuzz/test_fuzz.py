@@ -10,6 +10,8 @@ COUNT = -(-10_000 // len(TARGETS))
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_any_input_is_accepted_or_refused_in_one_line(target: Target, tmp_path: Path, seed: int) -> None:
+def test_any_input_is_accepted_or_refused_in_one_line(
+    target: Target, tmp_path: Path, seed: int
+) -> None:
     broken = problems(target, COUNT, tmp_path, seed=seed * COUNT)
     assert not broken, "\n".join(broken[:5])

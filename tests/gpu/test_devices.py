@@ -22,9 +22,13 @@ def measured(folder: Path, *options: str, **env: str) -> list[dict[str, Any]]:
     for path in PROBES:
         shutil.copy(path, folder)
     argv = [sys.executable, str(folder / "devices.py"), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=True, env={**os.environ, **env})
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=500, check=True, env={**os.environ, **env}
+    )
     devices: list[dict[str, Any]] = json.loads(done.stdout)["devices"]
-    assert [device["device"] for device in devices] == [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    assert [device["device"] for device in devices] == [
+        f"cuda:{i}" for i in range(torch.cuda.device_count())
+    ]
     return devices
 
 
@@ -55,7 +59,9 @@ def test_gpus_of_a_kind_give_the_same_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fault", "wrong"), [("unstable", True), ("wrong", False)])
-def test_a_fault_makes_a_result_wrong_or_changes_its_digest(tmp_path: Path, fault: str, wrong: bool) -> None:
+def test_a_fault_makes_a_result_wrong_or_changes_its_digest(
+    tmp_path: Path, fault: str, wrong: bool
+) -> None:
     healthy = measured(tmp_path, "--seconds", "0.1")[0]
     first = measured(tmp_path, "--seconds", "0.1", SEATRIAL_COMPUTE_FAULT=f"{fault}:cuda:0")[0]
     assert bool(first["wrong"]) is wrong
@@ -82,9 +88,12 @@ def test_host_links_peers_and_stress_are_measured(tmp_path: Path) -> None:
 def test_the_fastest_product_of_each_format_is_found(tmp_path: Path) -> None:
     """About as fast as the square of 8192, and faster the fewer bits a number has.
 
-    A GPU at its power limit lowers its clock as it warms up: an H100 gave 6 % less than in its first second.
+    A GPU at its power limit lowers its clock as it warms up: an H100 gave 6 % less than in its
+    first second.
     """
-    device = measured(tmp_path, "--seconds", "1", "--dtypes", "fp32", "tf32", "bf16", "fp16", "fp8")[0]
+    device = measured(
+        tmp_path, "--seconds", "1", "--dtypes", "fp32", "tf32", "bf16", "fp16", "fp8"
+    )[0]
     assert (device["wrong"], device["error"]) == ("", "")
     best = rates(device, "matmul_best")
     if torch.cuda.get_device_capability() >= (8, 0):

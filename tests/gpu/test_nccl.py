@@ -35,7 +35,11 @@ def test_a_training_on_one_gpu_passes() -> None:
 
 def test_a_rank_without_a_gpu_of_its_own_says_so() -> None:
     beyond = str(torch.cuda.device_count())
-    launched = {"RANK": beyond, "LOCAL_RANK": beyond, "WORLD_SIZE": str(torch.cuda.device_count() + 1)}
+    launched = {
+        "RANK": beyond,
+        "LOCAL_RANK": beyond,
+        "WORLD_SIZE": str(torch.cuda.device_count() + 1),
+    }
     meeting = ["--master-addr", "127.0.0.1", "--master-port", "1"]
     done = subprocess.run(
         [sys.executable, str(probe("training")), "--device", "cuda", *meeting],

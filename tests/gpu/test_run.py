@@ -1,8 +1,8 @@
 """Whole runs with a real GPU and real NCCL; skipped where they cannot be.
 
-Four nodes share the GPU of this machine. Each is a host of its own to NCCL, which therefore takes one GPU four times
-and sends all data over the sockets of the nodes. The numbers are those of sockets and of taking turns; NCCL, CUDA,
-nccl-tests, torch and every fault are real.
+Four nodes share the GPU of this machine. Each is a host of its own to NCCL, which therefore takes
+one GPU four times and sends all data over the sockets of the nodes. The numbers are those of
+sockets and of taking turns; NCCL, CUDA, nccl-tests, torch and every fault are real.
 """
 
 import json
@@ -32,30 +32,55 @@ pytestmark = [
 ]
 
 FIRST_ROW = re.compile(r"^ +1048576 ", re.MULTILINE)
-STATE_FOLDER = re.compile(r"/seatrial-local/([\w-]+)/")  # of the run, in the command line that a log begins with
+# Of the run, in the command line that a log begins with
+STATE_FOLDER = re.compile(r"/seatrial-local/([\w-]+)/")
 
 CONNECTIVITY = {"timeout_s": 15}
 DEVICES = {"seconds": 0.3, "timeout_s": 60}
-SIZES = {"min_bytes": "1M", "max_bytes": "16M", "step_factor": 4, "warmup_iterations": 1, "iterations": 5}
+SIZES = {
+    "min_bytes": "1M",
+    "max_bytes": "16M",
+    "step_factor": 4,
+    "warmup_iterations": 1,
+    "iterations": 5,
+}
 COLLECTIVES = {"operations": ["all_reduce"], "gpu": SIZES, "cpu": SIZES, "timeout_s": 60}
 MODEL = {"layers": 2, "width": 256, "heads": 4}
 TRAINING = {
     "timeout_s": 90,
     "min_loss_drop": 0.2,
-    "gpu": {"model": "transformer", "precision": "bf16", "steps": 40, "warmup_steps": 4, "transformer": MODEL},
+    "gpu": {
+        "model": "transformer",
+        "precision": "bf16",
+        "steps": 40,
+        "warmup_steps": 4,
+        "transformer": MODEL,
+    },
 }
 
 
 @contextmanager
-def started(folder: Path, cluster: dict[str, Any], suite: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
+def started(
+    folder: Path, cluster: dict[str, Any], suite: dict[str, Any]
+) -> Iterator["subprocess.Popen[str]"]:
     """`seatrial run` on four nodes that share the GPU; its result will be in `out`."""
     shared = {"name": "shared", "nodes": 4, "gpus_per_node": 1, "hardware": {"name": "shared-gpu"}}
-    files = {"cluster": {**shared, "platform": {"kind": "local"}, **cluster}, "suite": {"name": "gpu", **suite}}
+    files = {
+        "cluster": {**shared, "platform": {"kind": "local"}, **cluster},
+        "suite": {"name": "gpu", **suite},
+    }
     for name, content in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
     argv = ["run", "cluster.yaml", "--suite", "suite.yaml", "--out", "out", "--no-notify"]
-    own_state = {"PREFECT_HOME": str(folder / "prefect"), "SEATRIAL_HISTORY": f"sqlite:///{folder}/history.db"}
-    source = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
+    own_state = {
+        "PREFECT_HOME": str(folder / "prefect"),
+        "SEATRIAL_HISTORY": f"sqlite:///{folder}/history.db",
+    }
+    source = {
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        )
+    }
     with (folder / "terminal.log").open("w") as terminal:
         process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", *argv],
@@ -92,7 +117,12 @@ def suspects(result: dict[str, Any]) -> set[str]:
 
 def test_healthy_nodes_pass(tmp_path: Path) -> None:
     status, result = run(
-        tmp_path, {}, connectivity=CONNECTIVITY, devices=DEVICES, collectives=COLLECTIVES, training=TRAINING
+        tmp_path,
+        {},
+        connectivity=CONNECTIVITY,
+        devices=DEVICES,
+        collectives=COLLECTIVES,
+        training=TRAINING,
     )
     assert {check["name"]: check["verdict"] for check in result["checks"]} == dict.fromkeys(
         ("connectivity", "devices", "collectives", "training"), "pass"
@@ -110,18 +140,24 @@ def test_a_slow_node_is_named(tmp_path: Path) -> None:
 def test_a_gpu_that_cannot_allocate_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     """torch reserves more address space than SSH, MPI and TCP need."""
     broken = {"faults": [{"node": "node-2", "memory": "16G"}]}
-    status, result = run(tmp_path, broken, connectivity=CONNECTIVITY, devices=DEVICES, collectives=COLLECTIVES)
+    status, result = run(
+        tmp_path, broken, connectivity=CONNECTIVITY, devices=DEVICES, collectives=COLLECTIVES
+    )
     verdicts = {check["name"]: check["verdict"] for check in result["checks"]}
     assert verdicts == {"connectivity": "pass", "devices": "fail", "collectives": "pass"}
     (suspect,) = result["suspects"]
     assert (status, suspect["name"], suspect["code"]) == (1, "node-2/gpu-0", "probe-failed")
-    assert suspect["evidence"].endswith("CUDA error: out of memory"), "without the advice to programmers below it"
+    assert suspect["evidence"].endswith("CUDA error: out of memory"), (
+        "without the advice to programmers below it"
+    )
 
 
 def test_a_rank_that_is_killed_while_nccl_sums_is_named(tmp_path: Path) -> None:
     """Only NCCL sees that: the other ranks wait for data inside a kernel of the GPU."""
     collectives = {**COLLECTIVES, "gpu": {**SIZES, "iterations": 100}, "timeout_s": 40}
-    with started(tmp_path, {}, {"connectivity": CONNECTIVITY, "collectives": collectives}) as process:
+    with started(
+        tmp_path, {}, {"connectivity": CONNECTIVITY, "collectives": collectives}
+    ) as process:
         log = tmp_path / "out" / "logs" / "all_reduce.log"
         deadline = time.monotonic() + 120
         while not (log.exists() and FIRST_ROW.search(log.read_text())):
@@ -137,14 +173,21 @@ def test_a_rank_that_is_killed_while_nccl_sums_is_named(tmp_path: Path) -> None:
 
 def rank_on(namespace: str) -> int:
     """The process id of the rank on a node."""
-    asked = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True
+    )
     return next(
-        int(pid) for pid in asked.stdout.split() if Path(f"/proc/{pid}/comm").read_text() == "all_reduce_perf\n"
+        int(pid)
+        for pid in asked.stdout.split()
+        if Path(f"/proc/{pid}/comm").read_text() == "all_reduce_perf\n"
     )
 
 
 def test_a_gpu_that_computes_wrongly_is_corrupt(tmp_path: Path) -> None:
     status, result = run(
-        tmp_path, {"faults": [{"node": "node-1", "computes": "wrong"}]}, connectivity=CONNECTIVITY, devices=DEVICES
+        tmp_path,
+        {"faults": [{"node": "node-1", "computes": "wrong"}]},
+        connectivity=CONNECTIVITY,
+        devices=DEVICES,
     )
     assert (status, result["verdict"], suspects(result)) == (1, "corrupt", {"node-1/gpu-0"})

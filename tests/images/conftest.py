@@ -1,4 +1,6 @@
-"""The lane that builds and runs a real image: minutes the first time, so only when it is asked for by its path."""
+"""The lane that builds and runs a real image: minutes the first time, so only when it is asked for
+by its path.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -52,7 +54,8 @@ class Keys:
 
     @property
     def private(self) -> Path:
-        return self.folder.parent / "id_ed25519"  # ssh refuses the one in the folder, which everyone may read
+        # Ssh refuses the one in the folder, which everyone may read
+        return self.folder.parent / "id_ed25519"
 
 
 @pytest.fixture
@@ -80,15 +83,38 @@ def keys(tmp_path: Path) -> Keys:
 @pytest.fixture
 def network(_lane: None) -> str:
     name = lane.PREFIX + "net"
-    lane.podman("network", "create", name)  # --internal would leave this machine without an address in it
+    # --internal would leave this machine without an address in it
+    lane.podman("network", "create", name)
     return name
 
 
-def ssh(keys: Keys, address: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def ssh(
+    keys: Keys, address: str, *command: str, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """ssh from this machine with the run's key and its pinned host key."""
-    base = ["ssh", "-F", "none", *options, "-p", "222", "-i", str(keys.private), "-o", "IdentitiesOnly=yes"]
-    pinned = ["-o", f"UserKnownHostsFile={keys.folder}/known_hosts", "-o", "StrictHostKeyChecking=yes"]
+    base = [
+        "ssh",
+        "-F",
+        "none",
+        *options,
+        "-p",
+        "222",
+        "-i",
+        str(keys.private),
+        "-o",
+        "IdentitiesOnly=yes",
+    ]
+    pinned = [
+        "-o",
+        f"UserKnownHostsFile={keys.folder}/known_hosts",
+        "-o",
+        "StrictHostKeyChecking=yes",
+    ]
     target = ["-o", "BatchMode=yes", "-l", "root", address]
     return subprocess.run(
-        [*base, *pinned, *target, *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        [*base, *pinned, *target, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )

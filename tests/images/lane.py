@@ -28,10 +28,12 @@ DEBIAN_MIRROR = MAKE_BASE.with_name("debian-mirror")
 SUITE = "bookworm"
 PACKAGES = ROOT / "scripts" / "image-packages"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial" / "images"
-STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
+# Nobody else's images and containers
+STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")
 # Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
-# What a node has on Kubernetes; podman's own seccomp profile is that of the container runtimes there.
+# What a node has on Kubernetes; podman's own seccomp profile is that of the container runtimes
+# there.
 RIGHTS = (
     "--cap-drop=ALL",
     *(f"--cap-add={name}" for name in CAPABILITIES),
@@ -43,7 +45,9 @@ HOST_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 
 
 def lacking() -> str | None:
-    """Why images cannot be built here, after installing what can be installed; None when they can."""
+    """Why images cannot be built here, after installing what can be installed; None when they
+    can.
+    """
     if os.geteuid() != 0:
         return "building and running images needs root"
     os.environ["PATH"] += ":/usr/sbin:/sbin"
@@ -59,7 +63,11 @@ def _no_mirror() -> str | None:
     if done.returncode:
         return done.stderr.strip()
     release = f"{done.stdout.strip()}/dists/{SUITE}/Release"
-    return None if _answers(release) else f"{release} does not answer, and there is no base from an earlier time"
+    return (
+        None
+        if _answers(release)
+        else f"{release} does not answer, and there is no base from an earlier time"
+    )
 
 
 def _answers(url: str) -> bool:
@@ -96,11 +104,16 @@ def clean() -> None:
 
 
 def leftovers() -> list[str]:
-    """What still runs or is mounted. Every podman mounts the folder of layers itself for as long as it is at work."""
+    """What still runs or is mounted.
+
+    Every podman mounts the folder of layers itself for as long as it is at work.
+    """
     containers = podman("ps", "--all", "--quiet").split()
     points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     layers = f"{CACHE}/storage/overlay"
-    mounts = [point for point in points if point.startswith(f"{CACHE}/storage/") and point != layers]
+    mounts = [
+        point for point in points if point.startswith(f"{CACHE}/storage/") and point != layers
+    ]
     networks = podman("network", "ls", "--quiet", "--filter", f"name={PREFIX}").split()
     return containers + mounts + networks
 
@@ -128,7 +141,14 @@ def build(image: str, *arguments: str, start_from: str | None = None) -> str:
     if not exists(name):
         dockerfile = IMAGES / image / "Dockerfile"
         options = ["--layers", "--isolation", "chroot", "--build-arg", f"BASE={start}", *arguments]
-        files = [f"--ignorefile={dockerfile}.dockerignore", "--tag", name, "--file", str(dockerfile), str(ROOT)]
+        files = [
+            f"--ignorefile={dockerfile}.dockerignore",
+            "--tag",
+            name,
+            "--file",
+            str(dockerfile),
+            str(ROOT),
+        ]
         _run(["buildah", *STORE, "bud", *options, *files])
     return name
 
@@ -138,20 +158,37 @@ def build_text(name: str, dockerfile: str, folder: Path) -> str:
     tag = f"localhost/seatrial/{name}:{_hash(folder, text=dockerfile)}"
     if not exists(tag):
         _run(
-            ["buildah", *STORE, "bud", "--layers", "--isolation", "chroot", "-t", tag, "-f", "-", str(folder)],
+            [
+                "buildah",
+                *STORE,
+                "bud",
+                "--layers",
+                "--isolation",
+                "chroot",
+                "-t",
+                tag,
+                "-f",
+                "-",
+                str(folder),
+            ],
             dockerfile,
         )
     return tag
 
 
 def build_file(name: str, dockerfile: Path, inputs: Sequence[Path], start: str) -> str:
-    """Build a Dockerfile of the repository as it is, its own base replaced, when one of the inputs has changed."""
+    """Build a Dockerfile of the repository as it is, its own base replaced, when one of the inputs
+    has changed.
+    """
     tag = f"localhost/seatrial/{name}:{_hash(dockerfile.parent, *inputs, text=start)}"
     if not exists(tag):
-        # What this machine needs to reach Debian and PyPI is this machine's, and stays out of the image.
+        # What this machine needs to reach Debian and PyPI is this machine's, and stays out of the
+        # image.
         own = [f"--volume={file}:{file}:ro" for file in HOST_FILES if Path(file).exists()]
         options = ["--layers", "--isolation", "chroot", "--from", start, *own]
-        _run(["buildah", *STORE, "bud", *options, "--tag", tag, "--file", str(dockerfile), str(ROOT)])
+        _run(
+            ["buildah", *STORE, "bud", *options, "--tag", tag, "--file", str(dockerfile), str(ROOT)]
+        )
     return tag
 
 
@@ -204,7 +241,9 @@ class Container:
     def wait_logged(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while text not in (log := self.logs()):
-            assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{log}"
+            assert time.monotonic() < deadline, (
+                f"{self.name} did not say {text!r} in {timeout_s} s:\n{log}"
+            )
             time.sleep(0.1)
 
     def wait_exit(self, timeout_s: float = PATIENCE_S) -> int:
@@ -216,8 +255,12 @@ class Container:
         return int(state["ExitCode"])
 
 
-def start(image: str, name: str, keys: Path, options: tuple[str, ...] = (), command: tuple[str, ...] = ()) -> Container:
-    """Start a node with the folder's keys, as a Secret would be mounted: read-only, readable for everyone."""
+def start(
+    image: str, name: str, keys: Path, options: tuple[str, ...] = (), command: tuple[str, ...] = ()
+) -> Container:
+    """Start a node with the folder's keys, as a Secret would be mounted: read-only, readable for
+    everyone.
+    """
     mount = ("--volume", f"{keys}:/etc/seatrial:ro")
     podman(
         "run",
@@ -234,7 +277,9 @@ def start(image: str, name: str, keys: Path, options: tuple[str, ...] = (), comm
         *command,
     )
     networks = json.loads(podman("inspect", PREFIX + name))[0]["NetworkSettings"]["Networks"]
-    return Container(PREFIX + name, next((network["IPAddress"] for network in networks.values()), ""))
+    return Container(
+        PREFIX + name, next((network["IPAddress"] for network in networks.values()), "")
+    )
 
 
 def _hash(*paths: Path, text: str = "") -> str:
@@ -244,12 +289,18 @@ def _hash(*paths: Path, text: str = "") -> str:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
             if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(path.parent)} {file.stat().st_mode & 0o111:o}".encode())
+                digest.update(
+                    f"{file.relative_to(path.parent)} {file.stat().st_mode & 0o111:o}".encode()
+                )
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 
 def _run(command: list[str], stdin: str = "", *, check: bool = True) -> str:
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=1500)
-    assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=1500
+    )
+    assert not check or done.returncode == 0, (
+        f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+    )
     return done.stdout + done.stderr if "logs" in command else done.stdout

@@ -1,4 +1,6 @@
-"""Look into every layer of an image for what must not be there: a file that a later layer deletes is still shipped."""
+"""Look into every layer of an image for what must not be there: a file that a later layer deletes
+is still shipped.
+"""
 
 import json
 import re
@@ -8,7 +10,9 @@ from pathlib import Path
 from typing import IO
 
 # The line and what follows it: programs that read keys hold the line alone.
-_PRIVATE_KEY = re.compile(rb"-----BEGIN ([A-Z ]+ )?PRIVATE KEY-----\r?\n([A-Za-z0-9+/=]{20}|Proc-Type)")
+_PRIVATE_KEY = re.compile(
+    rb"-----BEGIN ([A-Z ]+ )?PRIVATE KEY-----\r?\n([A-Za-z0-9+/=]{20}|Proc-Type)"
+)
 _TOKENS = re.compile(
     rb"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{34}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[\w-]{20}"
     rb"|AKIA[0-9A-Z]{16}|xox[abprs]-\d{6,}-[\w-]{10,}|AIza[\w-]{35}|nvapi-[\w-]{40})(?![A-Za-z0-9])"
@@ -26,7 +30,11 @@ _NO_PASSWORD = {"", "*", "!", "!*", "!!"}
 
 def findings(archive: Path) -> list[str]:
     """What is wrong with an image saved as docker-archive, "LAYER: FILE: WHAT" each."""
-    return [f"{layer}: {name}: {problem}" for layer, file in _layers(archive) for name, problem in look(file)]
+    return [
+        f"{layer}: {name}: {problem}"
+        for layer, file in _layers(archive)
+        for name, problem in look(file)
+    ]
 
 
 def sizes(archive: Path) -> list[tuple[str, int]]:
@@ -34,7 +42,9 @@ def sizes(archive: Path) -> list[tuple[str, int]]:
     with tarfile.open(archive) as image:
         manifest, config = _describe(image)
         history = [step["created_by"] for step in config["history"] if not step.get("empty_layer")]
-        return list(zip(history, (image.getmember(layer).size for layer in manifest["Layers"]), strict=True))
+        return list(
+            zip(history, (image.getmember(layer).size for layer in manifest["Layers"]), strict=True)
+        )
 
 
 def settings(archive: Path) -> str:
@@ -67,7 +77,9 @@ def _problems(name: str, content: bytes) -> Iterator[str]:
     if name in ("etc/shadow", "etc/shadow-", "etc/gshadow"):
         for line in content.decode().splitlines():
             account, password, *_ = line.split(":")
-            if password not in _NO_PASSWORD or (not password and not name.startswith("etc/gshadow")):
+            if password not in _NO_PASSWORD or (
+                not password and not name.startswith("etc/gshadow")
+            ):
                 yield f"{account} has a password, or may come in without one"
     if name == "etc/machine-id" and content.strip():
         yield "a machine id, the same in every copy"
@@ -81,7 +93,9 @@ def _layers(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             yield f"layer {number}", file
 
 
-def _describe(image: tarfile.TarFile) -> tuple[dict[str, list[str]], dict[str, list[dict[str, str]]]]:
+def _describe(
+    image: tarfile.TarFile,
+) -> tuple[dict[str, list[str]], dict[str, list[dict[str, str]]]]:
     manifest = json.load(_open(image, "manifest.json"))[0]
     return manifest, json.load(_open(image, manifest["Config"]))
 

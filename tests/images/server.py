@@ -25,7 +25,9 @@ POSTGRES = "docker.io/library/postgres:17-alpine"
 
 def build_server() -> str:
     """Build deployments/server/Dockerfile when what goes into it has changed; its name."""
-    return lane.build_file("server", DOCKERFILE, [ROOT / name for name in CONTEXT], _stand_in("python"))
+    return lane.build_file(
+        "server", DOCKERFILE, [ROOT / name for name in CONTEXT], _stand_in("python")
+    )
 
 
 def build_postgres() -> str:

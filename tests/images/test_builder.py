@@ -1,4 +1,6 @@
-"""Builder `buildah` for real: images/cpu as a cluster file asks for it, kept here; others pushed to loopback."""
+"""Builder `buildah` for real: images/cpu as a cluster file asks for it, kept here; others pushed to
+loopback.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,10 +30,14 @@ insecure = true
 
 @pytest.fixture
 def registry(_lane: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """An empty registry that buildah may talk plain HTTP to, and the lane's own storage as buildah's."""
+    """An empty registry that buildah may talk plain HTTP to, and the lane's own storage as
+    buildah's.
+    """
     with serving(Registry()) as registry:
         for name, text in {
-            "CONTAINERS_STORAGE_CONF": STORAGE.format(root=lane.CACHE / "storage", run="/run/seatrial-images"),
+            "CONTAINERS_STORAGE_CONF": STORAGE.format(
+                root=lane.CACHE / "storage", run="/run/seatrial-images"
+            ),
             "CONTAINERS_REGISTRIES_CONF": REGISTRIES.format(host=registry.host),
         }.items():
             (tmp_path / name).write_text(text)
@@ -42,7 +48,9 @@ def registry(_lane: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def build(log: Path, *, rebuild: bool = False, **settings: Any) -> BuiltImage:
-    config = Buildah.model_validate({"builder": "buildah", "build": "cpu", "args": {"BASE": lane.base()}} | settings)
+    config = Buildah.model_validate(
+        {"builder": "buildah", "build": "cpu", "args": {"BASE": lane.base()}} | settings
+    )
     return ensure_image(config, None, log, rebuild=rebuild)
 
 
@@ -56,7 +64,12 @@ def test_an_unchanged_image_is_found(registry: Registry, tmp_path: Path) -> None
     assert (second.pinned, second.fresh) == (first.pinned, False)
     assert len(second.architectures) == 1
     assert not log.exists()
-    assert lane.run_once(second.reference, "sh", "-c", "command -v sshd mpirun seatrial-node").returncode == 0
+    assert (
+        lane.run_once(
+            second.reference, "sh", "-c", "command -v sshd mpirun seatrial-node"
+        ).returncode
+        == 0
+    )
 
 
 def small(folder: Path, text: str) -> dict[str, Any]:
@@ -71,7 +84,10 @@ def test_the_image_is_pushed_to_its_repository(registry: Registry, tmp_path: Pat
     settings = small(tmp_path, "RUN date +%N > /made") | {"repository": f"{registry.host}/team"}
     first = build(log, **settings)
     assert first.fresh
-    assert (first.reference.rpartition(":")[0], first.digest) == (f"{registry.host}/team/own", first.digest)
+    assert (first.reference.rpartition(":")[0], first.digest) == (
+        f"{registry.host}/team/own",
+        first.digest,
+    )
     assert ("team/own", first.digest) in registry.manifests
     assert "+ buildah push" in log.read_text()
     second = build(log, **settings)
@@ -85,14 +101,22 @@ def test_the_image_is_pushed_to_its_repository(registry: Registry, tmp_path: Pat
 @pytest.mark.gate
 def test_a_failing_step_is_named(registry: Registry, tmp_path: Path) -> None:
     log = tmp_path / "image-build.log"
-    with pytest.raises(LaunchError, match=r"image localhost/seatrial/own:.*: the build failed: .*exit status 3"):
+    with pytest.raises(
+        LaunchError, match=r"image localhost/seatrial/own:.*: the build failed: .*exit status 3"
+    ):
         build(log, **small(tmp_path, "RUN echo no such thing >&2; exit 3"))
     assert "no such thing" in log.read_text()
 
 
 def test_a_missing_base_image_is_named(registry: Registry, tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"base image access: .*nowhere:1.*; next: log in to its registry"):
-        build(tmp_path / "log", **small(tmp_path, "RUN true"), args={"BASE": f"{registry.host}/nowhere:1"})
+    with pytest.raises(
+        LaunchError, match=r"base image access: .*nowhere:1.*; next: log in to its registry"
+    ):
+        build(
+            tmp_path / "log",
+            **small(tmp_path, "RUN true"),
+            args={"BASE": f"{registry.host}/nowhere:1"},
+        )
 
 
 def test_a_build_that_hangs_is_ended(registry: Registry, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""deployments/server/compose.yaml, started: server, database and worker, and runs that cannot measure anything here.
+"""deployments/server/compose.yaml, started: server, database and worker, and runs that cannot
+measure anything here.
 
-podman-compose and podman in the place of Docker. What waits for a health check there is started again here until what
-it needs is up, and the checks are run by hand: podman has systemd do it, which a container for tests has not.
+podman-compose and podman in the place of Docker. What waits for a health check there is started
+again here until what it needs is up, and the checks are run by hand: podman has systemd do it,
+which a container for tests has not.
 """
 
 import subprocess
@@ -35,9 +37,21 @@ class Compose:
     def run(self, *arguments: str) -> None:
         own = ["--podman-args", " ".join([*lane.STORE, "--runtime", "runc"])]
         limits = ["--podman-run-args", " ".join(lane.LIMITS)]
-        files = ["--env-file", str(self.folder / ".env"), "--file", str(COMPOSE), "--project-name", PROJECT]
+        files = [
+            "--env-file",
+            str(self.folder / ".env"),
+            "--file",
+            str(COMPOSE),
+            "--project-name",
+            PROJECT,
+        ]
         program = str(Path(sys.executable).with_name("podman-compose"))
-        done = subprocess.run([program, *own, *limits, *files, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, *own, *limits, *files, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def api(self, method: str, path: str, **body: Any) -> Any:
@@ -49,8 +63,15 @@ class Compose:
     def ended(self, deployment: str) -> str:
         """The state in which a run of the deployment ends, with its message."""
         deployment_id = self.api("GET", f"/deployments/name/{deployment}")["id"]
-        flow_run = self.api("POST", f"/deployments/{deployment_id}/create_flow_run", parameters={})["id"]
-        until(lambda: self.api("GET", f"/flow_runs/{flow_run}")["state"]["type"] in ("CRASHED", "COMPLETED", "FAILED"))
+        flow_run = self.api("POST", f"/deployments/{deployment_id}/create_flow_run", parameters={})[
+            "id"
+        ]
+        until(
+            lambda: (
+                self.api("GET", f"/flow_runs/{flow_run}")["state"]["type"]
+                in ("CRASHED", "COMPLETED", "FAILED")
+            )
+        )
         state = self.api("GET", f"/flow_runs/{flow_run}")["state"]
         return f"{state['name']}: {state['message']}"
 
@@ -74,7 +95,12 @@ def _nothing_runs_on() -> None:
 
 def _fill_in(site: Compose, image: str) -> None:
     """A cluster that is nowhere, and .env as a person fills it in."""
-    trial = {"name": "trial", "nodes": 2, "image": "localhost/none:1", "platform": {"kind": "kubernetes"}}
+    trial = {
+        "name": "trial",
+        "nodes": 2,
+        "image": "localhost/none:1",
+        "platform": {"kind": "kubernetes"},
+    }
     (site.folder / "trial.yaml").write_text(yaml.safe_dump(trial))
     for folder in (site.folder, *list(site.folder.parents)[:2]):
         folder.chmod(0o755)  # the worker is another user
@@ -102,7 +128,15 @@ def until(true: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
 
 
 def _is_healthy(service: str) -> bool:
-    command = ["podman", *lane.STORE, "--runtime", "runc", "healthcheck", "run", f"{PROJECT}_{service}_1"]
+    command = [
+        "podman",
+        *lane.STORE,
+        "--runtime",
+        "runc",
+        "healthcheck",
+        "run",
+        f"{PROJECT}_{service}_1",
+    ]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -119,7 +153,9 @@ def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
     names = {each["name"] for each in compose.api("POST", "/deployments/filter", limit=50)}
     assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     url = f"http://127.0.0.1:{compose.port}/"
-    page = httpx.get(url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS)
+    page = httpx.get(
+        url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS
+    )
     assert "<title>Prefect" in page.text
 
 
@@ -128,12 +164,17 @@ def test_the_example_of_the_environment_file_renders_in_the_image(compose: Compo
     worker = lane.Container(f"{PROJECT}_worker_1", "")
     rendered = worker.exec("seatrial", "render", "/opt/deployments/clusters/a4-gke.yaml")
     assert "# --- image-build" in rendered
-    assert worker.exec("python", "-c", "import gcsfs, s3fs, adlfs; print('uploads')").strip() == "uploads"
+    assert (
+        worker.exec("python", "-c", "import gcsfs, s3fs, adlfs; print('uploads')").strip()
+        == "uploads"
+    )
 
 
 def test_runs_report_that_there_is_no_cluster(compose: Compose) -> None:
     """Read-only as it is, the container lets a run write all that it has to."""
-    assert compose.ended("seatrial-check/ad-hoc").startswith("Crashed: not_run: launch: no cluster to talk to: ")
+    assert compose.ended("seatrial-check/ad-hoc").startswith(
+        "Crashed: not_run: launch: no cluster to talk to: "
+    )
     reaped = compose.ended("seatrial-reap/reap")
     assert reaped.startswith("Crashed: leftovers of 0 runs removed; no cluster to talk to: ")
     log = lane.Container(f"{PROJECT}_worker_1", "").logs()

@@ -24,8 +24,24 @@ ODD = "a 'b' \"c\" $d `e` \\\nsecond line "
 @pytest.fixture
 def pair(image: str, keys: Keys, network: str) -> Iterator[list[Container]]:
     """Two nodes on one network."""
-    options = ("--network", network, "--env", f"ODD={ODD}", "--env", "HF_TOKEN=sesame", "--env", "WANTED_TOKEN=open")
-    extra = ("--env", "SLURM_JOB_ID=7", "--env", "NCCL_DEBUG=WARN", "--env", "SEATRIAL_PASS_ENV=WANTED_TOKEN")
+    options = (
+        "--network",
+        network,
+        "--env",
+        f"ODD={ODD}",
+        "--env",
+        "HF_TOKEN=sesame",
+        "--env",
+        "WANTED_TOKEN=open",
+    )
+    extra = (
+        "--env",
+        "SLURM_JOB_ID=7",
+        "--env",
+        "NCCL_DEBUG=WARN",
+        "--env",
+        "SEATRIAL_PASS_ENV=WANTED_TOKEN",
+    )
     nodes = [lane.start(image, f"node-{i}", keys.folder, (*options, *extra)) for i in range(2)]
     for node in nodes:
         node.wait_ready()
@@ -62,7 +78,10 @@ def test_the_image_is_small(archive: Path) -> None:
     ("name", "content"),
     [
         ("root/.ssh/id_ed25519", "x"),
-        ("opt/anything.txt", "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXktdjEAAAAA" + "\n"),
+        (
+            "opt/anything.txt",
+            "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXktdjEAAAAA" + "\n",
+        ),
         ("etc/shadow", "root:$6$salt$hash:1:0:9:7:::\n"),
         ("etc/shadow", "root::1:0:9:7:::\n"),
         ("app/settings.py", "token = 'hf_" + "a" * 34 + "'"),
@@ -96,20 +115,27 @@ def test_keys_are_the_only_way_in(pair: list[Container], keys: Keys) -> None:
     other.write_text((keys.folder / "ssh_host_ed25519_key").read_text())
     other.chmod(0o600)
     refused = ssh(
-        Keys(keys.folder, ""), pair[0].address, "true", options=("-o", f"IdentityFile={other}", "-l", "seatrial")
+        Keys(keys.folder, ""),
+        pair[0].address,
+        "true",
+        options=("-o", f"IdentityFile={other}", "-l", "seatrial"),
     )
     assert refused.returncode == 255
 
 
 def test_sessions_have_the_containers_environment(pair: list[Container], keys: Keys) -> None:
     names = "ODD HF_TOKEN WANTED_TOKEN SLURM_JOB_ID NCCL_DEBUG OMPI_ALLOW_RUN_AS_ROOT HOME"
-    command = f"python3 -c 'import os; print([os.environ.get(name) for name in \"{names}\".split()])'"
+    command = (
+        f"python3 -c 'import os; print([os.environ.get(name) for name in \"{names}\".split()])'"
+    )
     output = ssh(keys, pair[0].address, command).stdout
     assert output == f"{[ODD, None, 'open', None, 'WARN', '1', '/root']}\n"
 
 
 def test_sessions_are_confined_as_the_container_is(pair: list[Container], keys: Keys) -> None:
-    """sshd and what it starts: no new privileges, seccomp's filter, and the few capabilities that a node has."""
+    """sshd and what it starts: no new privileges, seccomp's filter, and the few capabilities that a
+    node has.
+    """
     lines = ssh(keys, pair[0].address, "cat /proc/self/status").stdout.splitlines()
     status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -128,7 +154,10 @@ def test_files_can_be_copied(pair: list[Container], keys: Keys) -> None:
 
 def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> None:
     hosts = ",".join(node.address for node in pair)
-    assert sorted(pair[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == ["node-0", "node-1"]
+    assert sorted(pair[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == [
+        "node-0",
+        "node-1",
+    ]
 
 
 def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None:
@@ -148,7 +177,14 @@ def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None
         "--max-bytes",
         "1048576",
     ]
-    meeting = ["--master-addr", pair[0].address, "--master-port", "29500", "--network", f"{pair[0].address}/24"]
+    meeting = [
+        "--master-addr",
+        pair[0].address,
+        "--master-port",
+        "29500",
+        "--network",
+        f"{pair[0].address}/24",
+    ]
     result = mpirun(bed, [*sweep, *meeting], timeout_s=PATIENCE_S)
     text = "\n".join(result.lines)
     assert result.ok, text
@@ -171,12 +207,19 @@ def test_sigterm_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     started = time.time()
     lane.podman("stop", "--time", "10", pair[1].name)
     assert pair[1].wait_exit() == 0
-    ended = float(lane.podman("inspect", "--format", "{{.State.FinishedAt.UnixMilli}}", pair[1].name)) / 1000
-    assert started < ended < started + 10  # the node itself: podman has more to do until it comes back
+    ended = (
+        float(lane.podman("inspect", "--format", "{{.State.FinishedAt.UnixMilli}}", pair[1].name))
+        / 1000
+    )
+    # The node itself: podman has more to do until it comes back
+    assert started < ended < started + 10
 
 
 def test_a_restarted_node_keeps_its_configuration_and_keys(pair: list[Container]) -> None:
-    listing = "cat /root/.ssh/config /root/.ssh/seatrial.conf /run/seatrial/authorized_keys /run/seatrial/known_hosts"
+    listing = (
+        "cat /root/.ssh/config /root/.ssh/seatrial.conf /run/seatrial/authorized_keys "
+        "/run/seatrial/known_hosts"
+    )
     before = pair[0].exec("sh", "-c", listing)
     assert "Port 222\n" in before
     lane.podman("restart", "--time", "5", pair[0].name)
@@ -189,18 +232,34 @@ def test_one_setting_is_the_port_of_server_and_client(image: str, keys: Keys, ne
     nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
     for node in nodes:
         node.wait_ready()
-    assert nodes[0].exec("ssh", nodes[1].address, "echo $SEATRIAL_SSH_PORT; hostname").split() == ["2222", "node-1"]
+    assert nodes[0].exec("ssh", nodes[1].address, "echo $SEATRIAL_SSH_PORT; hostname").split() == [
+        "2222",
+        "node-1",
+    ]
     assert ssh(keys, nodes[1].address, "true").returncode == 255
 
 
 def test_a_plain_user_can_be_a_node(image: str, keys: Keys, network: str) -> None:
-    options = ("--network", network, "--user", "seatrial", "--sysctl", "net.ipv4.ip_unprivileged_port_start=0")
+    options = (
+        "--network",
+        network,
+        "--user",
+        "seatrial",
+        "--sysctl",
+        "net.ipv4.ip_unprivileged_port_start=0",
+    )
     nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
     for node in nodes:
         node.wait_ready()
-    assert nodes[0].exec("ssh", nodes[1].address, "id -un; hostname").split() == ["seatrial", "node-1"]
+    assert nodes[0].exec("ssh", nodes[1].address, "id -un; hostname").split() == [
+        "seatrial",
+        "node-1",
+    ]
     hosts = ",".join(node.address for node in nodes)
-    assert sorted(nodes[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == ["node-0", "node-1"]
+    assert sorted(nodes[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == [
+        "node-0",
+        "node-1",
+    ]
 
 
 def test_a_node_can_be_finished_from_within(pair: list[Container]) -> None:
@@ -217,7 +276,12 @@ def test_a_node_leaves_when_its_time_is_over(image: str, keys: Keys) -> None:
 def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) -> None:
     head = lane.start(image, "node-0", keys.folder, ("--network", network))
     head.wait_ready()
-    worker = lane.start(image, "node-1", keys.folder, ("--network", network, "--env", f"SEATRIAL_HEAD={head.address}"))
+    worker = lane.start(
+        image,
+        "node-1",
+        keys.folder,
+        ("--network", network, "--env", f"SEATRIAL_HEAD={head.address}"),
+    )
     worker.wait_ready()
     head.wait_logged(worker.address)  # the worker has seen it: it looks every 10 s
     lane.podman("stop", head.name)
@@ -227,7 +291,10 @@ def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) ->
 
 def test_a_command_runs_next_to_sshd_and_ends_the_node(image: str, keys: Keys) -> None:
     node = lane.start(
-        image, "node-0", keys.folder, command=("sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exit 5")
+        image,
+        "node-0",
+        keys.folder,
+        command=("sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exit 5"),
     )
     node.wait_ready()
     node.exec("touch", "/tmp/go")
@@ -260,7 +327,9 @@ def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
 
 
 def test_where_a_gpu_is_expected_the_check_of_this_machine_is_not_run(image: str) -> None:
-    done = lane.run_once(image, "seatrial-check", "--results", "/tmp/r", options=("--env", "SEATRIAL_ALLOW_NO_GPU="))
+    done = lane.run_once(
+        image, "seatrial-check", "--results", "/tmp/r", options=("--env", "SEATRIAL_ALLOW_NO_GPU=")
+    )
     assert done.returncode == 3
     assert done.stdout.splitlines()[-1].startswith("[RESULT] not_run: GPU: torch sees no GPU")
 
@@ -273,15 +342,24 @@ def test_a_plain_user_runs_the_probes_of_the_image_by_hand(image: str) -> None:
     assert done.returncode == 0, done.stdout
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["event"], summary["world_size"]) == ("summary", 1)
-    devices = lane.run_once(image, "python3", "/usr/local/lib/seatrial/probes/devices.py", options=confined)
+    devices = lane.run_once(
+        image, "python3", "/usr/local/lib/seatrial/probes/devices.py", options=confined
+    )
     assert devices.returncode == 0, devices.stdout
 
 
 def test_a_sites_own_settings(image: str, keys: Keys) -> None:
-    configure = "/usr/local/lib/seatrial/configure && cat /etc/seatrial-image/authorized_keys /etc/nccl.conf"
+    configure = (
+        "/usr/local/lib/seatrial/configure && cat /etc/seatrial-image/authorized_keys "
+        "/etc/nccl.conf"
+    )
     site = ("--env", f"SITE_KEYS={keys.host_key}", "--env", "NCCL_CONF=NCCL_NET=gIB NCCL_IB_TC=52")
     done = lane.run_once(image, "sh", "-c", configure, options=site)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(f"{keys.host_key}\nNCCL_NET=gIB\nNCCL_IB_TC=52\n")
-    for wrong in (f"SITE_KEYS={keys.private.read_text()}", "SITE_KEYS=hello", "NCCL_CONF=LD_PRELOAD=x"):
+    for wrong in (
+        f"SITE_KEYS={keys.private.read_text()}",
+        "SITE_KEYS=hello",
+        "NCCL_CONF=LD_PRELOAD=x",
+    ):
         assert lane.run_once(image, "sh", "-c", configure, options=("--env", wrong)).returncode != 0

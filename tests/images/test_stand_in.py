@@ -1,12 +1,15 @@
-"""The Dockerfiles whose bases are a vendor's, built on a stand-in: every step but the CUDA compiler's runs for real."""
+"""The Dockerfiles whose bases are a vendor's, built on a stand-in: every step but the CUDA
+compiler's runs for real.
+"""
 
 import pytest
 
 from tests.images import lane
 from tests.images.conftest import Keys
 
-# What the vendors' images bring, as far as the steps need it: a compiler, MPI, git, gIB's script, and a key that should
-# not be there. In place of nccl-tests a program that says which rank it is, behind the same make variables.
+# What the vendors' images bring, as far as the steps need it: a compiler, MPI, git, gIB's script,
+# and a key that should not be there. In place of nccl-tests a program that says which rank it is,
+# behind the same make variables.
 BASE = """\
 FROM {base}
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev make git libopenmpi-dev \
@@ -47,28 +50,43 @@ def vendor(_lane: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "nccl-tests").mkdir(parents=True)
     (folder / "nccl-tests" / "Makefile").write_text(MAKEFILE)
     (folder / "nccl-tests" / "rank.c").write_text(PROGRAM)
-    (folder / "set_nccl_env.sh").write_text("NCCL_NET=gIB\n[[ -z $UNSET ]] && NCCL_TUNER='a b'\n")  # bash, unset names
+    # Bash, unset names
+    (folder / "set_nccl_env.sh").write_text("NCCL_NET=gIB\n[[ -z $UNSET ]] && NCCL_TUNER='a b'\n")
     return lane.build_text("vendor", BASE.format(base=lane.base()), folder)
 
 
 def test_pytorch_mpi_has_nccl_tests_built_with_its_mpi(vendor: str) -> None:
-    image = lane.build("pytorch-mpi", "--build-arg", "NCCL_TESTS_URL=file:///stand-in/nccl-tests", start_from=vendor)
+    image = lane.build(
+        "pytorch-mpi",
+        "--build-arg",
+        "NCCL_TESTS_URL=file:///stand-in/nccl-tests",
+        start_from=vendor,
+    )
     done = lane.run_once(image, "mpirun", "-np", "2", "--oversubscribe", "all_reduce_perf")
     assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
-    left = lane.run_once(image, "sh", "-c", "ls /root/.ssh /etc/ssh /opt; command -v seatrial-ready mpirun")
+    left = lane.run_once(
+        image, "sh", "-c", "ls /root/.ssh /etc/ssh /opt; command -v seatrial-ready mpirun"
+    )
     assert "key" not in left.stdout
     assert "id_rsa" not in left.stdout
     assert "nccl-tests" not in left.stdout
 
 
 def test_pytorch_rocm_has_rccl_tests_built_with_its_mpi(vendor: str) -> None:
-    arguments = ("--build-arg", "NCCL_TESTS_URL=file:///stand-in/nccl-tests", "--build-arg", "RCCL_TESTS_TAG=v2.19.6")
+    arguments = (
+        "--build-arg",
+        "NCCL_TESTS_URL=file:///stand-in/nccl-tests",
+        "--build-arg",
+        "RCCL_TESTS_TAG=v2.19.6",
+    )
     image = lane.build("pytorch-rocm", *arguments, start_from=vendor)
     done = lane.run_once(image, "mpirun", "-np", "2", "--oversubscribe", "all_reduce_perf")
     assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
 
 
-def test_the_a4_testbed_sources_gibs_settings_for_every_session(vendor: str, keys: Keys, network: str) -> None:
+def test_the_a4_testbed_sources_gibs_settings_for_every_session(
+    vendor: str, keys: Keys, network: str
+) -> None:
     image = lane.build("testbed-a4", start_from=vendor)
     node = lane.start(image, "node-0", keys.folder, ("--network", network))
     node.wait_ready()

@@ -1,4 +1,6 @@
-"""Real nodes on this machine: brought up for one test and taken down after it, or healthy ones that tests share."""
+"""Real nodes on this machine: brought up for one test and taken down after it, or healthy ones that
+tests share.
+"""
 
 import os
 import secrets
@@ -25,7 +27,9 @@ _SHARED_PREFIX = f"shared-{os.getpid()}-"  # nodes that outlive a test are not w
 
 
 def local_run(out: Path, nodes: int = 3, prefix: str = RUN_PREFIX, **fields: Any) -> Run:
-    cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": {"kind": "local"}, **fields})
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": nodes, "platform": {"kind": "local"}, **fields}
+    )
     return Run(f"{prefix}{secrets.token_hex(4)}", cluster, load_suite("quick"), out)
 
 
@@ -45,7 +49,9 @@ def _local() -> None:
 
 @pytest.fixture
 def local_testbed(tmp_path: Path, nothing_left: None, _local: None) -> LocalTestbed:
-    """`with local_testbed(nodes=3, faults=[...]) as (run, testbed)`; torn down whatever the test does."""
+    """`with local_testbed(nodes=3, faults=[...]) as (run, testbed)`; torn down whatever the test
+    does.
+    """
     return lambda nodes=3, **fields: _up(local_run(tmp_path, nodes, **fields))
 
 
@@ -53,8 +59,13 @@ def local_testbed(tmp_path: Path, nothing_left: None, _local: None) -> LocalTest
 def _shared(tmp_path_factory: pytest.TempPathFactory, _local: None) -> Iterator[Up]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("shared-state")))
-        with _up(local_run(tmp_path_factory.mktemp("shared"), prefix=_SHARED_PREFIX)) as (run, testbed):
-            for contact in on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60)).values():
+        with _up(local_run(tmp_path_factory.mktemp("shared"), prefix=_SHARED_PREFIX)) as (
+            run,
+            testbed,
+        ):
+            for contact in on_each(
+                testbed.nodes, lambda node: set_up_node(testbed, node, 60)
+            ).values():
                 assert not isinstance(contact, Exception), contact
                 contact.transport.close()
             yield run, testbed
@@ -63,6 +74,8 @@ def _shared(tmp_path_factory: pytest.TempPathFactory, _local: None) -> Iterator[
 
 @pytest.fixture
 def shared(_shared: Up, tmp_path: Path) -> Up:
-    """Three healthy nodes that have the probes, for tests that leave them as they are; each has a folder of its own."""
+    """Three healthy nodes that have the probes, for tests that leave them as they are; each has a
+    folder of its own.
+    """
     run, testbed = _shared
     return replace(run, out=tmp_path), testbed

@@ -1,4 +1,6 @@
-"""Cloud Build v1 and Cloud Storage on loopback, as far as their REST surface is used; builds go as scripted."""
+"""Cloud Build v1 and Cloud Storage on loopback, as far as their REST surface is used; builds go as
+scripted.
+"""
 
 import json
 import re
@@ -20,7 +22,8 @@ _METADATA = "type.googleapis.com/google.devtools.cloudbuild.v1.BuildOperationMet
 
 @dataclass
 class GoogleCloud:
-    """What it was sent, and how builds go: `script` is (status, what is added to the log) by poll, the last one stays.
+    """What it was sent, and how builds go: `script` is (status, what is added to the log) by poll,
+    the last one stays.
 
     A build that ends as SUCCESS is pushed to `registry`.
     """
@@ -28,7 +31,8 @@ class GoogleCloud:
     registry: Registry
     script: list[tuple[str, str]]
     failure: dict[str, str] = field(default_factory=dict)
-    refuses: dict[str, tuple[int, str]] = field(default_factory=dict)  # by the beginning of "METHOD PATH"
+    # By the beginning of "METHOD PATH"
+    refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
     buckets: dict[str, str] = field(default_factory=dict)  # the project that owns each
     objects: dict[tuple[str, str], bytes] = field(default_factory=dict)
     submitted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # path, Build
@@ -40,14 +44,21 @@ class GoogleCloud:
         """The build as it stands, after one more poll."""
         status, text = self.script[min(self.polls, len(self.script) - 1)]
         if self.polls < len(self.script) and text:
-            self.objects["logs", "log-build-1.txt"] = self.objects.get(("logs", "log-build-1.txt"), b"") + text.encode()
+            self.objects["logs", "log-build-1.txt"] = (
+                self.objects.get(("logs", "log-build-1.txt"), b"") + text.encode()
+            )
         self.polls += 1
-        built: dict[str, Any] = {**self.described(), "status": "CANCELLED" if self.cancelled else status}
+        built: dict[str, Any] = {
+            **self.described(),
+            "status": "CANCELLED" if self.cancelled else status,
+        }
         if status == "SUCCESS":
             name, _, tag = self.image().rpartition(":")
             host, _, path = name.partition("/")
             assert host == self.registry.host
-            built["results"] = {"images": [{"name": self.image(), "digest": self.registry.add(path, tag)}]}
+            built["results"] = {
+                "images": [{"name": self.image(), "digest": self.registry.add(path, tag)}]
+            }
         if status == "FAILURE":
             built["failureInfo"] = self.failure
         return built
@@ -83,11 +94,24 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         url = urlsplit(self.path)
-        path, query = unquote(url.path), {name: values[0] for name, values in parse_qs(url.query).items()}
-        refused = next((v for k, v in self.cloud.refuses.items() if f"{self.command} {path}".startswith(k)), None)
+        path, query = (
+            unquote(url.path),
+            {name: values[0] for name, values in parse_qs(url.query).items()},
+        )
+        refused = next(
+            (v for k, v in self.cloud.refuses.items() if f"{self.command} {path}".startswith(k)),
+            None,
+        )
         if refused:
             self._send(
-                refused[0], {"error": {"code": refused[0], "message": refused[1], "status": "PERMISSION_DENIED"}}
+                refused[0],
+                {
+                    "error": {
+                        "code": refused[0],
+                        "message": refused[1],
+                        "status": "PERMISSION_DENIED",
+                    }
+                },
             )
         elif path.startswith("/v1/"):
             self._cloud_build(path, body)
@@ -100,7 +124,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "POST" and path.endswith("/builds"):
             self.cloud.submitted.append((path, _as_read(body)))
             build = {**self.cloud.described(), "status": "QUEUED"}
-            self._send(200, {"name": "operations/1", "metadata": {"@type": _METADATA, "build": build}})
+            self._send(
+                200, {"name": "operations/1", "metadata": {"@type": _METADATA, "build": build}}
+            )
         elif path.endswith("/builds/build-1:cancel"):
             self.cloud.cancelled.append(path)
             self._send(200, self.cloud.described())
@@ -114,14 +140,26 @@ class _Handler(BaseHTTPRequestHandler):
         if (match := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", path)) and match[1] in buckets:
             metadata, content = _multipart(self.headers["Content-Type"], body)
             objects[match[1], metadata["name"]] = content
-            self._send(200, {"bucket": match[1], "name": metadata["name"], "generation": "1700000000000001"})
+            self._send(
+                200,
+                {"bucket": match[1], "name": metadata["name"], "generation": "1700000000000001"},
+            )
         elif match := re.fullmatch(r"/download/storage/v1/b/([^/]+)/o/(.+)", path):
             self._download(objects.get((match[1], match[2])))
         elif path == "/storage/v1/b" and self.command == "POST":
             buckets[json.loads(body)["name"]] = query["project"]
             self._send(200, {"name": json.loads(body)["name"]})
         elif path == "/storage/v1/b":
-            self._send(200, {"items": [{"name": name} for name, owner in buckets.items() if owner == query["project"]]})
+            self._send(
+                200,
+                {
+                    "items": [
+                        {"name": name}
+                        for name, owner in buckets.items()
+                        if owner == query["project"]
+                    ]
+                },
+            )
         elif (match := re.fullmatch(r"/storage/v1/b/([^/]+)", path)) and match[1] in buckets:
             self._send(200, {"name": match[1]})
         else:
@@ -152,8 +190,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _as_read(body: bytes) -> dict[str, Any]:
-    """A Build as the API reads it: an enum may come as a number or by name, a field it does not know is refused."""
-    build: dict[str, Any] = json.loads(Build.to_json(Build.from_json(body), use_integers_for_enums=False, **_AS_SENT))
+    """A Build as the API reads it: an enum may come as a number or by name, a field it does not
+    know is refused.
+    """
+    build: dict[str, Any] = json.loads(
+        Build.to_json(Build.from_json(body), use_integers_for_enums=False, **_AS_SENT)
+    )
     return build
 
 
@@ -162,4 +204,6 @@ def _multipart(kind: str, body: bytes) -> tuple[dict[str, Any], bytes]:
     boundary = re.search(r'boundary="?([^";]+)', kind)
     assert boundary, kind
     _, metadata, content, _ = body.split(b"--" + boundary[1].encode())
-    return json.loads(metadata.split(b"\r\n\r\n", 1)[1]), content.split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n")
+    return json.loads(metadata.split(b"\r\n\r\n", 1)[1]), content.split(b"\r\n\r\n", 1)[
+        1
+    ].removesuffix(b"\r\n")

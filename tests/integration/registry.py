@@ -1,4 +1,6 @@
-"""A registry on loopback that speaks the OCI distribution API as far as builders use it, with docker's token login."""
+"""A registry on loopback that speaks the OCI distribution API as far as builders use it, with
+docker's token login.
+"""
 
 import base64
 import hashlib
@@ -48,7 +50,10 @@ print("pushed", digest)
 
 
 def stand_in_for_docker(folder: Path) -> Path:
-    """Where it lies, for PATH. It adds its calls to the file that CALLS names; FAIL and HANG make it do that."""
+    """Where it lies, for PATH.
+
+    It adds its calls to the file that CALLS names; FAIL and HANG make it do that.
+    """
     program = folder / "bin" / "docker"
     program.parent.mkdir()
     program.write_text(_DOCKER.format(python=sys.executable))
@@ -58,7 +63,9 @@ def stand_in_for_docker(folder: Path) -> Path:
 
 @dataclass
 class Registry:
-    """What it holds and what it was asked; `login` is user and password, None for a registry that is open."""
+    """What it holds and what it was asked; `login` is user and password, None for a registry that
+    is open.
+    """
 
     login: tuple[str, str] | None = None
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -81,10 +88,17 @@ class Registry:
 
     def add(self, path: str, tag: str, architecture: str = "amd64") -> str:
         """An image of one architecture; its digest."""
-        config = json.dumps({"architecture": architecture, "os": "linux", "made": secrets.token_hex(4)}).encode()
+        config = json.dumps(
+            {"architecture": architecture, "os": "linux", "made": secrets.token_hex(4)}
+        ).encode()
         self.blobs[digest_of(config)] = config
-        described = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(config)}
-        return self.put(path, tag, MANIFEST, {"schemaVersion": 2, "config": described, "layers": []})
+        described = {
+            "mediaType": "application/vnd.oci.image.config.v1+json",
+            "digest": digest_of(config),
+        }
+        return self.put(
+            path, tag, MANIFEST, {"schemaVersion": 2, "config": described, "layers": []}
+        )
 
 
 def digest_of(content: bytes) -> str:
@@ -133,7 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, json.dumps({"token": self.registry.token}).encode())
 
     def _is_known(self) -> bool:
-        if not self.registry.login or self.headers.get("Authorization") == f"Bearer {self.registry.token}":
+        if (
+            not self.registry.login
+            or self.headers.get("Authorization") == f"Bearer {self.registry.token}"
+        ):
             return True
         challenge = f'Bearer realm="http://{self.registry.host}/token",service="test",scope="repository:x:pull"'
         self._send(401, b"{}", **{"WWW-Authenticate": challenge})
@@ -147,8 +164,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._upload(match[1], match[3].removeprefix("uploads/"), body)
         elif match and match[2] == "manifests" and self.command == "PUT":
             kind = self.headers["Content-Type"]
-            self._send(201, b"", **{"Docker-Content-Digest": self.registry.keep(match[1], match[3], kind, body)})
-        elif match and match[2] == "manifests" and (held := self.registry.manifests.get((match[1], match[3]))):
+            self._send(
+                201,
+                b"",
+                **{"Docker-Content-Digest": self.registry.keep(match[1], match[3], kind, body)},
+            )
+        elif (
+            match
+            and match[2] == "manifests"
+            and (held := self.registry.manifests.get((match[1], match[3])))
+        ):
             digest = {"Docker-Content-Digest": digest_of(held[1])}
             self._send(200, held[1], **{"Content-Type": held[0], **digest})
         elif match and (blob := self.registry.blobs.get(match[3])) is not None:
@@ -166,7 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.registry.blobs[digests[0]] = content
             self._send(201, b"", **{"Docker-Content-Digest": digests[0], **location})
         else:
-            self._send(202, b"", **{"Range": f"0-{max(0, len(self.uploads[number]) - 1)}", **location})
+            self._send(
+                202, b"", **{"Range": f"0-{max(0, len(self.uploads[number]) - 1)}", **location}
+            )
 
     def _send(self, status: int, content: bytes, **headers: str) -> None:
         self.send_response(status)

@@ -1,4 +1,6 @@
-"""Real nodes on which one rank is killed or stopped: its node is named in bounded time, and nothing is left."""
+"""Real nodes on which one rank is killed or stopped: its node is named in bounded time, and nothing
+is left.
+"""
 
 import os
 import signal
@@ -26,7 +28,9 @@ TIMEOUT_S = 300  # of a training; half of it is the longest wait of a rank for a
 
 def rank_on(namespace: str, probe: str = "training") -> int:
     """The process id of the probe's rank on a node."""
-    asked = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True
+    )
     for pid in asked.stdout.split():
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if len(words) > 1 and words[1].endswith(f"/{probe}.py".encode()):
@@ -50,7 +54,9 @@ def assert_named(check: Check, suspect_code: str, reason_code: str) -> None:
 
 
 def assert_killed(check: Check, log: str) -> None:
-    """By the best sign that the log has: a busy mpirun may be ended before it prints what ended the rank."""
+    """By the best sign that the log has: a busy mpirun may be ended before it prints what ended the
+    rank.
+    """
     if "rank 1 with PID" in log and "exited on signal 9" in log:
         assert_named(check, "rank-killed", "log-rank-killed")
     elif "no word from rank 1 " in log:
@@ -80,7 +86,8 @@ def test_a_rank_that_is_killed_or_stopped_is_named(shared: Up, number: signal.Si
         assert_killed(done.check, log.read_text())
     else:
         assert_named(done.check, "rank-left-no-dump", "training-hangs")
-    again = connectivity(CheckContext(run, testbed)).testbed  # nothing of it is left in the way of what follows
+    # Nothing of it is left in the way of what follows
+    again = connectivity(CheckContext(run, testbed)).testbed
     assert [node.name for node in again.nodes] == ["node-0", "node-1", "node-2"]
 
 
@@ -89,7 +96,12 @@ def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(sh
     plain, testbed = shared
     sizes = {"min_bytes": "4K", "max_bytes": "4K", "iterations": 2000, "warmup_iterations": 0}
     section = Collectives.model_validate(
-        {"operations": ["all_reduce", "broadcast"], "gpu": sizes, "cpu": sizes, "timeout_s": TIMEOUT_S}
+        {
+            "operations": ["all_reduce", "broadcast"],
+            "gpu": sizes,
+            "cpu": sizes,
+            "timeout_s": TIMEOUT_S,
+        }
     )
     run = replace(plain, suite=plain.suite.model_copy(update={"collectives": section}))
     with ThreadPoolExecutor(1) as pool:
@@ -99,14 +111,18 @@ def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(sh
         done = running.result()
     assert_killed(done.check, (run.logs / "all_reduce.log").read_text())
     assert [node.name for node in done.testbed.nodes] == ["node-0", "node-1", "node-2"]
-    assert {m.conditions["operation"] for m in done.check.measurements} >= {"broadcast"}, "over all three ranks"
+    assert {m.conditions["operation"] for m in done.check.measurements} >= {"broadcast"}, (
+        "over all three ranks"
+    )
 
 
 def test_a_node_without_memory_is_named_by_each_check(local_testbed: LocalTestbed) -> None:
     """It has less than torch takes."""
     with local_testbed(nodes=3, faults=[{"node": "node-1", "memory": "160M"}]) as (plain, testbed):
         measured, left = check_devices(plain, testbed)
-        run = replace(plain, suite=plain.suite.model_copy(update={"training": Training(timeout_s=TIMEOUT_S)}))
+        run = replace(
+            plain, suite=plain.suite.model_copy(update={"training": Training(timeout_s=TIMEOUT_S)})
+        )
         trained = training(CheckContext(run, testbed)).check
     assert (measured.verdict, list(named(measured))) == (Verdict.FAIL, ["node-1"])
     assert left == ["node-0", "node-2"] == sorted({m.subject.name for m in measured.measurements})

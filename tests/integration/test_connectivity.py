@@ -15,7 +15,9 @@ def names(suspects: tuple[Suspect, ...]) -> set[tuple[str, str]]:
     return {(suspect.kind, suspect.name) for suspect in suspects}
 
 
-def with_mpirun(shared: Up, folder: Path, script: str, version: str = "echo 'mpirun (Open MPI) 5.0.11'") -> Up:
+def with_mpirun(
+    shared: Up, folder: Path, script: str, version: str = "echo 'mpirun (Open MPI) 5.0.11'"
+) -> Up:
     """The nodes with that script in place of mpirun."""
     run, testbed = shared
     program = folder / "mpirun"
@@ -48,7 +50,10 @@ def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: Loca
 
 
 def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (run, testbed):
+    with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (
+        run,
+        testbed,
+    ):
         step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.FAIL
     assert names(step.check.suspects) == {("link", "node-1--node-3")}
@@ -56,11 +61,15 @@ def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-1", "node-2"]
 
 
-def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_testbed: LocalTestbed) -> None:
+def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(
+    local_testbed: LocalTestbed,
+) -> None:
     """MPI itself tries the logins there; where it fails, they are tried one by one."""
     with local_testbed(nodes=10) as (run, testbed):
         config = testbed.key_file.parent / "nodes" / "node-0" / "home" / ".ssh" / "config"
-        config.write_text(config.read_text().replace("UserKnownHostsFile", "UserKnownHostsFile /dev/null #"))
+        config.write_text(
+            config.read_text().replace("UserKnownHostsFile", "UserKnownHostsFile /dev/null #")
+        )
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
     assert names(result.check.suspects) == {("node", "node-0")}
@@ -68,8 +77,13 @@ def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_test
     assert len(result.testbed.nodes) == 9
 
 
-def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(local_testbed: LocalTestbed) -> None:
-    faults = [{"link": ["node-1", "node-3"], "state": "down"}, {"node": "node-5", "sshd": "stopped"}]
+def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(
+    local_testbed: LocalTestbed,
+) -> None:
+    faults = [
+        {"link": ["node-1", "node-3"], "state": "down"},
+        {"node": "node-5", "sshd": "stopped"},
+    ]
     with local_testbed(nodes=10, faults=faults) as (run, testbed):
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
@@ -80,7 +94,9 @@ def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(lo
     assert len({str(facts["versions"]) for facts in result.facts.values()}) == 1
 
 
-def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(shared: Up, tmp_path: Path) -> None:
+def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
+    shared: Up, tmp_path: Path
+) -> None:
     """Seen with Open MPI 5.0.11: every line is printed, then nothing ends."""
     run, testbed = with_mpirun(shared, tmp_path, 'mpirun "$@"; sleep 600')
     step = connectivity(CheckContext(run, testbed))
@@ -105,7 +121,9 @@ def test_an_mpirun_that_hangs_without_output_times_out(shared: Up, tmp_path: Pat
 
 
 def test_an_mpirun_that_shows_too_few_ranks_fails(shared: Up, tmp_path: Path) -> None:
-    run, testbed = with_mpirun(shared, tmp_path, r'mpirun "$@" | grep -v "^\[1,[12]\]<stdout>:node"')
+    run, testbed = with_mpirun(
+        shared, tmp_path, r'mpirun "$@" | grep -v "^\[1,[12]\]<stdout>:node"'
+    )
     step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.FAIL
     assert {name for _, name in names(step.check.suspects)} == {"node-1", "node-2"}
@@ -116,14 +134,29 @@ def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(shared: Up, tmp_
     run, testbed = with_mpirun(shared, tmp_path, 'exec mpirun "$@"', version="sleep 600")
     step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.PASS
-    assert list(map(str, step.notes)) == ["the version of openmpi is not known on node-0, node-1, node-2"]
+    assert list(map(str, step.notes)) == [
+        "the version of openmpi is not known on node-0, node-1, node-2"
+    ]
     assert "openmpi" not in step.fingerprint
 
 
 def test_no_shell_of_a_node_expands_the_arguments_of_mpirun(shared: Up, tmp_path: Path) -> None:
-    """mpirun starts its daemons through shells on the nodes; what those would expand, cluster files may not hold."""
-    words = [f"x;>{tmp_path}/made", f"x|tee>{tmp_path}/made", f"x&>{tmp_path}/made", "*", "a'b", "~", "#", "two words"]
-    args = tuple(word for n, value in enumerate(words) for word in ("--mca", f"seatrial_{n}", value))
+    """mpirun starts its daemons through shells on the nodes; what those would expand, cluster files
+    may not hold.
+    """
+    words = [
+        f"x;>{tmp_path}/made",
+        f"x|tee>{tmp_path}/made",
+        f"x&>{tmp_path}/made",
+        "*",
+        "a'b",
+        "~",
+        "#",
+        "two words",
+    ]
+    args = tuple(
+        word for n, value in enumerate(words) for word in ("--mca", f"seatrial_{n}", value)
+    )
     _, testbed = shared
     result = mpirun(replace(testbed, mpirun_args=args), ["env"], timeout_s=60)
     assert result.ok, result

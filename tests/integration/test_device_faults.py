@@ -1,4 +1,6 @@
-"""Faults of devices on real nodes: each is named, within its time limit, and the other nodes are measured."""
+"""Faults of devices on real nodes: each is named, within its time limit, and the other nodes are
+measured.
+"""
 
 import os
 import signal
@@ -29,7 +31,9 @@ from tests.suspects import suspect_names
 def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, list[str]]:
     """The check, and the names of the nodes that are left."""
     on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60).transport.close())
-    suite = run.suite.model_copy(update={"devices": Devices(**{"seconds": 0.05, "timeout_s": 600, **section})})
+    suite = run.suite.model_copy(
+        update={"devices": Devices(**{"seconds": 0.05, "timeout_s": 600, **section})}
+    )
     result = devices(CheckContext(Run(run.run_id, run.cluster, suite, run.out), testbed))
     return result.check, [node.name for node in result.testbed.nodes]
 
@@ -38,12 +42,16 @@ def test_healthy_nodes_compute_alike_and_a_disk_is_left_as_it_was(shared: Up) ->
     run, testbed = shared
     folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
     before = [sorted(folder.rglob("*")) for folder in folders]
-    check, _ = check_devices(run, testbed, rounds=3, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1))
+    check, _ = check_devices(
+        run, testbed, rounds=3, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1)
+    )
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
     assert [sorted(folder.rglob("*")) for folder in folders] == before
     metrics = {(m.subject.name, m.metric) for m in check.measurements}
     assert metrics >= {
-        (node.name, metric) for node in testbed.nodes for metric in ("disk_write", "disk_read", "memory_tested")
+        (node.name, metric)
+        for node in testbed.nodes
+        for metric in ("disk_write", "disk_read", "memory_tested")
     }
 
 
@@ -101,7 +109,9 @@ def signalled(testbed: Testbed, node: str, number: signal.Signals) -> Iterator[N
 
 
 def probe_of(testbed: Testbed, node: str) -> int | None:
-    """The process of the probe `devices` on that local node, which its folder for temporary files tells."""
+    """The process of the probe `devices` on that local node, which its folder for temporary files
+    tells.
+    """
     temporary = f"{Path(testbed.workdir).parent}/nodes/{node}/tmp\0".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

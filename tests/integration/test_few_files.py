@@ -19,10 +19,14 @@ def limited() -> None:
 def seatrial(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     (folder / "c.yaml").write_text("nodes: 4\nplatform: {kind: local}\n")
     command = [sys.executable, "-P", "-m", "seatrial", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limited)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limited
+    )
 
 
-def test_doctor_names_a_low_limit_of_open_files_with_the_command_that_raises_it(tmp_path: Path) -> None:
+def test_doctor_names_a_low_limit_of_open_files_with_the_command_that_raises_it(
+    tmp_path: Path,
+) -> None:
     done = seatrial(tmp_path, "doctor", "c.yaml")
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if "open files" in line]
@@ -35,7 +39,10 @@ def test_doctor_names_a_low_limit_of_open_files_with_the_command_that_raises_it(
 def test_a_run_with_a_low_limit_of_open_files_is_refused_before_launch(tmp_path: Path) -> None:
     done = seatrial(tmp_path, "run", "c.yaml", "--no-notify", "--out", "out")
     assert done.returncode == 3
-    assert f"open files: {LIMIT} may be open at once, 4 nodes need 80: " in done.stdout.splitlines()[-1]
+    assert (
+        f"open files: {LIMIT} may be open at once, 4 nodes need 80: "
+        in done.stdout.splitlines()[-1]
+    )
 
 
 def test_the_usual_limits_are_enough_for_hundreds_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

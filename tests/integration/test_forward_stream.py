@@ -1,4 +1,6 @@
-"""Opening a stream to a pod ends in time, whoever is silent: the API server, or a kubelet behind it."""
+"""Opening a stream to a pod ends in time, whoever is silent: the API server, or a kubelet behind
+it.
+"""
 
 import json
 import socket
@@ -62,7 +64,12 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
 def points_to(folder: Path, port: int) -> None:
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     server = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-    config = {"clusters": [server], "contexts": [context], "users": [{"name": "u", "user": {}}], "current-context": "c"}
+    config = {
+        "clusters": [server],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    }
     (folder / "kubeconfig").write_text(json.dumps(config))
 
 
@@ -79,7 +86,11 @@ def points_to(folder: Path, port: int) -> None:
     ids=["kubelet", "API server"],
 )
 def test_what_is_silent_is_named_and_does_not_hold_us_up(
-    api: Api, tmp_path: Path, server: Callable[[], AbstractContextManager[int]], error: type[Exception], message: str
+    api: Api,
+    tmp_path: Path,
+    server: Callable[[], AbstractContextManager[int]],
+    error: type[Exception],
+    message: str,
 ) -> None:
     started = time.monotonic()
     with server() as port:

@@ -1,4 +1,6 @@
-"""Real nodes of which one prints what it should not: it is named, the others are measured, and memory stays bounded."""
+"""Real nodes of which one prints what it should not: it is named, the others are measured, and
+memory stays bounded.
+"""
 
 import logging
 import os
@@ -44,7 +46,9 @@ def evil(tmp_path: Path) -> Evil:
     def build(testbed: Testbed, program: str, instead: str) -> Testbed:
         python = tmp_path / "python"
         case = f'for part; do case "$part" in *{program}) {instead}; exit;; esac; done'
-        python.write_text(f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && {{ {case}; }}\nexec {sys.executable} "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && {{ {case}; }}\nexec {sys.executable} "$@"\n'
+        )
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         return replace(testbed, python=str(python))
 
@@ -67,33 +71,45 @@ def _little_memory() -> Iterator[None]:
         ("stream.py", "zeros"),
     ],
 )
-def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: Evil, probe: str, flood: str) -> None:
+def test_a_node_that_prints_without_end_is_named_and_left_out(
+    shared: Up, evil: Evil, probe: str, flood: str
+) -> None:
     run, testbed = shared
-    patient = run.suite.model_copy(update={"connectivity": Connectivity(timeout_s=120)})  # a flood ends by its size
-    step = connectivity(CheckContext(replace(run, suite=patient), evil(testbed, probe, FLOODS[flood])))
+    # A flood ends by its size
+    patient = run.suite.model_copy(update={"connectivity": Connectivity(timeout_s=120)})
+    step = connectivity(
+        CheckContext(replace(run, suite=patient), evil(testbed, probe, FLOODS[flood]))
+    )
     evidence = "output flood: it printed more than"
     assert step.check.verdict is Verdict.FAIL
-    assert [(suspect.name, evidence in suspect.evidence.sentence) for suspect in step.check.suspects] == [
-        ("node-1", True)
-    ]
+    assert [
+        (suspect.name, evidence in suspect.evidence.sentence) for suspect in step.check.suspects
+    ] == [("node-1", True)]
     assert evidence in step.check.reason.sentence
     assert step.check.reason.sentence.isprintable()
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
 @pytest.mark.parametrize("flood", ["zeros", pytest.param("lines", marks=pytest.mark.slow)])
-def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: Evil, flood: str) -> None:
+def test_ranks_that_print_without_end_are_named_and_left_out(
+    shared: Up, evil: Evil, flood: str
+) -> None:
     run, testbed = shared
     step = collectives(CheckContext(run, evil(testbed, "collective.py", FLOODS[flood])))
     assert step.check.verdict is Verdict.FAIL
-    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason.sentence
+    assert (
+        "all_reduce: output flood: the ranks printed more than they may and were ended"
+        in step.check.reason.sentence
+    )
     assert suspect_names(step.check) == ["node-1"]
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flood", ["2 GB", "errors"])
-def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: Up, evil: Evil, flood: str) -> None:
+def test_a_training_that_prints_without_end_is_ended_and_its_node_named(
+    shared: Up, evil: Evil, flood: str
+) -> None:
     run, testbed = shared
     check = training(CheckContext(run, evil(testbed, "training.py", FLOODS[flood]))).check
     assert check.verdict is Verdict.FAIL
@@ -103,11 +119,15 @@ def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: 
 
 
 def _fetch_nccl_logs(testbed: Testbed, pattern: Path, folder: Path) -> dict[str, bytes]:
-    launch.fetch_nccl_logs(testbed, str(pattern), folder, time.monotonic() + launch.COLLECT_S, Secrets(()))
+    launch.fetch_nccl_logs(
+        testbed, str(pattern), folder, time.monotonic() + launch.COLLECT_S, Secrets(())
+    )
     return {path.stem: path.read_bytes() for path in folder.glob("*.log")}
 
 
-def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(shared: Up, tmp_path: Path) -> None:
+def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(
+    shared: Up, tmp_path: Path
+) -> None:
     written, private = tmp_path / "nccl", tmp_path / "private"
     written.mkdir()
     private.write_text("only for the user of the run")
@@ -129,7 +149,10 @@ def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(shared: Up, tm
 
 
 def test_a_node_whose_nccl_logs_do_not_come_is_named_and_the_others_have_theirs(
-    local_testbed: LocalTestbed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    local_testbed: LocalTestbed,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch, "_NODE_S", 10.0)
     written, programs = tmp_path / "nccl", tmp_path / "programs"
@@ -138,10 +161,15 @@ def test_a_node_whose_nccl_logs_do_not_come_is_named_and_the_others_have_theirs(
     for node in ("node-0", "node-1", "node-2"):
         (written / f"{node}.1").write_text(f"NCCL INFO of {node}\n")
     head = programs / "head"
-    head.write_text('#!/bin/sh\n[ "$(uname -n)" = node-1 ] && exec sleep 600\nexec /usr/bin/head "$@"\n')
+    head.write_text(
+        '#!/bin/sh\n[ "$(uname -n)" = node-1 ] && exec sleep 600\nexec /usr/bin/head "$@"\n'
+    )
     head.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")  # which nodes take over
-    with local_testbed(nodes=3) as (_, testbed), caplog.at_level(logging.WARNING, "seatrial.launch"):
+    with (
+        local_testbed(nodes=3) as (_, testbed),
+        caplog.at_level(logging.WARNING, "seatrial.launch"),
+    ):
         logs = _fetch_nccl_logs(testbed, written / "%h.%p", tmp_path / "fetched")
     assert [message.partition(":")[0] for message in caplog.messages] == ["node-1"]
     assert set(logs) >= {"node-0", "node-2"}

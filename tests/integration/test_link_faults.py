@@ -1,4 +1,6 @@
-"""Faults of links and switches, and faults that begin after a check, by what real TCP streams carry."""
+"""Faults of links and switches, and faults that begin after a check, by what real TCP streams
+carry.
+"""
 
 import os
 import subprocess
@@ -48,20 +50,31 @@ def mb_s(testbed: Testbed, source: int, target: int) -> float:
 
 
 def test_a_slow_link_is_slow_between_its_ends_alone(local_testbed: LocalTestbed) -> None:
-    faults = [{"link": ["node-0", "node-3"], "rate": "50mbit"}, {"link": ["node-1", "node-3"], "rate": "100mbit"}]
+    faults = [
+        {"link": ["node-0", "node-3"], "rate": "50mbit"},
+        {"link": ["node-1", "node-3"], "rate": "100mbit"},
+    ]
     with local_testbed(nodes=4, faults=faults) as (_, testbed):
         assert 3 < mb_s(testbed, 0, 3) < 7 and 3 < mb_s(testbed, 3, 0) < 7
         assert 8 < mb_s(testbed, 3, 1) < 14
         assert mb_s(testbed, 0, 1) > 40 < mb_s(testbed, 2, 3)
 
 
-def test_a_link_that_loses_packets_is_slow_between_its_ends_alone(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-1"], "loss": "10%"}]) as (_, testbed):
+def test_a_link_that_loses_packets_is_slow_between_its_ends_alone(
+    local_testbed: LocalTestbed,
+) -> None:
+    with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-1"], "loss": "10%"}]) as (
+        _,
+        testbed,
+    ):
         assert mb_s(testbed, 0, 1) < mb_s(testbed, 0, 2) / 3
 
 
 def test_an_uplink_is_shared_by_all_streams_over_it(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=4, faults=[{"switch": ["node-2", "node-3"], "uplink": "100mbit"}]) as (_, testbed):
+    with local_testbed(nodes=4, faults=[{"switch": ["node-2", "node-3"], "uplink": "100mbit"}]) as (
+        _,
+        testbed,
+    ):
         assert 8 < mb_s(testbed, 0, 2) < 14 and 8 < mb_s(testbed, 3, 1) < 14
         assert mb_s(testbed, 0, 1) > 40 < mb_s(testbed, 2, 3)
 
@@ -82,15 +95,22 @@ def test_faults_begin_after_their_check(local_testbed: LocalTestbed) -> None:
         assert 6 < mb_s(testbed, 1, 0) < 11
         assert 2 < mb_s(testbed, 0, 2) < 6
         assert 14 < mb_s(testbed, 3, 0) < 22
-        with pytest.raises(RemoteError, match="connection refused"), connected(testbed, testbed.nodes[5], 10):
+        with (
+            pytest.raises(RemoteError, match="connection refused"),
+            connected(testbed, testbed.nodes[5], 10),
+        ):
             pass
         testbed.after_check("connectivity")  # again: all of them have begun
 
 
-def test_a_fault_that_cannot_begin_is_an_error(local_testbed: LocalTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_cannot_begin_is_an_error(
+    local_testbed: LocalTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seatrial.platforms.local.platform._BEGIN_S", 1)
     fault = {"node": "node-1", "rate": "80mbit", "after": "connectivity"}
     with local_testbed(nodes=2, faults=[fault]) as (_, testbed):
         in_node(testbed, "node-1", "ip", "link", "del", "eth0")
-        with pytest.raises(LaunchError, match="did not begin after its check: node-1 after-connectivity"):
+        with pytest.raises(
+            LaunchError, match="did not begin after its check: node-1 after-connectivity"
+        ):
             testbed.after_check("connectivity")

@@ -35,17 +35,24 @@ def test_every_node_is_a_host_of_its_own(shared: Up) -> None:
     names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
     assert names == {"node-0": "node-0", "node-1": "node-1", "node-2": "node-2"}
     assert say(testbed, testbed.nodes[2], "ssh node-1 hostname") == "node-1"
-    assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [testbed.nodes[2].address, "node-2"]
+    assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [
+        testbed.nodes[2].address,
+        "node-2",
+    ]
     assert len({say(testbed, node, "echo $TMPDIR") for node in testbed.nodes}) == 3
     assert say(testbed, testbed.head, "ps -e -o pid= | head -1").strip() == "1"
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
     names_here = {line.split()[0] for line in listed.splitlines() if run.run_id in line}
     assert names_here == {f"seatrial-{run.run_id}-{node.name}" for node in testbed.nodes}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may replace files in /etc")
 def test_a_package_that_adds_a_user_does_not_disturb_the_nodes(shared: Up) -> None:
-    """It replaces /etc/passwd, and the kernel undoes whatever is mounted on the file that was there, on all nodes."""
+    """It replaces /etc/passwd, and the kernel undoes whatever is mounted on the file that was
+    there, on all nodes.
+    """
     _, testbed = shared
     for name in ("passwd", "hosts"):
         replace_with_itself(Path("/etc") / name)
@@ -62,11 +69,16 @@ def replace_with_itself(file: Path) -> None:
         copy.unlink()
 
 
-def test_two_testbeds_are_isolated_and_each_ends_with_its_processes(local_testbed: LocalTestbed) -> None:
+def test_two_testbeds_are_isolated_and_each_ends_with_its_processes(
+    local_testbed: LocalTestbed,
+) -> None:
     with local_testbed(nodes=2) as (run, first), local_testbed(nodes=2) as (_, second):
-        assert first.head.address == second.head.address  # the same addresses, each in its own world
+        # The same addresses, each in its own world
+        assert first.head.address == second.head.address
         assert first.head.host_key != second.head.host_key
-        assert say(first, first.head, "hostname") == say(second, second.head, "hostname") == "node-0"
+        assert (
+            say(first, first.head, "hostname") == say(second, second.head, "hostname") == "node-0"
+        )
         with pytest.raises(HostKeyError):
             say(first, second.head, "true")
         for testbed, seconds in ((first, "31415"), (second, "27182")):
@@ -79,7 +91,9 @@ def test_two_testbeds_are_isolated_and_each_ends_with_its_processes(local_testbe
 
 
 def at_work(command: str) -> bool:
-    return subprocess.run(["pgrep", "-f", command], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(["pgrep", "-f", command], capture_output=True, check=False).returncode == 0
+    )
 
 
 def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
@@ -114,7 +128,9 @@ _OWNER = """
 def owner(tmp_path: Path, nothing_left: None) -> "Iterator[subprocess.Popen[str]]":
     """Another process that has a testbed up and waits."""
     program = textwrap.dedent(_OWNER.format(out=tmp_path))
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -137,7 +153,8 @@ def test_a_killed_owner_takes_its_nodes_along(owner: "subprocess.Popen[str]") ->
 def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> None:
     """The keeper killed too: only the state folder says what was there."""
     run_id = _run_id(owner)
-    assert run_id not in {leftover.run_id for leftover in PLATFORM.leftovers()}  # alive: nobody else's to remove
+    # Alive: nobody else's to remove
+    assert run_id not in {leftover.run_id for leftover in PLATFORM.leftovers()}
     keeper = states.read_owner(states.root_folder("local") / run_id, "keeper")
     assert keeper
     os.kill(keeper.pid, signal.SIGKILL)
@@ -161,7 +178,9 @@ def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched_by_another_port(local_testbed: LocalTestbed) -> None:
+def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched_by_another_port(
+    local_testbed: LocalTestbed,
+) -> None:
     logs_of_nccl = {"NCCL_DEBUG_FILE": "/tmp/%h-seatrial-test-%p.log"}
     with local_testbed(nodes=2, ssh_port=2022, env=logs_of_nccl) as (run, testbed):
         assert say(testbed, testbed.head, "ssh node-1 'echo $SSH_CONNECTION'").split()[-1] == "2022"
@@ -174,4 +193,7 @@ def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched_by_another_port(local_
                 say(testbed, node, "rm /tmp/$(hostname)-seatrial-test-7.log")
         logs = {path.name: path.read_text() for path in (run.logs / "nccl-debug").iterdir()}
     assert set(logs) == {"node-0.log", "node-1.log"}
-    assert logs["node-1.log"].split("\n")[:2] == ["# /tmp/node-1-seatrial-test-7.log", "NET/IB on node-1"]
+    assert logs["node-1.log"].split("\n")[:2] == [
+        "# /tmp/node-1-seatrial-test-7.log",
+        "NET/IB on node-1",
+    ]

@@ -1,4 +1,6 @@
-"""What slows after connectivity, on real nodes: a node is named by its own numbers and by pairs, a cut by pairs."""
+"""What slows after connectivity, on real nodes: a node is named by its own numbers and by pairs, a
+cut by pairs.
+"""
 
 import subprocess
 import threading
@@ -23,7 +25,12 @@ from seatrial.tasks.check import judge_of
 from tests.integration.conftest import LocalTestbed
 from tests.suspects import suspect_names
 
-SIZES: dict[str, Any] = {"min_bytes": 1 << 17, "max_bytes": 1 << 19, "warmup_iterations": 1, "iterations": 3}
+SIZES: dict[str, Any] = {
+    "min_bytes": 1 << 17,
+    "max_bytes": 1 << 19,
+    "warmup_iterations": 1,
+    "iterations": 3,
+}
 SLOW = Check("collectives", Verdict.FAIL, uncoded("all_reduce is slow"))
 
 
@@ -39,8 +46,12 @@ def nodes_of(localized: Localized) -> list[str]:
 
 
 @contextmanager
-def slowed_after_connectivity(local_testbed: LocalTestbed) -> Iterator[tuple[CheckContext, list[Check]]]:
-    """Four nodes of which node-2 has a twentieth of the others' rate once connectivity has passed."""
+def slowed_after_connectivity(
+    local_testbed: LocalTestbed,
+) -> Iterator[tuple[CheckContext, list[Check]]]:
+    """Four nodes of which node-2 has a twentieth of the others' rate once connectivity has
+    passed.
+    """
     with _connected(local_testbed, 4) as (context, checks):
         _slow_down(context, "node-2")
         yield context, checks
@@ -56,7 +67,9 @@ def _namespace(context: CheckContext, node: str) -> str:
 
 
 @contextmanager
-def _connected(local_testbed: LocalTestbed, nodes: int, *later: Any) -> Iterator[tuple[CheckContext, list[Check]]]:
+def _connected(
+    local_testbed: LocalTestbed, nodes: int, *later: Any
+) -> Iterator[tuple[CheckContext, list[Check]]]:
     """Nodes that passed connectivity, after which the faults `later` begin."""
     rates = [{"node": f"node-{i}", "rate": "200mbit"} for i in range(nodes)]
     with local_testbed(nodes=nodes, faults=[*rates, *later]) as (quick, testbed):
@@ -72,7 +85,10 @@ def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
         localized = localize_run(context, checks, judge, time.monotonic() + 3600)
         assert localized
-    assert (nodes_of(localized), localized.step.check.reason.code) == (["node-2"], "localize-measured-again")
+    assert (nodes_of(localized), localized.step.check.reason.code) == (
+        ["node-2"],
+        "localize-measured-again",
+    )
     assert not list(context.run.logs.glob("localize-*"))
 
 
@@ -83,7 +99,9 @@ def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None
         assert localized
     assert (nodes_of(localized), localized.step.check.reason.code) == (["node-2"], "localize-node")
     assert localized.step.check.suspects[0].confidence >= 0.95
-    assert len(list(context.run.logs.glob("localize-*.log"))) == len(localized.document["tests"]) >= 4
+    assert (
+        len(list(context.run.logs.glob("localize-*.log"))) == len(localized.document["tests"]) >= 4
+    )
 
 
 @pytest.mark.slow
@@ -100,7 +118,9 @@ def test_a_slow_uplink_is_a_cut_with_both_sides(local_testbed: LocalTestbed) -> 
 
 
 @pytest.mark.slow
-def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(local_testbed: LocalTestbed) -> None:
+def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(
+    local_testbed: LocalTestbed,
+) -> None:
     with _connected(local_testbed, 6) as (context, checks):
         _slow_down(context, "node-4")
         ended = threading.Event()
@@ -109,7 +129,9 @@ def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(local_testbed
             while not any(log.stat().st_size for log in context.run.logs.glob("localize-1-*.log")):
                 if ended.wait(0.05):
                     return
-            pids = subprocess.check_output(["ip", "netns", "pids", _namespace(context, "node-2")], text=True).split()
+            pids = subprocess.check_output(
+                ["ip", "netns", "pids", _namespace(context, "node-2")], text=True
+            ).split()
             subprocess.run(["kill", "-KILL", *pids], check=False)  # some may have ended
 
         killer = threading.Thread(target=kill_in_the_first_round)

@@ -1,4 +1,6 @@
-"""A home that is not there or cannot be written to is one line that names folder and variable; nothing starts."""
+"""A home that is not there or cannot be written to is one line that names folder and variable;
+nothing starts.
+"""
 
 import os
 import subprocess
@@ -17,26 +19,36 @@ AS_NOBODY = [
 ]
 
 
-def seatrial(folder: Path, *words: str, before: list[str], **environment: str) -> "subprocess.CompletedProcess[str]":
+def seatrial(
+    folder: Path, *words: str, before: list[str], **environment: str
+) -> "subprocess.CompletedProcess[str]":
     folder.chmod(0o777)
     (folder / "c.yaml").write_text("nodes: 2\nplatform: {kind: local}\n")
     command = [*before, sys.executable, "-P", "-m", "seatrial", *words]
     full = {"PATH": os.environ["PATH"], **environment}
-    return subprocess.run(command, cwd=folder, env=full, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=full, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("state_is_there", [False, True])
 def test_a_run_works_with_a_read_only_home(tmp_path: Path, state_is_there: bool) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
-    (home / ".local" / "state" / "seatrial" if state_is_there else home).mkdir(parents=True, mode=0o700)
+    (home / ".local" / "state" / "seatrial" if state_is_there else home).mkdir(
+        parents=True, mode=0o700
+    )
     work.mkdir()
     script = f'mount --bind {home} {home} && mount -o remount,ro,bind {home} && exec "$@"'
-    done = seatrial(work, "run", "c.yaml", before=["unshare", "-m", "sh", "-c", script, "sh"], HOME=str(home))
+    done = seatrial(
+        work, "run", "c.yaml", before=["unshare", "-m", "sh", "-c", script, "sh"], HOME=str(home)
+    )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"seatrial: {home}/.local")
-    assert line.endswith("; set XDG_STATE_HOME to a folder of yours, or SEATRIAL_HISTORY to a database elsewhere")
+    assert line.endswith(
+        "; set XDG_STATE_HOME to a folder of yours, or SEATRIAL_HISTORY to a database elsewhere"
+    )
     assert not (work / "runs").exists()
 
 
@@ -47,7 +59,9 @@ def test_a_run_works_for_a_user_without_a_home(tmp_path: Path, home: dict[str, s
     done = seatrial(tmp_path, "run", "c.yaml", before=AS_NOBODY, **home)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line == "seatrial: /nonexistent: Permission denied; set XDG_STATE_HOME to a folder of yours"
+    assert (
+        line == "seatrial: /nonexistent: Permission denied; set XDG_STATE_HOME to a folder of yours"
+    )
     reaped = seatrial(tmp_path, "reap", before=AS_NOBODY, **home)
     assert (reaped.returncode, reaped.stdout) == (0, "0 runs reaped\n")
     assert "Traceback" not in reaped.stderr

@@ -1,4 +1,6 @@
-"""What another user plants where a run's state is looked for is not believed, and ends nobody's process."""
+"""What another user plants where a run's state is looked for is not believed, and ends nobody's
+process.
+"""
 
 import json
 import os
@@ -42,7 +44,9 @@ def plant(folder: Path, uid: int, keeper: Process) -> None:
     folder.mkdir(parents=True, mode=0o700)
     records = {"owner": Process(1, 1), "keeper": keeper}
     for name, record in records.items():
-        (folder / f"{name}.json").write_text(json.dumps({"pid": record.pid, "started": record.started}))
+        (folder / f"{name}.json").write_text(
+            json.dumps({"pid": record.pid, "started": record.started})
+        )
     cluster = {"name": "c", "nodes": 2, "platform": {"kind": "local"}}
     (folder / "cluster.json").write_text(json.dumps(cluster))
     for each in (folder, *folder.iterdir()):
@@ -57,8 +61,12 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line
 
 
-def test_only_folders_of_the_user_are_read(tmp_path_factory: pytest.TempPathFactory, victim: Process) -> None:
-    """In a temporary directory that everybody can write to, and in a place among the user's state that is another's."""
+def test_only_folders_of_the_user_are_read(
+    tmp_path_factory: pytest.TempPathFactory, victim: Process
+) -> None:
+    """In a temporary directory that everybody can write to, and in a place among the user's state
+    that is another's.
+    """
     shared = tmp_path_factory.mktemp("shared")
     for above in [shared, *shared.parents][:3]:
         above.chmod(above.stat().st_mode | 0o011)
@@ -69,13 +77,16 @@ def test_only_folders_of_the_user_are_read(tmp_path_factory: pytest.TempPathFact
     for each in [place, *place.parents][:6]:
         os.chown(each, USER, USER)
         each.chmod(0o700)
-    identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]  # but reads this Python wherever it lies
+    # But reads this Python wherever it lies
+    identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
     reads_all = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     reap = ["setpriv", *identity, *reads_all, sys.executable, "-P", "-m", "seatrial", "reap"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(shared / "home"), "TMPDIR": str(shared)}
 
     def reaped() -> tuple[int, str, str]:
-        done = subprocess.run(reap, env=environment, capture_output=True, text=True, check=False, cwd=shared)
+        done = subprocess.run(
+            reap, env=environment, capture_output=True, text=True, check=False, cwd=shared
+        )
         return done.returncode, done.stdout, done.stderr
 
     assert reaped() == (0, "0 runs reaped\n", "")
@@ -87,10 +98,16 @@ def test_only_folders_of_the_user_are_read(tmp_path_factory: pytest.TempPathFact
     assert (shared / f"seatrial-{USER}" / "r1" / "keeper.json").exists()
 
 
-@pytest.mark.parametrize("words", [("reap",), ("reap", "--run", "r1"), ("ssh", "r1", "head")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("reap",), ("reap", "--run", "r1"), ("ssh", "r1", "head")], ids=" ".join
+)
 @pytest.mark.parametrize("planted", ["a place", "a run"])
 def test_what_is_another_users_is_refused(
-    root: Path, victim: Process, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], planted: str
+    root: Path,
+    victim: Process,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    planted: str,
 ) -> None:
     plant(root / "r1", OTHER, victim)
     theirs = root if planted == "a place" else root / "r1"
@@ -138,7 +155,9 @@ def test_records_that_are_links_or_anothers_are_not_believed(
 def test_a_process_that_is_not_the_runs_keeper_is_not_ended(
     root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Same user, same start, leader of its session, in a folder of the user's own: it is not what the run started."""
+    """Same user, same start, leader of its session, in a folder of the user's own: it is not what
+    the run started.
+    """
     plant(root / "r1", 0, victim)
     assert command("reap") == 0
     assert "r1: removed" in capsys.readouterr().out
@@ -146,7 +165,9 @@ def test_a_process_that_is_not_the_runs_keeper_is_not_ended(
     assert not (root / "r1").exists()
 
 
-def test_a_key_that_is_a_link_lets_nobody_in(root: Path, victim: Process, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_a_link_lets_nobody_in(
+    root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
     plant(root / "r1", 0, victim)
     for name in ("known_hosts", "id_ed25519"):
         (root / "r1" / name).symlink_to("/etc/hostname")

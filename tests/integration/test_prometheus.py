@@ -21,7 +21,9 @@ from tests.site import free_port
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deployments/prometheus/seatrial.rules.yaml"
-UNPACKED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "seatrial/prometheus/usr/bin")
+UNPACKED = Path(
+    os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "seatrial/prometheus/usr/bin"
+)
 PATH = f"{os.environ['PATH']}:{UNPACKED}"
 TOOLS = ("prometheus", "promtool", "prometheus-node-exporter", "prometheus-pushgateway")
 
@@ -66,7 +68,9 @@ def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
-    """Prometheus' address, the folder that its node exporter reads, and the address of its push gateway."""
+    """Prometheus' address, the folder that its node exporter reads, and the address of its push
+    gateway.
+    """
     exporter, gateway, own = (f"127.0.0.1:{free_port()}" for _ in range(3))
     textfiles = tmp_path / "textfiles"
     textfiles.mkdir()
@@ -91,7 +95,9 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
                 f"--collector.textfile.directory={textfiles}",
             )
         )
-        stack.enter_context(running(tmp_path, "prometheus-pushgateway", f"--web.listen-address={gateway}"))
+        stack.enter_context(
+            running(tmp_path, "prometheus-pushgateway", f"--web.listen-address={gateway}")
+        )
         stack.enter_context(
             running(
                 tmp_path,
@@ -118,10 +124,16 @@ def ask(url: str, query: str) -> list[dict[str, Any]]:
 
 
 def test_promtool_reports_nothing(tmp_path: Path) -> None:
-    subprocess.run([tool("promtool"), "check", "rules", str(RULES)], check=True, capture_output=True)
+    subprocess.run(
+        [tool("promtool"), "check", "rules", str(RULES)], check=True, capture_output=True
+    )
     file = Path(publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(tmp_path)))
     linted = subprocess.run(
-        [tool("promtool"), "check", "metrics"], input=file.read_text(), capture_output=True, text=True, check=False
+        [tool("promtool"), "check", "metrics"],
+        input=file.read_text(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (linted.returncode, linted.stdout + linted.stderr) == (0, "")
 
@@ -137,11 +149,17 @@ def test_every_panel_shows_something_and_the_alerts_fire(prometheus: tuple[str, 
         for target in panel["targets"]:
             query = target["expr"].replace("$cluster", ".*").replace("$suite", ".*")
             assert ask(url, query), f"{panel['title']}: {query}"
-    last = {row["metric"]["cluster"]: row["metric"]["verdict"] for row in ask(url, "seatrial_verdict == 1")}
+    last = {
+        row["metric"]["cluster"]: row["metric"]["verdict"]
+        for row in ask(url, "seatrial_verdict == 1")
+    }
     assert last == {"h100-east": "fail", "h100-west": "pass"}
     age = ask(url, "time() - seatrial_last_good_run_timestamp_seconds{cluster='h100-east'}")
-    assert float(age[0]["value"][1]) == pytest.approx(time.time() - nights.good(0).finished.timestamp(), abs=30)
-    until(lambda: ("SeatrialNotGood", "h100-east") in firing(url))  # each group of rules is evaluated in its own time
+    assert float(age[0]["value"][1]) == pytest.approx(
+        time.time() - nights.good(0).finished.timestamp(), abs=30
+    )
+    # Each group of rules is evaluated in its own time
+    until(lambda: ("SeatrialNotGood", "h100-east") in firing(url))
 
 
 @pytest.mark.parametrize(
@@ -165,16 +183,22 @@ def test_a_cluster_that_has_not_passed_alerts_from_its_first_night(
     if last_good:
         values[f"seatrial_last_good_run_timestamp_seconds{own}"] = 0
     for each in Verdict:
-        values[f'seatrial_verdict{{cluster="east",suite="nightly",verdict="{each.value}"}}'] = int(each is verdict)
+        values[f'seatrial_verdict{{cluster="east",suite="nightly",verdict="{each.value}"}}'] = int(
+            each is verdict
+        )
     expr = 'count by (alertname) (ALERTS{alertstate="firing",cluster="east"})'
     samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(fire)]
     test = {
-        "input_series": [{"series": series, "values": f"{value}x10"} for series, value in values.items()],
+        "input_series": [
+            {"series": series, "values": f"{value}x10"} for series, value in values.items()
+        ],
         "promql_expr_test": [{"expr": expr, "eval_time": "5m", "exp_samples": samples}],
     }
     file = tmp_path / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
-    done = subprocess.run([tool("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,6 @@
-"""The check `rdma` on real nodes: perftest's own programs, and a stand-in that sends over TCP where RDMA is missing."""
+"""The check `rdma` on real nodes: perftest's own programs, and a stand-in that sends over TCP where
+RDMA is missing.
+"""
 
 import shutil
 import stat
@@ -43,7 +45,12 @@ def folder(tmp_path: Path) -> Path:
 
 def checked(up: Up, folder: Path | str, **fields: Any) -> Check:
     run, testbed = up
-    usual: dict[str, Any] = {"devices": ("mlx5_0", "mlx5_1"), "seconds": 1, "timeout_s": 30, "message_bytes": 1 << 16}
+    usual: dict[str, Any] = {
+        "devices": ("mlx5_0", "mlx5_1"),
+        "seconds": 1,
+        "timeout_s": 30,
+        "message_bytes": 1 << 16,
+    }
     section = Rdma.model_validate({**usual, "folder": str(folder), **fields})
     suite = run.suite.model_copy(update={"rdma": section})
     return rdma(CheckContext(replace(run, suite=suite), testbed)).check
@@ -58,14 +65,18 @@ def on(testbed: Testbed, node: int, *commands: str) -> None:
 
 @contextmanager
 def shaped(testbed: Testbed, rates: Mapping[tuple[int, int], str]) -> Iterator[None]:
-    """Rails of a steady rate: what each node sends from or to their TCP ports; `rates` are others by node and port."""
+    """Rails of a steady rate: what each node sends from or to their TCP ports; `rates` are others
+    by node and port.
+    """
     device = "$(ip -o link | sed -n 's/^[0-9]*: \\([^@:]*\\).*/\\1/p' | grep -v '^lo$' | head -n 1)"
     match = "tc filter add dev {0} parent 1: protocol ip u32 match ip {1} {2} 0xffff flowid 1:{3}"
     for node in range(len(testbed.nodes)):
         commands = [f"tc qdisc replace dev {device} root handle 1: htb"]
         for number, port in enumerate(PORTS, start=1):
             rate = rates.get((node, port), "200mbit")
-            commands.append(f"tc class add dev {device} parent 1: classid 1:{number} htb rate {rate}")
+            commands.append(
+                f"tc class add dev {device} parent 1: classid 1:{number} htb rate {rate}"
+            )
             commands += [match.format(device, side, port, number) for side in ("dport", "sport")]
         on(testbed, node, *commands)
     try:
@@ -79,7 +90,10 @@ def test_every_rail_is_measured_alone_and_beside_the_others(shared: Up, folder: 
     check = checked(shared, folder, programs=("ib_write_bw", "ib_write_lat"))
     assert (check.verdict, check.reason.sentence) == (Verdict.PASS, "1 pair of nodes on 2 rails")
     bandwidth = [m for m in check.measurements if m.metric == "rdma_bandwidth"]
-    seen = {(m.conditions["rail"], m.conditions["rails_at_once"], m.conditions["way"]) for m in bandwidth}
+    seen = {
+        (m.conditions["rail"], m.conditions["rails_at_once"], m.conditions["way"])
+        for m in bandwidth
+    }
     assert seen == set(product(("mlx5_0", "mlx5_1"), (1, 2), ("out", "in", "both")))
     assert {m.metric for m in check.measurements} == {"rdma_bandwidth", "rdma_latency"}
     assert {m.conditions["memory"] for m in check.measurements} == {"host"}
@@ -102,7 +116,11 @@ def test_a_slow_rail_is_located(shared: Up, folder: Path) -> None:
         ('echo "Couldn\'t connect to 10.0.0.1:18515"; exit 1', "rdma-failed", Verdict.FAIL),
         ("printf '\\033[2J oops\\n'; exit 3", "rdma-failed", Verdict.FAIL),
         ("exec yes", "rdma-failed", Verdict.FAIL),
-        ('"$0.real" "$@"; echo \'VALIDATION: FAILED - 3 error(s), first at QP 1\'', "rdma-wrong", Verdict.CORRUPT),
+        (
+            '"$0.real" "$@"; echo \'VALIDATION: FAILED - 3 error(s), first at QP 1\'',
+            "rdma-wrong",
+            Verdict.CORRUPT,
+        ),
     ],
 )
 def test_an_error_names_the_pair_and_the_rail(
@@ -126,12 +144,19 @@ def test_perftest_itself_says_that_there_is_no_device(shared: Up) -> None:
     if shutil.which("ib_write_bw") is None:
         pytest.skip("perftest is not installed")
     check = checked(shared, "", programs=("ib_write_bw",))
-    assert (check.verdict, check.reason.code, check.measurements) == (Verdict.FAIL, "rdma-failed", ())
+    assert (check.verdict, check.reason.code, check.measurements) == (
+        Verdict.FAIL,
+        "rdma-failed",
+        (),
+    )
 
 
-def test_without_perftest_or_devices_nothing_is_run(shared: Up, folder: Path, tmp_path: Path) -> None:
+def test_without_perftest_or_devices_nothing_is_run(
+    shared: Up, folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(
-        MissingError, match="ib_write_bw is missing on node-0, node-1, node-2: install package perftest"
+        MissingError,
+        match="ib_write_bw is missing on node-0, node-1, node-2: install package perftest",
     ):
         checked(shared, tmp_path / "missing")
     with pytest.raises(MissingError, match="no RDMA device is up on most nodes"):

@@ -16,7 +16,9 @@ from tests.suspects import kinds_and_names
 
 
 def in_node(testbed: Testbed, name: str, *command: str) -> None:
-    subprocess.run(["ip", "netns", "exec", f"seatrial-{testbed.run_id}-{name}", *command], check=True)
+    subprocess.run(
+        ["ip", "netns", "exec", f"seatrial-{testbed.run_id}-{name}", *command], check=True
+    )
 
 
 @contextmanager
@@ -29,7 +31,10 @@ def contact_of_head(testbed: Testbed) -> Iterator[NodeConnection]:
 
 
 def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -> None:
-    faults = [{"node": "node-1", "sshd": "stopped"}, {"link": ["node-0", "node-3"], "state": "down"}]
+    faults = [
+        {"node": "node-1", "sshd": "stopped"},
+        {"link": ["node-0", "node-3"], "state": "down"},
+    ]
     with local_testbed(nodes=5, faults=faults) as (_, testbed):
         in_node(testbed, "node-2", "ip", "route", "add", "blackhole", f"{testbed.head.address}/32")
         with contact_of_head(testbed) as head:
@@ -41,8 +46,12 @@ def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -
     }
 
 
-def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(local_testbed: LocalTestbed) -> None:
-    """Two machines with one address: the control host reaches the right one, the nodes reach the other."""
+def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(
+    local_testbed: LocalTestbed,
+) -> None:
+    """Two machines with one address: the control host reaches the right one, the nodes reach the
+    other.
+    """
     with local_testbed(nodes=4) as (run, testbed):
         pinned = Path(testbed.key_file).with_name("known_hosts")
         right, wrong = testbed.nodes[2].host_key, testbed.nodes[3].host_key

@@ -1,4 +1,6 @@
-"""Images of a registry on loopback: found, missing, out of reach; and docker builds that end up in it."""
+"""Images of a registry on loopback: found, missing, out of reach; and docker builds that end up in
+it.
+"""
 
 import base64
 import json
@@ -49,7 +51,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def find(reference: str) -> BuiltImage:
-    return ensure_image(Prebuilt(builder="prebuilt", reference=reference), None, Path("/nonexistent"))
+    return ensure_image(
+        Prebuilt(builder="prebuilt", reference=reference), None, Path("/nonexistent")
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,9 @@ def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
 def test_an_index_tells_every_architecture(registry: Registry) -> None:
     members = [{"platform": {"architecture": name}} for name in ("amd64", "arm64", "unknown")]
     digest = registry.put("x", "1", INDEX, {"manifests": members})
-    assert find(f"{registry.host}/x:1") == BuiltImage(f"{registry.host}/x:1", digest, ("amd64", "arm64"))
+    assert find(f"{registry.host}/x:1") == BuiltImage(
+        f"{registry.host}/x:1", digest, ("amd64", "arm64")
+    )
 
 
 def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
@@ -90,7 +96,9 @@ def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
     assert error.value.reason.code == "image-missing"
 
 
-def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_registry_out_of_reach_is_no_reason_to_stop(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
     with serving(Registry()) as gone:
         pass
     assert find(f"{gone.host}/x:1") == BuiltImage(f"{gone.host}/x:1")
@@ -100,7 +108,9 @@ def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog
     assert "Connection refused" in record.getMessage()
 
 
-def test_docker_login_is_honoured(registry: Registry, docker_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_docker_login_is_honoured(
+    registry: Registry, docker_config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     registry.login = LOGIN
     digest = registry.add("x", "1")
     assert find(f"{registry.host}/x:1").digest is None
@@ -111,11 +121,15 @@ def test_docker_login_is_honoured(registry: Registry, docker_config: Path, caplo
     assert "/token?service=test&scope=repository%3Ax%3Apull" in "\n".join(registry.asked)
 
 
-def test_credential_helpers_are_asked(registry: Registry, docker_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credential_helpers_are_asked(
+    registry: Registry, docker_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry.login = LOGIN
     digest = registry.add("x", "1")
     helper = docker_config.parent / "docker-credential-test"
-    helper.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'Username': 'me', 'Secret': 'secret'})}'\n")
+    helper.write_text(
+        f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'Username': 'me', 'Secret': 'secret'})}'\n"
+    )
     helper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{helper.parent}:{os.environ['PATH']}")
     docker_config.write_text(json.dumps({"credHelpers": {registry.host: "test"}}))
@@ -126,10 +140,16 @@ def recipe(registry: Registry, folder: Path, **settings: Any) -> dict[str, Any]:
     (folder / "mine").mkdir(exist_ok=True)
     (folder / "mine" / "Dockerfile").write_text(f"FROM {registry.host}/base:1\nCOPY a /\n")
     (folder / "mine" / "a").write_text("a")
-    return {"build": str(folder / "mine"), "builder": "docker", "repository": f"{registry.host}/team"} | settings
+    return {
+        "build": str(folder / "mine"),
+        "builder": "docker",
+        "repository": f"{registry.host}/team",
+    } | settings
 
 
-def build(registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any) -> BuiltImage:
+def build(
+    registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any
+) -> BuiltImage:
     return ensure(recipe(registry, folder, **settings), folder, rebuild=rebuild)
 
 
@@ -138,7 +158,9 @@ def ensure(settings: dict[str, Any], folder: Path, *, rebuild: bool = False) -> 
     return ensure_image(config, "amd64", folder / "logs" / "image-build.log", rebuild=rebuild)
 
 
-def test_an_unchanged_image_is_not_built_again(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_an_unchanged_image_is_not_built_again(
+    registry: Registry, tmp_path: Path, calls: Path
+) -> None:
     registry.add("base", "1")
     first = build(registry, tmp_path)
     assert first.fresh
@@ -156,7 +178,9 @@ def test_an_unchanged_image_is_not_built_again(registry: Registry, tmp_path: Pat
     assert f"pushed {first.digest}" in log
 
 
-def test_a_new_base_under_the_same_tag_is_built_on(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_a_new_base_under_the_same_tag_is_built_on(
+    registry: Registry, tmp_path: Path, calls: Path
+) -> None:
     registry.add("base", "1")
     first = build(registry, tmp_path)
     registry.add("base", "1")
@@ -169,12 +193,15 @@ def test_a_base_that_does_not_answer_causes_no_build(
     settings = recipe(registry, tmp_path)
     with serving(Registry()) as bases:
         digest = bases.add("base", "1")
-        (tmp_path / "mine" / "Dockerfile").write_text(f"ARG BASE={bases.host}/base:1\nFROM $BASE\nCOPY a /\n")
+        (tmp_path / "mine" / "Dockerfile").write_text(
+            f"ARG BASE={bases.host}/base:1\nFROM $BASE\nCOPY a /\n"
+        )
         first = ensure(settings, tmp_path)
     again = ensure(settings, tmp_path)
     assert (again.pinned, again.fresh) == (first.pinned, False)
     assert f"base {bases.host}/base:1: registry {bases.host} does not answer: " in caplog.text
-    (tmp_path / "mine" / "a").write_text("b")  # what must be built now may be of another base than was last seen
+    # What must be built now may be of another base than was last seen
+    (tmp_path / "mine" / "a").write_text("b")
     unknown = ensure(settings, tmp_path)
     assert (unknown.fresh, ensure(settings, tmp_path).pinned) == (True, unknown.pinned)
     with_digest = settings | {"args": {"BASE": f"{bases.host}/base@{digest}"}}
@@ -217,14 +244,23 @@ def test_an_interrupted_build_is_ended(
     pid = tmp_path / "pid"
     monkeypatch.setenv("HANG", str(pid))
 
-    with interrupted_when(lambda: pid.exists() and bool(pid.read_text())), pytest.raises(KeyboardInterrupt):
+    with (
+        interrupted_when(lambda: pid.exists() and bool(pid.read_text())),
+        pytest.raises(KeyboardInterrupt),
+    ):
         build(registry, tmp_path)
     assert is_gone(int(pid.read_text()))
 
 
 def run(folder: Path, hardware: str, section: object) -> Run:
     gpus = 0 if hardware == "cpu" else 4
-    fields = {"nodes": 2, "hardware": hardware, "gpus_per_node": gpus, "platform": {"kind": "docker"}, "image": section}
+    fields = {
+        "nodes": 2,
+        "hardware": hardware,
+        "gpus_per_node": gpus,
+        "platform": {"kind": "docker"},
+        "image": section,
+    }
     return Run("r", Cluster.model_validate({"name": "c", **fields}), load_suite("quick"), folder)
 
 
@@ -238,7 +274,9 @@ def test_the_step_records_the_digest(registry: Registry, tmp_path: Path, calls: 
     assert (tmp_path / "logs" / "image-build.log").exists()
 
 
-def test_an_image_that_is_only_local_is_found_by_its_tag(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_an_image_that_is_only_local_is_found_by_its_tag(
+    registry: Registry, tmp_path: Path, calls: Path
+) -> None:
     """An image's id is no digest that docker run would take."""
     kept = tmp_path / "bin" / "docker"
     kept.write_text(f'#!/bin/sh\n[ "$1" = image ] && echo sha256:{64 * "1"} amd64\n')
@@ -248,10 +286,16 @@ def test_an_image_that_is_only_local_is_found_by_its_tag(registry: Registry, tmp
     assert done.fingerprint == {"image": f"{done.reference}@sha256:{64 * '1'}"}
 
 
-def test_an_image_of_another_architecture_is_not_launched(registry: Registry, tmp_path: Path, calls: Path) -> None:
+def test_an_image_of_another_architecture_is_not_launched(
+    registry: Registry, tmp_path: Path, calls: Path
+) -> None:
     registry.add("x", "1", "amd64")
-    with pytest.raises(MissingError, match=r"/x:1 is for amd64, the nodes \(GB200-NVL72\) are arm64"):
+    with pytest.raises(
+        MissingError, match=r"/x:1 is for amd64, the nodes \(GB200-NVL72\) are arm64"
+    ):
         image(run(tmp_path, "GB200-NVL72", f"{registry.host}/x:1"))
-    with pytest.raises(MissingError, match=r"image mine is for amd64, the nodes \(GB200-NVL72\) are arm64"):
+    with pytest.raises(
+        MissingError, match=r"image mine is for amd64, the nodes \(GB200-NVL72\) are arm64"
+    ):
         image(run(tmp_path, "GB200-NVL72", recipe(registry, tmp_path, platforms=["linux/amd64"])))
     assert not calls.exists()

@@ -1,6 +1,7 @@
 """What a node's login prints while mpirun starts its daemon there is that node's word alone.
 
-node-1 has an `orted` of its own, which prints what the head, another rank or mpirun would print, and goes on or not.
+node-1 has an `orted` of its own, which prints what the head, another rank or mpirun would print,
+and goes on or not.
 """
 
 import os
@@ -33,8 +34,14 @@ FORGED = {
     "table": TABLE,
     "tagged table": "".join(f"[1,0]<stdout>:{line}\n" for line in TABLE.splitlines()),
     "supervisor": "seatrial-supervisor: time is up; 0.0 s of it a process waited for a processor\n",
-    "signal": "mpirun noticed that process rank 2 with PID 77 on node node-2 exited on signal 9 (Killed).\n",
-    "NCCL": "node-2:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : node-2 Got async event : port error\n",
+    "signal": (
+        "mpirun noticed that process rank 2 with PID 77 on node node-2 exited on signal 9 "
+        "(Killed).\n"
+    ),
+    "NCCL": (
+        "node-2:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : node-2 Got async event : "
+        "port error\n"
+    ),
     "wrong": "# Out of bounds values : 5 FAILED\n",
 }
 
@@ -48,7 +55,9 @@ def forging(
     programs.mkdir()
     script.write_text("")
     daemon = programs / "orted"
-    daemon.write_text(f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && . {script}\nexec /usr/bin/orted "$@"\n')
+    daemon.write_text(
+        f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && . {script}\nexec /usr/bin/orted "$@"\n'
+    )
     daemon.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")  # which nodes take over
     with local_testbed(nodes=3) as (run, testbed):
@@ -70,12 +79,17 @@ def test_output_of_a_session_is_kept_apart_and_its_failure_blames_its_node(
     for name, text in FORGED.items():
         script.write_text(says(text, ""))
         went_on = _hostnames(testbed)
-        assert (went_on.exit_status, sorted(went_on.lines)) == (0, ["node-0", "node-1", "node-2"]), name
+        assert (went_on.exit_status, sorted(went_on.lines)) == (
+            0,
+            ["node-0", "node-1", "node-2"],
+        ), name
         script.write_text(says(text, "exit 1"))
         left = _hostnames(testbed)
         assert left.exit_status not in (0, None), name
         assert not set(text.splitlines()) & set(left.lines), name
-        assert ("node-1", 1) in [(session.node, session.exit_status) for session in left.sessions], name
+        assert ("node-1", 1) in [
+            (session.node, session.exit_status) for session in left.sessions
+        ], name
         verdict, reason = classify_failure(left, began=False)
         assert verdict is Verdict.FAIL, name
         assert reason.sentence.startswith(
@@ -89,7 +103,9 @@ def _hostnames(testbed: Testbed) -> MpiResult:
 
 
 @pytest.mark.parametrize("name", ["tagged table", "wrong"])
-def test_a_sweep_has_the_numbers_of_its_ranks(forging: tuple[Run, Testbed, Path], name: str) -> None:
+def test_a_sweep_has_the_numbers_of_its_ranks(
+    forging: tuple[Run, Testbed, Path], name: str
+) -> None:
     run, testbed, script = forging
     script.write_text(says(FORGED[name], ""))
     check = collectives(CheckContext(run, testbed)).check
@@ -97,7 +113,9 @@ def test_a_sweep_has_the_numbers_of_its_ranks(forging: tuple[Run, Testbed, Path]
     assert max(m.value for m in check.measurements if m.metric == "busbw") < 1000
 
 
-def test_a_rank_that_does_not_report_itself_makes_no_result(forging: tuple[Run, Testbed, Path], tmp_path: Path) -> None:
+def test_a_rank_that_does_not_report_itself_makes_no_result(
+    forging: tuple[Run, Testbed, Path], tmp_path: Path
+) -> None:
     """The shell of node-1's ranks starts their program and leaves out rank.sh."""
     run, testbed, script = forging
     shell = tmp_path / "shells" / "sh"
@@ -107,18 +125,25 @@ def test_a_rank_that_does_not_report_itself_makes_no_result(forging: tuple[Run, 
     script.write_text(f'PATH="{shell.parent}:$PATH"\n')
     check = collectives(CheckContext(run, testbed)).check
     assert (check.verdict, check.measurements) == (Verdict.INCONCLUSIVE, ()), check.reason
-    assert "rank 1 on node-1 did not report itself: the result is not of all ranks" in check.reason.sentence
+    assert (
+        "rank 1 on node-1 did not report itself: the result is not of all ranks"
+        in check.reason.sentence
+    )
     assert check.suspects == ()
 
 
-def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(forging: tuple[Run, Testbed, Path]) -> None:
+def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(
+    forging: tuple[Run, Testbed, Path],
+) -> None:
     """Dots without an end, and a tag of rank 0 behind them."""
     _, testbed, _ = forging
     lines = "\n".join(TABLE.splitlines())
     own = f"sleep 0.5; cat <<'END'\n{lines}\nEND\nsleep 0.5"
     others = "printf '[1,0]<stdout>:forged\\nforged....[1,0]<stdout>:'; sleep 1; printf '...'"
     result = mpirun(
-        testbed, ["sh", "-c", f'[ "$OMPI_COMM_WORLD_RANK" = 0 ] && {{ {own}; exit; }}; {others}'], timeout_s=60
+        testbed,
+        ["sh", "-c", f'[ "$OMPI_COMM_WORLD_RANK" = 0 ] && {{ {own}; exit; }}; {others}'],
+        timeout_s=60,
     )
     assert result.ok
     assert list(from_rank_0(result.lines)) == TABLE.splitlines()
@@ -127,7 +152,9 @@ def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(forging: tuple[Run, Tes
 
 def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Path]) -> None:
     _, testbed, _ = forging
-    result = mpirun(testbed, ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 3; sleep 30'], timeout_s=60)
+    result = mpirun(
+        testbed, ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 3; sleep 30'], timeout_s=60
+    )
     if not any("Process name:" in line for line in result.lines):
         pytest.skip("Open MPI 4 does not always say which process left first")
     assert classify_failure(result, began=True)[1].sentence.startswith(
@@ -136,7 +163,9 @@ def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Pat
     assert [suspect.name for suspect in lost_ranks(result, testbed)] == ["node-1"]
 
 
-def test_a_daemon_that_is_not_there_is_named_with_its_node(forging: tuple[Run, Testbed, Path]) -> None:
+def test_a_daemon_that_is_not_there_is_named_with_its_node(
+    forging: tuple[Run, Testbed, Path],
+) -> None:
     run, testbed, script = forging
     script.write_text("echo 'sh: 1: orted: not found' >&2; exit 127\n")
     check = collectives(CheckContext(run, testbed)).check

@@ -1,4 +1,6 @@
-"""The check `storage` on real nodes, which share a real folder: what it measures, whom it names, what it leaves."""
+"""The check `storage` on real nodes, which share a real folder: what it measures, whom it names,
+what it leaves.
+"""
 
 import shutil
 import stat
@@ -36,19 +38,24 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     deadline = time.monotonic() + 60
-    while any(folder.iterdir()) and time.monotonic() < deadline:  # a node that was given up removes its own by itself
+    # A node that was given up removes its own by itself
+    while any(folder.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert list(folder.iterdir()) == []
 
 
 @pytest.fixture
 def liar(tmp_path: Path) -> Liar:
-    """A testbed whose node-1 pipes what storage.py prints through a command, or prints something else."""
+    """A testbed whose node-1 pipes what storage.py prints through a command, or prints something
+    else.
+    """
 
     def build(testbed: Testbed, instead: str) -> Testbed:
         python = tmp_path / "python"
         case = f'case "$2" in *storage.py) {sys.executable} "$@" | {instead}; exit;; esac'
-        python.write_text(f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && {case}\nexec {sys.executable} "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && {case}\nexec {sys.executable} "$@"\n'
+        )
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         return replace(testbed, python=str(python))
 
@@ -64,11 +71,18 @@ def checked(up: Up, path: Path | str) -> Check:
 
 def test_nodes_that_share_a_folder_agree(shared: Up, folder: Path) -> None:
     check = checked(shared, folder)
-    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, f"3 nodes agree on what they read from {folder}")
+    assert (check.verdict, check.reason.sentence) == (
+        Verdict.PASS,
+        f"3 nodes agree on what they read from {folder}",
+    )
     of_nodes = Counter(m.metric for m in check.measurements if m.subject.kind == "node")
     assert set(of_nodes) == {"storage_visible", "storage_files", "storage_write", "storage_read"}
     assert set(of_nodes.values()) == {3}
-    curve = [m.conditions["nodes"] for m in check.measurements if m.metric == "storage_write" and m.subject.nodes == ()]
+    curve = [
+        m.conditions["nodes"]
+        for m in check.measurements
+        if m.metric == "storage_write" and m.subject.nodes == ()
+    ]
     assert curve == [1, 2, 3]
     alone = next(m for m in check.measurements if m.metric == "storage_save")
     assert (alone.unit, alone.conditions["path"]) == ("GB/s", str(folder))
@@ -87,11 +101,15 @@ def test_nodes_that_share_an_object_store_agree(shared: Up, folder: Path) -> Non
 def test_a_node_that_reads_another_object_store_is_named(shared: Up, folder: Path) -> None:
     with mounted_otherwise(shared[1], 1, folder):
         check = checked(shared, f"file://{folder}")
-    assert {(each.evidence.code, each.name) for each in check.suspects} == {("storage-not-seen", "node-1")}
+    assert {(each.evidence.code, each.name) for each in check.suspects} == {
+        ("storage-not-seen", "node-1")
+    }
 
 
 def test_a_store_whose_package_the_nodes_lack_is_said_with_what_to_install(shared: Up) -> None:
-    with pytest.raises(MissingError, match=r"adlfs is missing on node-0, node-1.*install package adlfs"):
+    with pytest.raises(
+        MissingError, match=r"adlfs is missing on node-0, node-1.*install package adlfs"
+    ):
         checked(shared, "abfs://container/folder")
 
 
@@ -115,7 +133,9 @@ def test_a_node_that_has_something_else_mounted_is_named(shared: Up, folder: Pat
     with mounted_otherwise(shared[1], 1, folder):
         check = checked(shared, folder)
     assert check.verdict is Verdict.FAIL
-    assert {(each.evidence.code, each.name) for each in check.suspects} == {("storage-not-seen", "node-1")}
+    assert {(each.evidence.code, each.name) for each in check.suspects} == {
+        ("storage-not-seen", "node-1")
+    }
     assert "node-1 did not see within 1 s what node-0 wrote: no such file" in check.reason.sentence
 
 
@@ -141,7 +161,13 @@ def test_a_node_that_has_something_else_mounted_is_named(shared: Up, folder: Pat
     ],
 )  # fmt: skip
 def test_wrong_answers_of_one_node(
-    shared: Up, folder: Path, liar: Liar, instead: str, code: str, verdict: Verdict, suspects: list[str]
+    shared: Up,
+    folder: Path,
+    liar: Liar,
+    instead: str,
+    code: str,
+    verdict: Verdict,
+    suspects: list[str],
 ) -> None:
     run, testbed = shared
     check = checked((run, liar(testbed, instead)), folder)
@@ -150,7 +176,9 @@ def test_wrong_answers_of_one_node(
     assert check.reason.sentence.isprintable() and len(check.reason.sentence) < 2000
 
 
-def test_a_node_without_fio_is_named_and_nothing_is_run(shared: Up, folder: Path, liar: Liar) -> None:
+def test_a_node_without_fio_is_named_and_nothing_is_run(
+    shared: Up, folder: Path, liar: Liar
+) -> None:
     run, testbed = shared
     with pytest.raises(MissingError, match="fio is missing on node-1: install package fio"):
         checked((run, liar(testbed, """sed -u 's/"lacks": ""/"lacks": "fio"/'""")), folder)

@@ -25,14 +25,17 @@ from tests.site import free_port
 
 ROOT = Path(__file__).parents[2]
 UID = 12345
-READS_THIS_PYTHON = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")  # wherever it lies
+# Wherever it lies
+READS_THIS_PYTHON = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """With a folder and a port of its own, as another run may have this machine."""
     described = {"nodes": 1, "ssh_port": free_port(), "slots_per_node": 2}
-    return quick_run(tmp_path, **described, platform={"kind": "this-machine", "folder": str(tmp_path)})
+    return quick_run(
+        tmp_path, **described, platform={"kind": "this-machine", "folder": str(tmp_path)}
+    )
 
 
 class TestPromises(Promises):
@@ -43,12 +46,22 @@ class TestPromises(Promises):
     ) -> None:
         (node,) = launched.nodes
         with connected(launched, node, 10) as transport:
-            shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=120).output.split()
-            ranks = run_command(transport, "mpirun --allow-run-as-root --oversubscribe -np 2 hostname", timeout_s=120)
+            shown = run_command(
+                transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=120
+            ).output.split()
+            ranks = run_command(
+                transport,
+                "mpirun --allow-run-as-root --oversubscribe -np 2 hostname",
+                timeout_s=120,
+            )
         assert shown == [socket.gethostname(), launched.user]
         assert ranks.output.split() == [socket.gethostname()] * 2
-        listening = subprocess.run(["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True)
-        assert {line.split()[3] for line in listening.stdout.splitlines()} == {f"127.0.0.1:{node.port}"}
+        listening = subprocess.run(
+            ["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True
+        )
+        assert {line.split()[3] for line in listening.stdout.splitlines()} == {
+            f"127.0.0.1:{node.port}"
+        }
         second = Run(f"{run.run_id}-b", run.cluster, run.suite, run.out)
         try:
             with pytest.raises(LaunchError, match=run.run_id):
@@ -67,15 +80,27 @@ def test_a_plain_user_needs_no_root(tmp_path: Path) -> None:
     (tmp_path / "etc" / "passwd").write_text(
         f"{Path('/etc/passwd').read_text()}plain:x:{UID}:{UID}::{folder}:/bin/sh\n"
     )
-    program = "import sys; from tests.integration.test_this_machine import plain; plain(sys.argv[1])"
-    become = shlex.join(["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *READS_THIS_PYTHON])
+    program = (
+        "import sys; from tests.integration.test_this_machine import plain; plain(sys.argv[1])"
+    )
+    become = shlex.join(
+        ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *READS_THIS_PYTHON]
+    )
     python = shlex.join([sys.executable, "-c", program, str(folder)])
     # A bind mount would go as soon as somebody replaces this machine's /etc/passwd.
-    script = f"mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec {become} {python}"
-    home = {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PATH": os.environ["PATH"]}
+    script = (
+        f"mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec {become} {python}"
+    )
+    home = {
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PATH": os.environ["PATH"],
+    }
     argv = ["unshare", "--mount", "sh", "-c", script]
     try:
-        done = subprocess.run(argv, cwd=ROOT, env=home, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            argv, cwd=ROOT, env=home, capture_output=True, text=True, timeout=120, check=False
+        )
         left = [path.name for path in folder.iterdir() if path.name.startswith("seatrial-")]
     finally:
         shutil.rmtree(folder)

@@ -1,4 +1,6 @@
-"""The throughput of real nodes: the slow one is named on the first night, and nobody where all are well."""
+"""The throughput of real nodes: the slow one is named on the first night, and nobody where all are
+well.
+"""
 
 import logging
 import time
@@ -33,16 +35,24 @@ def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Chec
     return step.check, judged
 
 
-def test_a_throttled_node_is_the_suspect(local_testbed: LocalTestbed, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_throttled_node_is_the_suspect(
+    local_testbed: LocalTestbed, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="seatrial")
     check, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "200mbit"}])
     assert check.verdict is Verdict.DEGRADED
     assert [suspect.evidence.code for suspect in check.suspects] == ["tcp-node-slow"]
     assert 10 < egress(check)["node-2"] < 26
-    assert min(mb_s for name, mb_s in egress(check).items() if name != "node-2") > 3 * egress(check)["node-2"]
+    assert (
+        min(mb_s for name, mb_s in egress(check).items() if name != "node-2")
+        > 3 * egress(check)["node-2"]
+    )
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert set(kinds_and_names(judged)) == {("node", "node-2")}
-    assert f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: " in judged.reason.sentence
+    assert (
+        f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: "
+        in judged.reason.sentence
+    )
     assert "links: node-2 sends 2" in caplog.text
 
 

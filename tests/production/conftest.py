@@ -1,4 +1,5 @@
-"""What production asks for: `seatrial serve`, or a work pool, with real nodes and processes that are killed.
+"""What production asks for: `seatrial serve`, or a work pool, with real nodes and processes that
+are killed.
 
 make test-production
 """
@@ -22,7 +23,8 @@ from tests.site import LONG, QUICK, Site, site
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(3600))  # several runs each, and the machine may be busy
+            # Several runs each, and the machine may be busy
+            item.add_marker(pytest.mark.timeout(3600))
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,12 @@ def alerts() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
-    """A site with a cluster `trial` of two local nodes, which a nightly and an ad-hoc deployment check."""
+def served(
+    tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]
+) -> Iterator[Site]:
+    """A site with a cluster `trial` of two local nodes, which a nightly and an ad-hoc deployment
+    check.
+    """
     with alerted_site(tmp_path_factory.mktemp("site"), alerts) as new_site:
         new_site.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
         yield new_site
@@ -84,12 +90,15 @@ def start_long(site: Site, out: Path, **parameters: str) -> str:
 
 
 def stop_watching(site: Site) -> None:
-    """Until a runner or worker starts, the server does not say of a run without a heartbeat that it died, after 90 s.
+    """Until a runner or worker starts, the server does not say of a run without a heartbeat that it
+    died, after 90 s.
 
     So it is the run itself that says so, however long that takes.
     """
     (watch,) = (
-        automation for automation in site.api("POST", "/automations/filter") if automation["name"] == zombies().name
+        automation
+        for automation in site.api("POST", "/automations/filter")
+        if automation["name"] == zombies().name
     )
     site.api("DELETE", f"/automations/{watch['id']}")
 
@@ -97,13 +106,21 @@ def stop_watching(site: Site) -> None:
 def process_of(site: Site, flow_run: str) -> int:
     """The run's process: a `reap` or an alarm may be at work beside it."""
     mark = f"PREFECT__FLOW_RUN_ID={flow_run}".encode()
-    (pid,) = (one for one in site.pids("prefect.engine") if mark in Path(f"/proc/{one}/environ").read_bytes())
+    (pid,) = (
+        one
+        for one in site.pids("prefect.engine")
+        if mark in Path(f"/proc/{one}/environ").read_bytes()
+    )
     return pid
 
 
 def cancel(site: Site, flow_run: str) -> None:
     """As Prefect's UI does."""
-    site.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    site.api(
+        "POST",
+        f"/flow_runs/{flow_run}/set_state",
+        state={"type": "CANCELLING", "name": "Cancelling"},
+    )
 
 
 def alarmed(site: Site) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Whatever dies in the middle of a run: nothing stays up, the state is right, and what earlier runs found is there."""
+"""Whatever dies in the middle of a run: nothing stays up, the state is right, and what earlier runs
+found is there.
+"""
 
 import os
 import signal
@@ -14,10 +16,21 @@ from typing import Any
 
 import pytest
 
-from tests.production.conftest import alarmed, alerted_site, cancel, process_of, start_long, stop_watching
+from tests.production.conftest import (
+    alarmed,
+    alerted_site,
+    cancel,
+    process_of,
+    start_long,
+    stop_watching,
+)
 from tests.site import LONG, Site
 
-FLOW, RUNNER, SERVER = "prefect.engine", "seatrial.flows.serving.runner", "seatrial.flows.serving.webserver"
+FLOW, RUNNER, SERVER = (
+    "prefect.engine",
+    "seatrial.flows.serving.runner",
+    "seatrial.flows.serving.webserver",
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +44,9 @@ def first(served: Site) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
-    """After each of them: nothing is up, and the first run is still there, in its folder and in the history."""
+    """After each of them: nothing is up, and the first run is still there, in its folder and in the
+    history.
+    """
     document = served.document(first)
     yield
     served.until(lambda: not served.pids(FLOW))
@@ -69,7 +84,9 @@ def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[s
 def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
     served: Site, out: Path, alerts: list[dict[str, Any]]
 ) -> None:
-    """Its nodes are those of the file as it was, and people know the cluster by the name that it had there."""
+    """Its nodes are those of the file as it was, and people know the cluster by the name that it
+    had there.
+    """
     file = served.folder / "moved.yaml"
     file.write_text("{name: east, nodes: 2, platform: {kind: local}}")
     flow_run = start_long(served, out, cluster=str(file))
@@ -87,7 +104,9 @@ def test_a_run_by_a_form_writes_below_the_runs_folder_alone(served: Site, name: 
     (served.folder / "runs" / "link").symlink_to(elsewhere)
     state = served.ended(served.run("ad-hoc", out=name))
     assert state["type"] == "CRASHED"
-    assert state["message"].startswith(f"could not measure: out '{name}': must be a folder below {served.folder}/runs")
+    assert state["message"].startswith(
+        f"could not measure: out '{name}': must be a folder below {served.folder}/runs"
+    )
     assert not elsewhere.exists()
     assert not (served.folder / "results").exists()
 
@@ -97,7 +116,10 @@ def test_a_killed_runner_ends_its_run_as_crashed(served: Site, out: Path) -> Non
     stop_watching(served)
     served.kill(RUNNER)
     state = served.ended(flow_run)
-    assert (state["type"], state["message"]) == ("CRASHED", "Execution was aborted by a termination signal.")
+    assert (state["type"], state["message"]) == (
+        "CRASHED",
+        "Execution was aborted by a termination signal.",
+    )
     served.until(lambda: not served.left())
     assert served.document(out)["verdict"] == "inconclusive"
     served.until(lambda: bool(served.pids(RUNNER)))
@@ -105,7 +127,9 @@ def test_a_killed_runner_ends_its_run_as_crashed(served: Site, out: Path) -> Non
 
 
 def test_a_stopped_runner_ends_its_run_and_takes_no_other(served: Site, out: Path) -> None:
-    """As at the end of `seatrial serve`: its run takes its own nodes down, and says what became of it."""
+    """As at the end of `seatrial serve`: its run takes its own nodes down, and says what became of
+    it.
+    """
     flow_run = start_long(served, out)
     (runner,) = served.pids(RUNNER)
     os.kill(runner, signal.SIGTERM)
@@ -133,7 +157,9 @@ def test_the_server_is_killed(served: Site, out: Path) -> None:
     served.kill(SERVER)
     assert served.ended(flow_run)["type"] == "COMPLETED"
     assert served.document(out)["verdict"] == "pass"
-    artifacts = served.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
+    artifacts = served.api(
+        "POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}}
+    )
     keys = {artifact["key"] for artifact in artifacts}
     assert {"judgements-trial", "summary-trial"} <= keys, (out / "logs" / "run.log").read_text()
 
@@ -181,13 +207,23 @@ def test_a_second_run_that_may_not_wait_names_the_holder(served: Site, out: Path
 
 
 def test_another_run_takes_the_cluster_meanwhile(served: Site, out: Path) -> None:
-    """As after the server was away for longer than a lease lasts: what is slow or breaks then is nobody's fault."""
+    """As after the server was away for longer than a lease lasts: what is slow or breaks then is
+    nobody's fault.
+    """
     collectives = {**LONG["collectives"], "timeout_s": 45}  # then the sweep is cut off
-    suite = served.write("cut", connectivity={"timeout_s": 30}, devices=None, collectives=collectives)
+    suite = served.write(
+        "cut", connectivity={"timeout_s": 30}, devices=None, collectives=collectives
+    )
     flow_run = served.run("ad-hoc", suite=suite, out=str(out))
     served.until_sweeping(out)
-    other = {"flow_id": served.flow_run(flow_run)["flow_id"], "tags": ["cluster:trial"], "state": {"type": "RUNNING"}}
-    run_of_another = served.api("POST", "/flow_runs/", **other, labels={"seatrial.slot": "held"})["id"]
+    other = {
+        "flow_id": served.flow_run(flow_run)["flow_id"],
+        "tags": ["cluster:trial"],
+        "state": {"type": "RUNNING"},
+    }
+    run_of_another = served.api("POST", "/flow_runs/", **other, labels={"seatrial.slot": "held"})[
+        "id"
+    ]
     state = served.ended(flow_run)
     served.api("DELETE", f"/flow_runs/{run_of_another}")
     assert (state["type"], state["message"].partition(":")[0]) == ("CRASHED", "inconclusive")
@@ -234,7 +270,10 @@ def _disk(folder: Path, size: str) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     folder.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "seatrial-disk", str(folder)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "seatrial-disk", str(folder)],
+        check=True,
+    )
     try:
         yield folder
     finally:
@@ -264,7 +303,9 @@ def test_the_servers_disk_is_full_in_the_middle_of_a_run(tmp_path: Path) -> None
 
 
 def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
-    """Room for run.json was kept since the run began, so the state is the verdict's and nobody is alarmed."""
+    """Room for run.json was kept since the run began, so the state is the verdict's and nobody is
+    alarmed.
+    """
     flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(small_disk))
     log = small_disk / "logs" / "run.log"
     served.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
@@ -276,6 +317,9 @@ def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> Non
 
 
 def _fill(folder: Path) -> None:
-    with (folder / "ballast").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+    with (
+        (folder / "ballast").open("wb", buffering=0) as file,
+        pytest.raises(OSError, match="No space left"),
+    ):
         while True:
             file.write(bytes(4096))

@@ -1,4 +1,6 @@
-"""A whole incident on real nodes, against a Slack on this machine: night after night, with its servers restarted."""
+"""A whole incident on real nodes, against a Slack on this machine: night after night, with its
+servers restarted.
+"""
 
 import json
 import re
@@ -37,7 +39,10 @@ exec mpirun "$@"
 """
 BROKEN = [{"node": "node-2", "sshd": "stopped"}]
 BLAMED = "node-2 (100 % sure): "
-_DIED = "from seatrial.flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
+_DIED = (
+    "from seatrial.flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its "
+    "worker was killed')"
+)
 
 
 @pytest.fixture
@@ -66,7 +71,10 @@ def prefect_server(console: Console) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch, (console.folder / "prefect.log").open("ab") as log:
         patch.setenv("PREFECT_HOME", console.environment["PREFECT_HOME"])
         server = TemporaryServer(log)
-        console.environment |= {"PREFECT_API_URL": server.api_url, "PREFECT_API_AUTH_STRING": server.auth_string}
+        console.environment |= {
+            "PREFECT_API_URL": server.api_url,
+            "PREFECT_API_AUTH_STRING": server.auth_string,
+        }
         try:
             yield server.api_url
         finally:
@@ -88,9 +96,15 @@ def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slac
 
 
 def night(console: Console, name: str, faults: list[dict[str, str]]) -> Finished:
-    """One whose mpirun prints all that it was given, and whose sizes no earlier night has swept, on a busy machine."""
+    """One whose mpirun prints all that it was given, and whose sizes no earlier night has swept, on
+    a busy machine.
+    """
     nights = len(list(console.folder.glob("*/run.json")))
-    sweep = {**BRIEF["collectives"]["cpu"], "min_bytes": f"{5 + nights}M", "max_bytes": f"{20 + 4 * nights}M"}
+    sweep = {
+        **BRIEF["collectives"]["cpu"],
+        "min_bytes": f"{5 + nights}M",
+        "max_bytes": f"{20 + 4 * nights}M",
+    }
     mpirun = console.folder / "mpirun"
     mpirun.write_text(TALKATIVE)
     mpirun.chmod(0o755)
@@ -110,8 +124,11 @@ def a_good_night_tells_nobody(console: Console, slack: Slack) -> None:
 def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Message:
     first = night(console, "bad", BROKEN)
     assert first.status == 1, first.output
-    (note,) = first.document["notes"]  # the receiver that is not there is told of, and changes nothing
-    assert re.search(r"json://planted:\*{3}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note), note
+    # The receiver that is not there is told of, and changes nothing
+    (note,) = first.document["notes"]
+    assert re.search(
+        r"json://planted:\*{3}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note
+    ), note
     (message,) = slack.posted
     assert message.channel == "C0EAST123"
     assert "trial fails" in message.shown
@@ -123,7 +140,9 @@ def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Mes
     return message
 
 
-def the_second_bad_night_is_told_in_the_same_message(console: Console, slack: Slack, message: Message) -> None:
+def the_second_bad_night_is_told_in_the_same_message(
+    console: Console, slack: Slack, message: Message
+) -> None:
     assert night(console, "again", BROKEN).status == 1
     assert (len(slack.posted), message.edits) == (1, 1)
     assert "trial fails (2 runs)" in message.shown
@@ -132,7 +151,9 @@ def the_second_bad_night_is_told_in_the_same_message(console: Console, slack: Sl
 def the_recovery_is_told(console: Console, slack: Slack, message: Message) -> None:
     assert night(console, "well", []).status == 0
     assert message.blocks[0]["text"]["text"] == "trial recovered: pass again after 2 runs of fail"
-    assert [reply.text for reply in slack.replies(message)][-1].endswith("trial: pass again after 2 runs of fail")
+    assert [reply.text for reply in slack.replies(message)][-1].endswith(
+        "trial: pass again after 2 runs of fail"
+    )
 
 
 def a_check_that_died_is_told(console: Console, slack: Slack) -> None:
@@ -145,17 +166,25 @@ def a_check_that_died_is_told(console: Console, slack: Slack) -> None:
         timeout=120,
         check=False,
     )
-    assert died.returncode != 0  # because of the receiver that is not there; who watches the watch sees it fail
+    # Because of the receiver that is not there; who watches the watch sees it fail
+    assert died.returncode != 0
     assert "slack #gpu-east: sent to #gpu-east" in died.stderr
-    assert [message.blocks[0]["text"]["text"] for message in slack.posted[1:]] == ["trial: the check did not run"]
+    assert [message.blocks[0]["text"]["text"] for message in slack.posted[1:]] == [
+        "trial: the check did not run"
+    ]
     assert "the check died: its worker was killed" in slack.posted[1].shown
 
 
 def no_secret_is_told(slack: Slack) -> None:
     """Not as it is, and not in the words of a form."""
-    raw = {f"{method} {number}": body.decode("latin-1") for number, (method, _, body) in enumerate(slack.requests)}
+    raw = {
+        f"{method} {number}": body.decode("latin-1")
+        for number, (method, _, body) in enumerate(slack.requests)
+    }
     bodies = {name: f"{body}\n{unquote_plus(body)}" for name, body in raw.items()}
-    assert {"chat.postMessage", "chat.update"} <= {name.split()[0] for name in holding(["trial fails"], bodies)}
+    assert {"chat.postMessage", "chat.update"} <= {
+        name.split()[0] for name in holding(["trial fails"], bodies)
+    }
     assert not holding([*SECRETS, OF_THE_NODES], bodies)
 
 
@@ -168,13 +197,17 @@ def no_secret_is_in_prefect(kept: Mapping[str, str], console: Console) -> None:
 
 
 def no_secret_is_in_a_file(console: Console) -> None:
-    """Logs, results, reports, history, Prefect's own database: the same search finds what is there on purpose."""
+    """Logs, results, reports, history, Prefect's own database: the same search finds what is there
+    on purpose.
+    """
     files = texts_in(console.folder)
     database = "prefect/prefect.db as text"
     assert database in holding([str(console.folder / "again")], files)  # a parameter of a flow run
     assert database in holding([BLAMED], files)  # an artifact
     assert "state/seatrial/history.sqlite as text" in holding([BLAMED], files)
-    assert {"again/run.json", "again/report.html", "again/logs/run.log"} <= set(holding(["node-2"], files))
+    assert {"again/run.json", "again/report.html", "again/logs/run.log"} <= set(
+        holding(["node-2"], files)
+    )
     assert not holding(SECRETS, files)
     assert "good/logs/mpirun-hostname.log" in holding(["MY_API_TOKEN=***"], files)
     assert holding([OF_THE_NODES], files) == ["cluster.yaml"]  # where a person wrote it
@@ -192,14 +225,18 @@ def pages(url: str, auth: httpx.BasicAuth) -> Iterator[dict[str, Any]]:
     """Every entry; the server gives 200 at once."""
     offset = 0
     while (
-        page := httpx.post(url, json={"limit": 200, "offset": offset}, auth=auth, timeout=60).raise_for_status().json()
+        page := httpx.post(url, json={"limit": 200, "offset": offset}, auth=auth, timeout=60)
+        .raise_for_status()
+        .json()
     ):
         yield from page
         offset += len(page)
 
 
 def texts_in(folder: Path) -> dict[str, str]:
-    """What the files below the folder hold, by their path in it; databases as they are and as text."""
+    """What the files below the folder hold, by their path in it; databases as they are and as
+    text.
+    """
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     raw = {name: path.read_bytes().decode("latin-1") for name, path in files.items()}
     databases = [name for name, content in raw.items() if content.startswith("SQLite format 3\0")]

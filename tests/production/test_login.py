@@ -15,18 +15,33 @@ from tests.site import TLS, Site, as_nobody
 EVIL = "https://evil.example.com"
 
 
-def ask(served: Site, method: str, path: str, login: bool = False, **headers: str) -> httpx.Response:
-    body = {"name": "evil", "flow_id": "00000000-0000-0000-0000-000000000000"} if method == "POST" else None
+def ask(
+    served: Site, method: str, path: str, login: bool = False, **headers: str
+) -> httpx.Response:
+    body = (
+        {"name": "evil", "flow_id": "00000000-0000-0000-0000-000000000000"}
+        if method == "POST"
+        else None
+    )
     auth = served.auth if login else None
-    return httpx.request(method, served.url + path, json=body, headers=headers, auth=auth, timeout=60, verify=TLS)
+    return httpx.request(
+        method, served.url + path, json=body, headers=headers, auth=auth, timeout=60, verify=TLS
+    )
 
 
-def websocket(served: Site, path: str, token: str | None, headers: Mapping[str, str] = {}) -> object:
+def websocket(
+    served: Site, path: str, token: str | None, headers: Mapping[str, str] = {}
+) -> object:
     """The first answer of a websocket of Prefect's; the error, where it does not let one in."""
 
     async def answer() -> object:
         url = served.url.replace("http", "ws") + path
-        async with connect(url, subprotocols=["prefect"], additional_headers=headers, open_timeout=60) as opened:  # type: ignore[list-item]
+        async with connect(
+            url,
+            subprotocols=["prefect"],  # type: ignore[list-item]
+            additional_headers=headers,
+            open_timeout=60,
+        ) as opened:
             await opened.send(f'{{"type": "auth", "token": "{token or ""}"}}')
             return await opened.recv()
 
@@ -42,9 +57,16 @@ def test_the_login_is_shown_once_and_kept_for_its_owner(served: Site) -> None:
     auth_string = file.read_text().strip()
     assert served.log.count(auth_string) == 1
     assert f"login    {auth_string} (shown this once; kept in {file})" in served.log
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file, file.parent / "prefect.db")]
+    modes = [
+        stat.S_IMODE(path.stat().st_mode)
+        for path in (file.parent, file, file.parent / "prefect.db")
+    ]
     assert modes == [0o700, 0o600, 0o600]
-    assert not [command for command in served.processes().values() if auth_string.partition(":")[2] in command]
+    assert not [
+        command
+        for command in served.processes().values()
+        if auth_string.partition(":")[2] in command
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +85,9 @@ def test_without_the_login_every_request_is_refused(served: Site, method: str, p
 
 
 def test_pages_without_a_login_reveal_nothing(served: Site) -> None:
-    assert [ask(served, "GET", path).status_code for path in ("/docs", "/redoc", "/openapi.json")] == [404] * 3
+    assert [
+        ask(served, "GET", path).status_code for path in ("/docs", "/redoc", "/openapi.json")
+    ] == [404] * 3
     assert ask(served, "GET", "/api/health").json() is True
     assert ask(served, "GET", "/ui-settings").json()["auth"] == "BASIC"
 
@@ -78,7 +102,9 @@ def test_websockets_ask_for_the_login_and_for_an_own_page(served: Site, path: st
 
 
 def test_pages_of_other_origins_and_names_are_refused_even_with_the_login(served: Site) -> None:
-    """A name that begins to point here, as DNS rebinding has it, makes a page one of the server's own origin."""
+    """A name that begins to point here, as DNS rebinding has it, makes a page one of the server's
+    own origin.
+    """
 
     def preflight(origin: str) -> httpx.Response:
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
@@ -89,8 +115,14 @@ def test_pages_of_other_origins_and_names_are_refused_even_with_the_login(served
     own = preflight(served.url)
     assert own.headers["access-control-allow-origin"] == served.url
     assert ask(served, "POST", "/api/flow_runs/filter", login=True, Origin=EVIL).status_code == 403
-    assert ask(served, "GET", "/api/admin/version", login=True, Host="evil.example.com").status_code == 400
-    assert ask(served, "GET", "/seatrial/runs/x", login=True, Host="evil.example.com").status_code == 400
+    assert (
+        ask(served, "GET", "/api/admin/version", login=True, Host="evil.example.com").status_code
+        == 400
+    )
+    assert (
+        ask(served, "GET", "/seatrial/runs/x", login=True, Host="evil.example.com").status_code
+        == 400
+    )
     assert ask(served, "GET", "/", Host="evil.example.com").status_code == 400
 
 

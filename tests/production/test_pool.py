@@ -1,4 +1,6 @@
-"""The work pool of deployments/prefect.yaml, as deployments/server/start-worker makes it: its runs, and what dies."""
+"""The work pool of deployments/prefect.yaml, as deployments/server/start-worker makes it: its runs,
+and what dies.
+"""
 
 import os
 import signal
@@ -20,9 +22,16 @@ WRAPPER, WORKER = "seatrial.flows.worker", "prefect worker start"
 
 
 @pytest.fixture(scope="module")
-def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
-    """A Prefect server on PostgreSQL, and one worker; runs/ is in the folder, and clusters trial and other are free."""
-    with postgres_server() as socket, alerted_site(tmp_path_factory.mktemp("site"), alerts) as new_site:
+def pooled(
+    tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]
+) -> Iterator[Site]:
+    """A Prefect server on PostgreSQL, and one worker; runs/ is in the folder, and clusters trial
+    and other are free.
+    """
+    with (
+        postgres_server() as socket,
+        alerted_site(tmp_path_factory.mktemp("site"), alerts) as new_site,
+    ):
         new_site.write("other", nodes=2, platform={"kind": "local"})
         (new_site.folder / "tmp").mkdir()
         new_site.environment |= {
@@ -39,7 +48,9 @@ def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]
             "SEATRIAL_CRON": "0 2 * * *",
             "SEATRIAL_TIMEZONE": "Asia/Tokyo",
         }
-        new_site.spawn("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(new_site.port))
+        new_site.spawn(
+            "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(new_site.port)
+        )
         new_site.until(lambda: bool(new_site.api("GET", "/health")))
         start_worker(new_site)
         yield new_site
@@ -81,7 +92,11 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
     longs = []
     for cluster in clusters:
         file, out = pooled.folder / f"{cluster}.yaml", pooled.folder / "runs" / f"{name}-{cluster}"
-        parameters = {"cluster": str(file), "suite": str(pooled.folder / "long.yaml"), "out": str(out)}
+        parameters = {
+            "cluster": str(file),
+            "suite": str(pooled.folder / "long.yaml"),
+            "out": str(out),
+        }
         longs.append(Long(pooled.run("ad-hoc", **parameters), out))
     for long in longs:
         pooled.until_sweeping(long.out)
@@ -95,15 +110,22 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     folder = pooled.folder / "runs" / first["labels"]["seatrial.run"]
     assert pooled.document(folder)["verdict"] == "pass"
     assert {"measurements.csv", "report.html", "logs"} <= {path.name for path in folder.iterdir()}
-    artifacts = pooled.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}})
+    artifacts = pooled.api(
+        "POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}}
+    )
     keys = {artifact["key"] for artifact in artifacts}
     assert {"judgements-trial", "summary-trial"} <= keys, (folder / "logs" / "run.log").read_text()
 
 
-def test_a_run_is_cancelled_and_another_is_killed(pooled: Site, alerts: list[dict[str, Any]]) -> None:
+def test_a_run_is_cancelled_and_another_is_killed(
+    pooled: Site, alerts: list[dict[str, Any]]
+) -> None:
     cancelled, killed = start_longs(pooled, "one-of-each", "trial", "other")
-    environment = Path(f"/proc/{process_of(pooled, killed.flow_run)}/environ").read_bytes().split(b"\0")
-    assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment  # or the server would call it dead after 90 s
+    environment = (
+        Path(f"/proc/{process_of(pooled, killed.flow_run)}/environ").read_bytes().split(b"\0")
+    )
+    # Or the server would call it dead after 90 s
+    assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment
     cancel(pooled, cancelled.flow_run)
     os.kill(process_of(pooled, killed.flow_run), signal.SIGKILL)
     assert pooled.ended(cancelled.flow_run)["type"] == "CANCELLED"
@@ -125,7 +147,9 @@ def registered(pooled: Site) -> tuple[list[Any], list[str]]:
         )
         for deployment in deployments
     ]
-    return sorted(schedules), sorted(automation["name"] for automation in pooled.api("POST", "/automations/filter"))
+    return sorted(schedules), sorted(
+        automation["name"] for automation in pooled.api("POST", "/automations/filter")
+    )
 
 
 def switch_off(pooled: Site, name: str) -> None:
@@ -136,7 +160,9 @@ def switch_off(pooled: Site, name: str) -> None:
 
 
 def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
-    """The kernel ends one run, which takes its nodes down; the one killed with it has no heartbeat any more."""
+    """The kernel ends one run, which takes its nodes down; the one killed with it has no heartbeat
+    any more.
+    """
     switch_off(pooled, "nightly")
     before = registered(pooled)
     assert {name: [active for _, active, _ in schedules] for _, name, schedules in before[0]} == {
@@ -149,7 +175,9 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
     assert [len(before[0]), len(before[1])] == [5, 2]
     ended, killed = start_longs(pooled, "without-worker", "trial", "other")
     pooled.kill(WORKER, process_of(pooled, killed.flow_run))
-    assert pooled.ended(ended.flow_run)["message"] == "Execution was aborted by a termination signal."
+    assert (
+        pooled.ended(ended.flow_run)["message"] == "Execution was aborted by a termination signal."
+    )
     assert pooled.document(ended.out)["verdict"] == "inconclusive"
     pooled.until(lambda: not pooled.left())
     start_worker(pooled)
@@ -162,7 +190,9 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
 
 
 def test_the_worker_is_told_to_stop(pooled: Site) -> None:
-    """As by `docker compose stop` or systemd: its run takes its own nodes down, and says what became of it."""
+    """As by `docker compose stop` or systemd: its run takes its own nodes down, and says what
+    became of it.
+    """
     (stopped,) = start_longs(pooled, "stopped", "trial")
     (worker,) = pooled.pids(WRAPPER)
     os.kill(worker, signal.SIGTERM)

@@ -1,4 +1,6 @@
-"""`seatrial serve` from a fresh machine to the first scheduled run, and again after a stop or a death; PostgreSQL."""
+"""`seatrial serve` from a fresh machine to the first scheduled run, and again after a stop or a
+death; PostgreSQL.
+"""
 
 import os
 import signal
@@ -31,7 +33,15 @@ def nightly_runs(served: Site, *states: str) -> list[str]:
 
 
 def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> None:
-    every_minute = ["trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "Asia/Tokyo"]
+    every_minute = [
+        "trial.yaml",
+        "--suite",
+        "brief.yaml",
+        "--cron",
+        "* * * * *",
+        "--timezone",
+        "Asia/Tokyo",
+    ]
     fresh.start(*every_minute)
     assert f"Prefect  {fresh.url}" in fresh.log
     assert "nightly  trial" in fresh.log
@@ -40,21 +50,37 @@ def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> 
     (first, *_) = nightly_runs(fresh, "COMPLETED")
     run_id = fresh.flow_run(first)["labels"]["seatrial.run"]
     assert fresh.document(fresh.folder / "runs" / run_id)["verdict"] == "pass"
-    assert (Path(fresh.environment["PREFECT_HOME"]) / "runner_storage").is_dir()  # not in /tmp, which users share
+    # Not in /tmp, which users share
+    assert (Path(fresh.environment["PREFECT_HOME"]) / "runner_storage").is_dir()
 
     command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port", str(fresh.port)]
     second = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=fresh.folder, env=fresh.environment
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=fresh.folder,
+        env=fresh.environment,
     )
     assert second.returncode == 2
-    assert second.stderr.startswith(f"seatrial: --port {fresh.port}: something listens there already")
+    assert second.stderr.startswith(
+        f"seatrial: --port {fresh.port}: something listens there already"
+    )
     assert second.stderr.count("\n") == 1
     command[-1] = str(free_port())
     second = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=fresh.folder, env=fresh.environment
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=fresh.folder,
+        env=fresh.environment,
     )
     assert fresh.process
-    works = f"another seatrial serve (process {fresh.process.pid}) works there; give it all cluster files, or set"
+    works = (
+        f"another seatrial serve (process {fresh.process.pid}) works there; give it all "
+        "cluster files, or set"
+    )
     assert (second.returncode, second.stderr) == (
         2,
         f"seatrial: PREFECT_HOME {fresh.environment['PREFECT_HOME']}: {works} PREFECT_HOME\n",
@@ -67,7 +93,10 @@ def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> 
     fresh.start(*every_minute)
     assert fresh.flow_run(first)["state"]["type"] == "COMPLETED"
     nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
-    assert (nightly["paused"], [schedule["slug"] for schedule in nightly["schedules"]]) == (False, ["trial"])
+    assert (nightly["paused"], [schedule["slug"] for schedule in nightly["schedules"]]) == (
+        False,
+        ["trial"],
+    )
     assert len(automations) == 2
     assert {each["id"] for each in fresh.api("POST", "/automations/filter")} == automations, (
         "a new one saw no heartbeat"
@@ -86,7 +115,8 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     fresh.until(lambda: fresh.flow_run(asks)["state"]["type"] == "PAUSED")
     nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
     (own,) = (schedule["id"] for schedule in nightly["schedules"] if schedule["slug"] == "trial")
-    fresh.api("PATCH", f"/deployments/{nightly['id']}/schedules/{own}", active=False)  # as a person does in the UI
+    # As a person does in the UI
+    fresh.api("PATCH", f"/deployments/{nightly['id']}/schedules/{own}", active=False)
     out = fresh.folder / "runs" / "out"
     flow_run = fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
     fresh.until_sweeping(out)
@@ -101,12 +131,16 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     assert fresh.flow_run(asks)["state"]["type"] == "CRASHED"  # nobody would hear the answer
     nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
     # the other is served no more, and what was switched off stays so
-    assert [(schedule["slug"], schedule["active"]) for schedule in nightly["schedules"]] == [("trial", False)]
+    assert [(schedule["slug"], schedule["active"]) for schedule in nightly["schedules"]] == [
+        ("trial", False)
+    ]
     assert fresh.ended(fresh.run("ad-hoc", suite=brief))["type"] == "COMPLETED"
 
 
 def test_sigterm_to_every_process_leaves_nothing(fresh: Site) -> None:
-    """The run takes its nodes down and writes its verdict; it does not wait for the server, which has gone."""
+    """The run takes its nodes down and writes its verdict; it does not wait for the server, which
+    has gone.
+    """
     fresh.start("trial.yaml", "--timezone", "UTC")
     out = fresh.folder / "runs" / "out"
     fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
@@ -121,7 +155,9 @@ def test_sigterm_to_every_process_leaves_nothing(fresh: Site) -> None:
 
 
 def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
-    """Nobody can ask its process: the lease runs out, and the server sees that its heart has stopped."""
+    """Nobody can ask its process: the lease runs out, and the server sees that its heart has
+    stopped.
+    """
     if os.geteuid() != 0:
         pytest.skip("only root can give a run a process tree of its own")
     fresh.start("trial.yaml", "--timezone", "UTC")
@@ -129,18 +165,39 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         **fresh.environment,
         "XDG_STATE_HOME": str(fresh.folder / "state-of-the-other"),
         "PREFECT_API_URL": f"{fresh.url}/api",
-        "PREFECT_API_AUTH_STRING": (fresh.folder / "prefect" / "seatrial-serve.auth").read_text().strip(),
+        "PREFECT_API_AUTH_STRING": (fresh.folder / "prefect" / "seatrial-serve.auth")
+        .read_text()
+        .strip(),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }
     out = fresh.folder / "runs" / "out"
-    run = [sys.executable, "-m", "seatrial", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
+    run = [
+        sys.executable,
+        "-m",
+        "seatrial",
+        "run",
+        "trial.yaml",
+        "--suite",
+        "long.yaml",
+        "--out",
+        str(out),
+    ]
     # Runs of this machine would take it for one that was killed, since they cannot see its process.
     mounts = "mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder"
     own = f"for folder in /run/seatrial-local /run/netns; do {mounts}; done"
     own_run = ["sh", "-ec", f'{own}; exec "$@"', "sh"]
     with (fresh.folder / "other.log").open("wb") as log:
         other = subprocess.Popen(
-            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *own_run, *run],
+            [
+                "unshare",
+                "--pid",
+                "--mount",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                *own_run,
+                *run,
+            ],
             cwd=fresh.folder,
             env=elsewhere,
             stdout=log,
@@ -149,11 +206,15 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
     try:
         fresh.until_sweeping(out)
         at_work = {"tags": {"all_": ["cluster:trial"]}, "state": {"type": {"any_": ["RUNNING"]}}}
-        (lost,) = (str(run["id"]) for run in fresh.api("POST", "/flow_runs/filter", flow_runs=at_work))
+        (lost,) = (
+            str(run["id"]) for run in fresh.api("POST", "/flow_runs/filter", flow_runs=at_work)
+        )
         waits = fresh.run("ad-hoc", suite=str(fresh.folder / "brief.yaml"))
         fresh.until(lambda: fresh.flow_run(waits)["state"]["name"] == "Waiting")
         held = fresh.flow_run(waits)["state"]["message"]
-        assert held.startswith(f"cluster trial is being checked by run {run_id_in(out)} (trial long) since ")
+        assert held.startswith(
+            f"cluster trial is being checked by run {run_id_in(out)} (trial long) since "
+        )
     finally:
         other.kill()
         other.wait()
@@ -170,12 +231,24 @@ def test_on_postgresql(tmp_path: Path) -> None:
         }
         with site(tmp_path, databases) as served:
             furnish(served)
-            served.start("trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "UTC")
+            served.start(
+                "trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "UTC"
+            )
             served.until(lambda: bool(nightly_runs(served, "COMPLETED")))
-            served.api("POST", f"/deployments/{served.deployment('nightly')['id']}/pause_deployment")
+            served.api(
+                "POST", f"/deployments/{served.deployment('nightly')['id']}/pause_deployment"
+            )
             runs = [served.run("ad-hoc", suite=served.unjudged()) for _ in range(2)]
             assert [served.ended(run)["type"] for run in runs] == ["COMPLETED"] * 2
             assert served.stop() == 0
         assert not (tmp_path / "prefect" / "prefect.db").exists()
-        count = ["psql", "-h", str(socket), "-U", "postgres", "-Atc", "select count(*) from runs where verdict='pass'"]
+        count = [
+            "psql",
+            "-h",
+            str(socket),
+            "-U",
+            "postgres",
+            "-Atc",
+            "select count(*) from runs where verdict='pass'",
+        ]
         assert int(subprocess.run(count, check=True, capture_output=True, text=True).stdout) >= 3

@@ -44,7 +44,9 @@ def project(
     folder = tmp_path_factory.mktemp("runai")
     (folder / "bin").mkdir()
     command = folder / "bin" / "runai"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-S", str(STANDIN), str(folder)])} "$@"\n')
+    command.write_text(
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-S", str(STANDIN), str(folder)])} "$@"\n'
+    )
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
     project = Project(folder)

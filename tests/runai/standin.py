@@ -1,9 +1,10 @@
-"""A stand-in for the command `runai`: a submit becomes real processes, each pod a set of namespaces on one bridge.
+"""A stand-in for the command `runai`: a submit becomes real processes, each pod a set of namespaces
+on one bridge.
 
     python standin.py FOLDER ARGUMENTS OF RUNAI...
 
-Pods have a host name, an address, /tmp and processes of their own. `exec` runs in them, `delete` ends them. What it is
-called with is written to FOLDER/calls.
+Pods have a host name, an address, /tmp and processes of their own. `exec` runs in them, `delete`
+ends them. What it is called with is written to FOLDER/calls.
 """
 
 import json
@@ -44,7 +45,9 @@ class Workload:
         network, hosts = Network(pods), self.folder / "hosts"
         network.make()
         (self.folder / "network").write_text(str(network.number))
-        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{network.address(pod)} {pod}\n" for pod in pods))
+        hosts.write_text(
+            "127.0.0.1 localhost\n" + "".join(f"{network.address(pod)} {pod}\n" for pod in pods)
+        )
         for pod in pods:
             script = SHELL.format(pod=pod, hosts=hosts, project=PROJECT, seconds=seconds)
             process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""What every platform promises, on RunAI: the tests of tests/contract, on nodes that the stand-in makes."""
+"""What every platform promises, on RunAI: the tests of tests/contract, on nodes that the stand-in
+makes.
+"""
 
 from tests.contract.promises import Promises
 

@@ -1,4 +1,6 @@
-"""`seatrial run` on RunAI: submit, keys by exec, the whole chain, nothing left; and workloads that end badly."""
+"""`seatrial run` on RunAI: submit, keys by exec, the whole chain, nothing left; and workloads that
+end badly.
+"""
 
 import json
 import os
@@ -20,7 +22,9 @@ def test_a_healthy_project_goes_through_the_whole_chain(
     console.environment["PATH"] = os.environ["PATH"]
     platform = {**settings, "framework": framework}
     cluster = console.cluster(2, platform=platform, image="registry.example.com/cpu:1")
-    finished = console.check(cluster, console.suite(connectivity={"timeout_s": 60}, training=TRAINING))
+    finished = console.check(
+        cluster, console.suite(connectivity={"timeout_s": 60}, training=TRAINING)
+    )
     assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
@@ -33,7 +37,9 @@ def test_a_healthy_project_goes_through_the_whole_chain(
     assert "PRIVATE KEY" not in json.dumps(project.calls())
 
 
-def test_a_killed_run_is_reaped(console: Console, project: Project, settings: dict[str, Any]) -> None:
+def test_a_killed_run_is_reaped(
+    console: Console, project: Project, settings: dict[str, Any]
+) -> None:
     console.environment["PATH"] = os.environ["PATH"]
     cluster = console.cluster(2, platform=settings, image="registry.example.com/cpu:1")
     process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")

@@ -1,4 +1,6 @@
-"""Accounting for the tests' Slurm: slurmdbd, and a MariaDB of its own that only this machine reaches."""
+"""Accounting for the tests' Slurm: slurmdbd, and a MariaDB of its own that only this machine
+reaches.
+"""
 
 import secrets
 import shutil
@@ -39,7 +41,9 @@ MinJobAge=2
 
 def lacking() -> str:
     """The Debian packages that are not installed, in one line; empty when all are."""
-    absent = (package for program, package in PACKAGES.items() if not shutil.which(program, path=_PATH))
+    absent = (
+        package for program, package in PACKAGES.items() if not shutil.which(program, path=_PATH)
+    )
     return " ".join(dict.fromkeys(absent))
 
 
@@ -48,7 +52,11 @@ class Accounting:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._database_port, self._password = free_port(), free_port(), secrets.token_hex(16)
+        self._port, self._database_port, self._password = (
+            free_port(),
+            free_port(),
+            secrets.token_hex(16),
+        )
 
     @property
     def slurm_conf(self) -> str:
@@ -56,12 +64,18 @@ class Accounting:
         return _SLURM_CONF.format(port=self._port, folder=self._folder)
 
     def prepare(self) -> None:
-        values = {"folder": self._folder, "database_port": self._database_port, "password": self._password}
+        values = {
+            "folder": self._folder,
+            "database_port": self._database_port,
+            "password": self._password,
+        }
         conf = self._folder / "slurmdbd.conf"
         conf.touch(mode=0o600)
         conf.write_text(_SLURMDBD_CONF.format(port=self._port, **values))
         user = f"'slurm'@'127.0.0.1' IDENTIFIED BY '{self._password}'"
-        (self._folder / "init.sql").write_text(f"CREATE USER {user};\nGRANT ALL ON slurm.* TO 'slurm'@'127.0.0.1';\n")
+        (self._folder / "init.sql").write_text(
+            f"CREATE USER {user};\nGRANT ALL ON slurm.* TO 'slurm'@'127.0.0.1';\n"
+        )
         subprocess.run(
             [
                 "mariadb-install-db",

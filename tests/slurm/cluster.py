@@ -1,7 +1,9 @@
-"""A private Slurm cluster: slurmctld, munged and one slurmd per network namespace, all children of this process.
+"""A private Slurm cluster: slurmctld, munged and one slurmd per network namespace, all children of
+this process.
 
-Nothing of it is shared with a Slurm of this machine: configuration, key, sockets, state and logs lie in one folder, and
-every node has a host name, an address, processes, /tmp and /dev/shm of its own.
+Nothing of it is shared with a Slurm of this machine: configuration, key, sockets, state and logs
+lie in one folder, and every node has a host name, an address, processes, /tmp and /dev/shm of its
+own.
 """
 
 import os
@@ -24,7 +26,12 @@ from tests.slurm.containers import Containers
 from tests.virtual_hosts import Network, init_of, private_tmp
 
 USER = "sailor"  # an account that the nodes and the login node have
-PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
+PACKAGES = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "munged": "munge",
+}
 _PYTHON = Path(sys.prefix)
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
 
@@ -80,19 +87,24 @@ _TASK_PROLOG = """\
 def lacking() -> str:
     """The Debian packages that are not installed, in one line; empty when all are."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    return " ".join(package for program, package in PACKAGES.items() if not shutil.which(program, path=path))
+    return " ".join(
+        package for program, package in PACKAGES.items() if not shutil.which(program, path=path)
+    )
 
 
 class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
-    def __init__(self, nodes: int = 4, *, accounting: bool = False, preemption: bool = False) -> None:
+    def __init__(
+        self, nodes: int = 4, *, accounting: bool = False, preemption: bool = False
+    ) -> None:
         self._preemption = preemption
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
         self.containers = Containers(self.folder / "images")
-        self._port = free_port()  # slurmctld listens on all addresses, beside that of another cluster
+        # Slurmctld listens on all addresses, beside that of another cluster
+        self._port = free_port()
         self._accounting = Accounting(self.folder) if accounting else None
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._network = Network(self.names)
@@ -126,7 +138,9 @@ class SlurmCluster:
         self._start("mariadbd", self._accounting.database_argv())
         self._wait("mariadbd", self._accounting.is_up)
         self._start("slurmdbd", ["/usr/sbin/slurmdbd", "-D"])
-        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-in", "add", "cluster", "seatrial"))
+        self._wait(
+            "slurmdbd", lambda: self._answers("sacctmgr", "-in", "add", "cluster", "seatrial")
+        )
 
     def _answers(self, *argv: str) -> bool:
         with suppress(subprocess.SubprocessError):
@@ -146,7 +160,12 @@ class SlurmCluster:
     def command(self, *argv: str, timeout_s: float = 300) -> str:
         """What one of Slurm's commands prints, on the login node, which is this machine."""
         done = subprocess.run(
-            argv, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=timeout_s, check=False
+            argv,
+            env={**os.environ, **self.env},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
         if done.returncode:
             raise subprocess.SubprocessError(f"{shlex.join(argv)}: {done.stderr.strip()}")
@@ -164,14 +183,26 @@ class SlurmCluster:
         """What a command prints that runs beside the node's slurmd."""
         init = self._init_of(name)
         done = subprocess.run(
-            ["nsenter", "--target", str(init), "--all", *argv], capture_output=True, text=True, check=True, timeout=300
+            ["nsenter", "--target", str(init), "--all", *argv],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
         )
         return done.stdout
 
     @contextmanager
     def started_in(self, name: str, *argv: str) -> Iterator["subprocess.Popen[bytes]"]:
         """A command that runs beside the node's slurmd until the end of the block."""
-        command = [*_TIED, "nsenter", "--target", str(self._init_of(name)), "--all", "--no-fork", *argv]
+        command = [
+            *_TIED,
+            "nsenter",
+            "--target",
+            str(self._init_of(name)),
+            "--all",
+            "--no-fork",
+            *argv,
+        ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         try:
             yield process
@@ -180,10 +211,19 @@ class SlurmCluster:
             process.communicate()
 
     def left(self) -> set[str]:
-        """Jobs in the queue, and what runs have left on the nodes that are up and in the shared folder."""
-        jobs = {f"job {line}" for line in self.command("squeue", "--noheader", "--format=%i %j %T").splitlines()}
+        """Jobs in the queue, and what runs have left on the nodes that are up and in the shared
+        folder.
+        """
+        jobs = {
+            f"job {line}"
+            for line in self.command("squeue", "--noheader", "--format=%i %j %T").splitlines()
+        }
         files = {str(path) for path in self.shared.glob("runs/*")}
-        return jobs | files | {f"{name}: {left}" for name in self.names for left in self._left_on(name)}
+        return (
+            jobs
+            | files
+            | {f"{name}: {left}" for name in self.names for left in self._left_on(name)}
+        )
 
     def _left_on(self, name: str) -> set[str]:
         if name not in self._daemons:
@@ -195,7 +235,9 @@ class SlurmCluster:
         return {line for line in processes if not line.startswith(own)} | left
 
     def wait_until_idle(self) -> None:
-        """Until every node is free again; raises AssertionError where one is not, and cancels its job."""
+        """Until every node is free again; raises AssertionError where one is not, and cancels its
+        job.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while not self._all_idle():
             if time.monotonic() > deadline:
@@ -207,7 +249,8 @@ class SlurmCluster:
     def wait_until_clean(self) -> None:
         """Until nothing is left: slurmstepd leaves a second after the step that it ran.
 
-        Raises AssertionError with what is left; the folders of it are removed, which the next test would find.
+        Raises AssertionError with what is left; the folders of it are removed, which the next test
+        would find.
         """
         deadline = time.monotonic() + PATIENCE_S
         while left := self.left():
@@ -231,19 +274,30 @@ class SlurmCluster:
         self.shared.chmod(0o1777)
         (self.folder / "munge.key").write_bytes(os.urandom(128))
         (self.folder / "munge.key").chmod(0o400)
-        hosts = "127.0.0.1 localhost\n" + "".join(f"{self._network.address(name)} {name}\n" for name in self.names)
+        hosts = "127.0.0.1 localhost\n" + "".join(
+            f"{self._network.address(name)} {name}\n" for name in self.names
+        )
         (self.folder / "hosts").write_text(hosts)
         accounts = Path("/etc/passwd").read_text()
         (self.folder / "etc").mkdir()
-        (self.folder / "etc/passwd").write_text(f"{accounts}{USER}:x:12346:12346::/var/tmp:/bin/sh\n")
+        (self.folder / "etc/passwd").write_text(
+            f"{accounts}{USER}:x:12346:12346::/var/tmp:/bin/sh\n"
+        )
         nodes = "\n".join(
-            f"NodeName={name} NodeAddr={self._network.address(name)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
+            (
+                f"NodeName={name} NodeAddr={self._network.address(name)} CPUs=8 Gres=gpu:2 "
+                "State=UNKNOWN"
+            )
             for name in self.names
         )
         host = socket.gethostname().partition(".")[0]
-        text = _SLURM_CONF.format(host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes)
+        text = _SLURM_CONF.format(
+            host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes
+        )
         (self.folder / "slurm.conf").write_text(
-            text + self._preemption_conf() + (self._accounting.slurm_conf if self._accounting else "")
+            text
+            + self._preemption_conf()
+            + (self._accounting.slurm_conf if self._accounting else "")
         )
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
@@ -280,7 +334,10 @@ wait $!
 
     @property
     def own_accounts(self) -> str:
-        """A line for the shell. A bind mount would go as soon as somebody replaces this machine's /etc/passwd."""
+        """A line for the shell.
+
+        A bind mount would go as soon as somebody replaces this machine's /etc/passwd.
+        """
         return f"mount -t overlay -o lowerdir={self.folder}/etc:/etc overlay /etc"
 
     def _munge_options(self) -> list[str]:
@@ -294,7 +351,11 @@ wait $!
 
     def _start(self, name: str, argv: list[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", **self.env}
+            environment = {
+                **os.environ,
+                "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
+                **self.env,
+            }
             self._daemons[name] = subprocess.Popen(
                 [*_TIED, *argv],
                 stdin=subprocess.DEVNULL,
@@ -318,6 +379,8 @@ wait $!
         deadline = time.monotonic() + PATIENCE_S
         while not is_up():
             if time.monotonic() > deadline or self._daemons[daemon].poll() is not None:
-                logs = "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
+                logs = "\n".join(
+                    f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log")
+                )
                 raise RuntimeError(f"{daemon} does not come up\n{logs}")
             time.sleep(0.05)

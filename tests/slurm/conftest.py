@@ -1,4 +1,6 @@
-"""The lane that runs against a real Slurm, which it starts; only when it is asked for by its path."""
+"""The lane that runs against a real Slurm, which it starts; only when it is asked for by its
+path.
+"""
 
 import os
 from collections.abc import Iterator
@@ -28,8 +30,12 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(autouse=True)
-def _talks_to_it(slurm: SlurmCluster, nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever a test does, no job and no file of a run is left in the queue, on the nodes and here."""
+def _talks_to_it(
+    slurm: SlurmCluster, nothing_left: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Whatever a test does, no job and no file of a run is left in the queue, on the nodes and
+    here.
+    """
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
     yield

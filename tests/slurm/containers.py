@@ -1,4 +1,5 @@
-"""Images for the tests' Slurm, and what starts them: a SPANK plugin in place of Pyxis, a script in place of Apptainer.
+"""Images for the tests' Slurm, and what starts them: a SPANK plugin in place of Pyxis, a script in
+place of Apptainer.
 
 An image is a root file system with this machine's /usr in it, and a /etc, /tmp and /run of its own.
 """
@@ -13,9 +14,22 @@ MARK = "etc/seatrial-image"  # in the image, and nowhere else
 _HERE = Path(__file__).parent
 _HEADER = Path("/usr/include/slurm/spank.h")
 _LINKS = ("bin", "lib", "lib64", "sbin")
-_FOLDERS = ("dev", "opt/trials/bin", "proc", "root", "run", "sys", "tmp", "usr", "var/empty", "var/tmp")
+_FOLDERS = (
+    "dev",
+    "opt/trials/bin",
+    "proc",
+    "root",
+    "run",
+    "sys",
+    "tmp",
+    "usr",
+    "var/empty",
+    "var/tmp",
+)
 REFERENCE = "nvcr.io/nvidia/pytorch:25.08-py3"
-_ENVIRONMENT = "PATH=/opt/trials/bin:/usr/sbin:/usr/bin:/sbin:/bin\nNCCL_ALGO=Tree\nNCCL_P2P_DISABLE=0\n"
+_ENVIRONMENT = (
+    "PATH=/opt/trials/bin:/usr/sbin:/usr/bin:/sbin:/bin\nNCCL_ALGO=Tree\nNCCL_P2P_DISABLE=0\n"
+)
 
 # In place of nccl-tests, which needs GPUs: rank 0 tells what the test sets, and where it runs.
 _ALL_REDUCE_PERF = f"""\
@@ -32,7 +46,8 @@ module() {
 }
 """
 
-# Its options are those of `apptainer exec`; the image's variables win over the host's, APPTAINERENV_ over both.
+# Its options are those of `apptainer exec`; the image's variables win over the host's,
+# APPTAINERENV_ over both.
 _APPTAINER = """\
 #!/bin/bash
 set -eu
@@ -85,7 +100,10 @@ class Containers:
         self.modules = folder / "lmod"
 
     def prepare(self) -> None:
-        """Make the images and what starts them. Raises CalledProcessError where the plugin does not compile."""
+        """Make the images and what starts them.
+
+        Raises CalledProcessError where the plugin does not compile.
+        """
         for image in (self.sqsh, self.sif):
             image.parent.mkdir(exist_ok=True)
             image.touch()
@@ -95,7 +113,9 @@ class Containers:
         self._make_module()
         if not lacking():
             options = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-            subprocess.run(["gcc", *options, "-o", str(self._plugin), str(_HERE / "pyxis.c")], check=True)
+            subprocess.run(
+                ["gcc", *options, "-o", str(self._plugin), str(_HERE / "pyxis.c")], check=True
+            )
 
     @property
     def _plugin(self) -> Path:
@@ -117,7 +137,9 @@ class Containers:
 
 def mounts() -> list[dict[str, Any]]:
     """What an image lacks: the Python of these tests, which has torch."""
-    return [{"source": path, "target": path} for path in dict.fromkeys((sys.prefix, sys.base_prefix))]
+    return [
+        {"source": path, "target": path} for path in dict.fromkeys((sys.prefix, sys.base_prefix))
+    ]
 
 
 def _make_root(root: Path) -> None:

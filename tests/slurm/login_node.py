@@ -1,6 +1,8 @@
-"""A login node for the tests' Slurm: one more sshd of this machine, whose sessions know the cluster.
+"""A login node for the tests' Slurm: one more sshd of this machine, whose sessions know the
+cluster.
 
-It has an account that this machine does not have. A jump host is one more, whose sessions know nothing.
+It has an account that this machine does not have. A jump host is one more, whose sessions know
+nothing.
 """
 
 import subprocess
@@ -37,7 +39,8 @@ def login_node(slurm: SlurmCluster, folder: Path) -> Iterator[LoginNode]:
     _make_key(folder / "user")
     (folder / "authorized_keys").write_text((folder / "user.pub").read_text())
     (folder / "ssh_config").write_text(
-        f"IdentityFile {folder}/user\nUserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile /dev/null\n"
+        f"IdentityFile {folder}/user\nUserKnownHostsFile {folder}/known_hosts\n"
+        "GlobalKnownHostsFile /dev/null\n"
     )
     variables = " ".join(f"{name}={value}" for name, value in slurm.env.items())
     with _sshd(folder, f"SetEnv {variables}\n", slurm.own_accounts) as node:
@@ -56,7 +59,10 @@ def jump_host(login: LoginNode, folder: Path) -> Iterator[LoginNode]:
 
 def _know(folder: Path, node: LoginNode) -> None:
     with (folder / "known_hosts").open("a") as file:
-        file.write(f"[127.0.0.1]:{node.port},[localhost]:{node.port} {(node.folder / 'host.pub').read_text()}")
+        file.write(
+            f"[127.0.0.1]:{node.port},[localhost]:{node.port} "
+            f"{(node.folder / 'host.pub').read_text()}"
+        )
 
 
 def _make_key(file: Path) -> None:

@@ -1,4 +1,6 @@
-"""Jobs that slurmctld has forgotten: slurmdbd with MariaDB still knows how they ended, and without it nobody does."""
+"""Jobs that slurmctld has forgotten: slurmdbd with MariaDB still knows how they ended, and without
+it nobody does.
+"""
 
 import os
 import secrets
@@ -21,7 +23,9 @@ from tests.slurm.settings import settings_of
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
-    """One of this module's own, with accounting; slurmctld forgets a job two seconds after its end."""
+    """One of this module's own, with accounting; slurmctld forgets a job two seconds after its
+    end.
+    """
     if os.geteuid():
         pytest.skip("only root can start slurmd")
     if packages := f"{lacking()} {accounting.lacking()}".strip():
@@ -36,7 +40,10 @@ def slurm() -> Iterator[SlurmCluster]:
 def submitted(slurm: SlurmCluster, run_id: str, command: str, *options: str) -> str:
     """The id of a job of that run."""
     script = slurm.shared / f"{run_id}.sbatch"
-    lines = [f"#SBATCH {option}" for option in (f"--job-name={job_name(run_id)}", "--output=/dev/null", *options)]
+    lines = [
+        f"#SBATCH {option}"
+        for option in (f"--job-name={job_name(run_id)}", "--output=/dev/null", *options)
+    ]
     script.write_text("\n".join(["#!/bin/sh", *lines, command, ""]))
     return submit(Login(), str(script))
 
@@ -64,7 +71,9 @@ def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
     assert job_of(Login(), run_id, "999999") is None
 
 
-def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: SlurmCluster, tmp_path: Path) -> None:
+def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
     run = quick_run(tmp_path, nodes=2, platform=settings_of(slurm))
     with launched(run) as testbed:
         slurm.command("scancel", f"--name={job_name(run.run_id)}")

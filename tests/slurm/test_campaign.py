@@ -16,13 +16,19 @@ def test_a_campaign_whose_job_ends_twice_goes_on(
     slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
 ) -> None:
     cluster, soak = slurm_console.cluster(2, platform=settings), slurm_console.folder / "soak.yaml"
-    soak.write_text(yaml.safe_dump({"name": "soak", "campaign": {"minutes": 1.5, "phases": [{"suite": PHASE}]}}))
-    process = slurm_console.start("run", cluster, "--suite", soak, "--out", slurm_console.folder / "runs" / "soak")
+    soak.write_text(
+        yaml.safe_dump({"name": "soak", "campaign": {"minutes": 1.5, "phases": [{"suite": PHASE}]}})
+    )
+    process = slurm_console.start(
+        "run", cluster, "--suite", soak, "--out", slurm_console.folder / "runs" / "soak"
+    )
     ended = set[str]()
     for _ in range(2):
 
         def running() -> str:
-            listed = slurm.command("squeue", "--noheader", "--states=RUNNING", "--format=%i").split()
+            listed = slurm.command(
+                "squeue", "--noheader", "--states=RUNNING", "--format=%i"
+            ).split()
             logs = slurm_console.folder.glob("runs/2*/logs/run.log")
             at_work = sum("2 of 2 nodes answer" in log.read_text() for log in logs)
             return listed[0] if listed and listed[0] not in ended and at_work > len(ended) else ""
@@ -39,4 +45,7 @@ def test_a_campaign_whose_job_ends_twice_goes_on(
     assert campaign["left_out"] == []
     codes = [phase["code"] for phase in campaign["phases"] if not phase["seconds"]]
     assert codes == ["slurm-job-cancelled"] * 2, campaign["phases"]
-    assert {phase["verdict"] for phase in campaign["phases"] if phase["seconds"]} <= {"pass", "degraded"}
+    assert {phase["verdict"] for phase in campaign["phases"] if phase["seconds"]} <= {
+        "pass",
+        "degraded",
+    }

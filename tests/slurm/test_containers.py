@@ -22,7 +22,10 @@ __all__ = ["folder"]
 
 @pytest.fixture(params=["pyxis", "apptainer"])
 def container(
-    request: pytest.FixtureRequest, slurm: SlurmCluster, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    slurm: SlurmCluster,
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, Any]:
     """Fields of a cluster file."""
     if request.param == "pyxis" and (absent := lacking()):
@@ -30,7 +33,12 @@ def container(
     monkeypatch.setenv("LMOD_PKG", str(slurm.containers.modules))
     image = slurm.containers.sqsh if request.param == "pyxis" else slurm.containers.sif
     modules = ["apptainer/1.3"] if request.param == "apptainer" else []
-    runtime = {"runtime": request.param, "mounts": mounts(), "modules": modules, "mpi_plugin": "none"}
+    runtime = {
+        "runtime": request.param,
+        "mounts": mounts(),
+        "modules": modules,
+        "mpi_plugin": "none",
+    }
     return {"image": str(image), "platform": {**settings, **runtime}}
 
 
@@ -40,14 +48,20 @@ def test_the_whole_chain_runs_in_containers(slurm_console: Console, container: A
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT, training=TRAINING))
     assert finished.status == 0, finished.output
     assert {check["verdict"] for check in finished.document["checks"]} == {"pass"}
-    where = slurm_console.run("ssh", "out", finished.document["nodes"][1]["name"], "--", "cat", f"/{MARK}")
+    where = slurm_console.run(
+        "ssh", "out", finished.document["nodes"][1]["name"], "--", "cat", f"/{MARK}"
+    )
     assert where.out.strip() == f"{Path(container['image']).name}.root", where.output
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
 def test_ranks_are_in_the_containers(container: Any, tmp_path: Path, launch: str) -> None:
-    described = {**container, "platform": {**container["platform"], "launch": launch}, "env": {"NCCL_ALGO": "NVLS"}}
+    described = {
+        **container,
+        "platform": {**container["platform"], "launch": launch},
+        "env": {"NCCL_ALGO": "NVLS"},
+    }
     with launched(quick_run(tmp_path, nodes=2, **described)) as testbed:
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
@@ -64,12 +78,17 @@ def test_variables_of_the_cluster_file_win_over_those_of_the_image(
     if container["platform"]["runtime"] == "pyxis":
         container["image"] = REFERENCE
     printed, logs = submitted(slurm, folder, **gpus, **container)
-    image = REFERENCE.replace("/", "+").replace(":", "+") if container["image"] == REFERENCE else "trials.sif.root"
+    image = (
+        REFERENCE.replace("/", "+").replace(":", "+")
+        if container["image"] == REFERENCE
+        else "trials.sif.root"
+    )
     assert {name: output_line(logs / f"{name}.log") for name in ("all_reduce", "network")} == {
         "all_reduce": f"# test P2P=0 ALGO=NVLS ranks=4 image={image}",
         "network": f"# test P2P=1 ALGO=Ring ranks=4 image={image}",
     }, printed
-    assert "needs one" in (logs / "training.log").read_text()  # torch of the mounted Python finds no GPU
+    # Torch of the mounted Python finds no GPU
+    assert "needs one" in (logs / "training.log").read_text()
 
 
 @pytest.mark.parametrize("container", ["pyxis"], indirect=True)
@@ -88,13 +107,24 @@ def test_the_script_unpacks_the_image_once_on_each_node_and_removes_it(
     job = logs.name.removeprefix("seatrial-")
     nodes = set((logs / "hostnames.log").read_text().split())
     assert {path.stem for path in logs.glob("intra-*.log")} == {f"intra-{node}" for node in nodes}
-    assert set(os.listdir(imports)) - before == {f"{node}.seatrial-{job}" for node in nodes}, printed
+    assert set(os.listdir(imports)) - before == {f"{node}.seatrial-{job}" for node in nodes}, (
+        printed
+    )
     removed = (folder / "removed").read_text().splitlines()
-    assert sorted(removed) == sorted(f"{node} remove --force pyxis_seatrial-{job}" for node in nodes)
+    assert sorted(removed) == sorted(
+        f"{node} remove --force pyxis_seatrial-{job}" for node in nodes
+    )
 
 
 def test_an_image_that_is_not_there_is_named(container: Any, tmp_path: Path) -> None:
-    container["image"] = "nvcr.io/nvidia/nothing:1" if container["platform"]["runtime"] == "pyxis" else "/no/such.sif"
+    container["image"] = (
+        "nvcr.io/nvidia/nothing:1"
+        if container["platform"]["runtime"] == "pyxis"
+        else "/no/such.sif"
+    )
     words = r"task [01]: .*(nvcr.io#nvidia/nothing:1|could not open image /no)"
-    with pytest.raises(LaunchError, match=words), launched(quick_run(tmp_path, nodes=2, **container)):
+    with (
+        pytest.raises(LaunchError, match=words),
+        launched(quick_run(tmp_path, nodes=2, **container)),
+    ):
         pass

@@ -13,7 +13,9 @@ from tests.slurm.containers import REFERENCE, lacking
 
 
 def missing(settings: dict[str, Any], **fields: Any) -> list[Reason]:
-    return platform_for(Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})).missing()
+    return platform_for(
+        Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})
+    ).missing()
 
 
 def test_nothing_is_missing(settings: dict[str, Any]) -> None:
@@ -35,7 +37,9 @@ def test_what_sbatch_would_refuse_is_named(
     assert problem.code == "slurm-submit-refused"
 
 
-def test_an_image_and_its_runtime_are_looked_for(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
+def test_an_image_and_its_runtime_are_looked_for(
+    slurm: SlurmCluster, settings: dict[str, Any]
+) -> None:
     pyxis = {**settings, "runtime": "pyxis"}
     without = missing({**settings, "runtime": "apptainer"}, image="/no/such.sif")
     assert [problem.code for problem in without] == ["slurm-image-unreadable"]
@@ -57,7 +61,11 @@ def test_init_writes_a_cluster_file_from_which_nothing_is_missing(slurm_console:
     done = slurm_console.run("init", file, "--platform", "slurm", "--yes")
     assert done.status == 0, done.output
     cluster = load_cluster(file)
-    assert (cluster.nodes, cluster.gpus, cluster.platform.model_dump()["partition"]) == (4, 2, "batch")
+    assert (cluster.nodes, cluster.gpus, cluster.platform.model_dump()["partition"]) == (
+        4,
+        2,
+        "batch",
+    )
     assert slurm_console.run("render", file).status == 0
     doctor = slurm_console.run("doctor", file)
     assert "ok      platform slurm" in doctor.out, doctor.output

@@ -11,7 +11,9 @@ from tests.slurm.cluster import SlurmCluster
 
 
 def test_a_node_is_drained_and_released(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
-    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": settings, "isolate": {"dry_run": False}})
+    cluster = Cluster.model_validate(
+        {"name": "c", "nodes": 2, "platform": settings, "isolate": {"dry_run": False}}
+    )
     isolator = isolator_for(cluster)
     node = slurm.command("sinfo", "--noheader", "--Node", "--format=%N").split()[0]
     with pytest.raises(InputError, match="seatrial has not isolated it"):
@@ -25,4 +27,8 @@ def test_a_node_is_drained_and_released(slurm: SlurmCluster, settings: dict[str,
 
 def _state(slurm: SlurmCluster, node: str) -> str:
     """State and reason, without the mark of a node that is slow to answer."""
-    return slurm.command("sinfo", "--noheader", f"--nodes={node}", "--format=%T %E").strip().replace("*", "")
+    return (
+        slurm.command("sinfo", "--noheader", f"--nodes={node}", "--format=%T %E")
+        .strip()
+        .replace("*", "")
+    )

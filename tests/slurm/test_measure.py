@@ -1,4 +1,6 @@
-"""The script that is submitted by hand, by sbatch on a real Slurm; `seatrial judge` reads what it wrote."""
+"""The script that is submitted by hand, by sbatch on a real Slurm; `seatrial judge` reads what it
+wrote.
+"""
 
 import json
 import subprocess
@@ -31,8 +33,11 @@ def submitted(slurm: SlurmCluster, folder: Path, **fields: Any) -> tuple[str, Pa
     script.write_text(platform_for(cluster).render(run).files["measure.sbatch"])
     for name in ("collective", "training"):
         (folder / f"{name}.pyz").write_bytes(single_file(name))
-    command = ["sbatch", "--parsable", "--wait", f"--chdir={folder}", str(script)]  # ends with the job's own status
-    job = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False).stdout.strip()
+    # Ends with the job's own status
+    command = ["sbatch", "--parsable", "--wait", f"--chdir={folder}", str(script)]
+    job = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False
+    ).stdout.strip()
     for node in slurm.names:  # torch's own cache, of whoever submits it
         slurm.in_node(node, "rm", "-rf", "/tmp/torchinductor_root")
     there = Path(fields["platform"].get("output", folder))
@@ -54,7 +59,9 @@ def output_line(log: Path) -> str:
 
 def judged(log: Path, *words: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "seatrial", "judge", str(log), "--json", *words]
-    document: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    document: dict[str, Any] = json.loads(
+        subprocess.run(command, capture_output=True, check=False).stdout
+    )
     return document
 
 
@@ -63,8 +70,14 @@ def test_nodes_without_gpus_are_measured_by_the_probes(
 ) -> None:
     elsewhere = folder / "output"
     elsewhere.mkdir()
-    printed, logs = submitted(slurm, folder, platform={**settings, "mpi_plugin": "none", "output": str(elsewhere)})
-    assert {path.name for path in logs.iterdir()} == {"hostnames.log", "all_reduce.log", "training.log"}
+    printed, logs = submitted(
+        slurm, folder, platform={**settings, "mpi_plugin": "none", "output": str(elsewhere)}
+    )
+    assert {path.name for path in logs.iterdir()} == {
+        "hostnames.log",
+        "all_reduce.log",
+        "training.log",
+    }
     assert "exit status" not in printed
     assert judged(logs, "--hardware", "cpu", "--nodes", "2")["verdict"] == "pass"
     assert '"event"' in (logs / "training.log").read_text()
@@ -77,7 +90,9 @@ def test_every_test_of_nccl_gets_its_ranks_and_its_environment(
     tool.parent.mkdir()
     tool.write_text(ALL_REDUCE_PERF)
     tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin:/sbin")
+    monkeypatch.setenv(
+        "PATH", f"{tool.parent}:{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin:/sbin"
+    )
     gpus = {"hardware": "H100-SXM", "gpus_per_node": 2}
     printed, logs = submitted(slurm, folder, **gpus, platform={**settings, "mpi_plugin": "none"})
     first = {

@@ -1,4 +1,6 @@
-"""Nodes in and out of service on a real Slurm with preemption: tests give way, and the gate opens and stays shut."""
+"""Nodes in and out of service on a real Slurm with preemption: tests give way, and the gate opens
+and stays shut.
+"""
 
 import os
 import re
@@ -50,7 +52,11 @@ def _all_in_service(slurm: SlurmCluster, _talks_to_it: None) -> Iterator[None]:
 
 def state(slurm: SlurmCluster, node: str) -> str:
     """State and reason, without the mark of a node that is slow to answer."""
-    return slurm.command("sinfo", "--noheader", f"--nodes={node}", "--format=%T %E").split("\n")[0].replace("*", "")
+    return (
+        slurm.command("sinfo", "--noheader", f"--nodes={node}", "--format=%T %E")
+        .split("\n")[0]
+        .replace("*", "")
+    )
 
 
 def drain(slurm: SlurmCluster, node: str, reason: str) -> None:
@@ -69,14 +75,24 @@ def jobs(slurm: SlurmCluster) -> list[str]:
     return [line.split()[0] for line in names if " seatrial-" in line]
 
 
-def test_a_test_gives_way_to_a_job_and_blames_nobody(slurm: SlurmCluster, slurm_console: Console, file: Path) -> None:
+def test_a_test_gives_way_to_a_job_and_blames_nobody(
+    slurm: SlurmCluster, slurm_console: Console, file: Path
+) -> None:
     process = slurm_console.start("qualify", file, "n0", "n1", "--at-once", "2")
     until(lambda: is_testing(slurm, slurm_console) or process.poll() is not None)
     (own,) = jobs(slurm)
     began = time.monotonic()
-    wanted = ["--partition=work", "--nodelist=n0", "--exclusive", "--output=/dev/null", "--wrap=sleep 3600"]
+    wanted = [
+        "--partition=work",
+        "--nodelist=n0",
+        "--exclusive",
+        "--output=/dev/null",
+        "--wrap=sleep 3600",
+    ]
     job = slurm.command("sbatch", "--parsable", *wanted).strip()
-    until(lambda: "RUNNING" in slurm.command("squeue", "--noheader", f"--jobs={job}", "--format=%T"))
+    until(
+        lambda: "RUNNING" in slurm.command("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+    )
     waited_s = time.monotonic() - began
     print(f"the job ran after {waited_s:.1f} s")
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -84,7 +100,9 @@ def test_a_test_gives_way_to_a_job_and_blames_nobody(slurm: SlurmCluster, slurm_
     assert process.returncode == 3, f"{out}\n{err}"
     assert re.search(r"^n0: inconclusive \(gave-way\), run ", out, re.MULTILINE), out
     assert re.search(r"^n1: inconclusive \(gave-way\), run ", out, re.MULTILINE), out
-    assert f"gave way to job {job}" in "".join(p.read_text() for p in slurm_console.folder.glob("runs/*/run.json"))
+    assert f"gave way to job {job}" in "".join(
+        p.read_text() for p in slurm_console.folder.glob("runs/*/run.json")
+    )
     assert waited_s < STARTS_WITHIN_S
     assert {state(slurm, node).split()[1] for node in ("n0", "n1")} == {"none"}
     until(lambda: "PREEMPTED" in slurm.command("sacct", "-nPX", f"--jobs={own}", "--format=State"))
@@ -109,10 +127,14 @@ def test_the_gate_lets_in_what_passes_and_keeps_out_what_fails(
     finished = slurm_console.run("qualify", file, "--gated")
     fault.unlink()
     assert finished.status == 1, finished.output
-    assert re.search(r"^n0: kept out, corrupt \([a-z-]+\) in run ", finished.out, re.MULTILINE), finished.out
+    assert re.search(r"^n0: kept out, corrupt \([a-z-]+\) in run ", finished.out, re.MULTILINE), (
+        finished.out
+    )
     assert re.fullmatch(r"drained seatrial gate: failed [a-z-]+ in run \S+", state(slurm, "n0"))
     assert slurm_console.run("qualify", file, "--gated").out.startswith("pass: no node was tested")
-    assert "reservation" not in slurm.command("scontrol", "show", "reservation").lower().replace("no reservations", "")
+    assert "reservation" not in slurm.command("scontrol", "show", "reservation").lower().replace(
+        "no reservations", ""
+    )
 
 
 def test_a_test_that_is_killed_leaves_the_node_at_the_gate(

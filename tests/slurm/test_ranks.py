@@ -1,4 +1,6 @@
-"""`launch: srun` on a real Slurm: what ranks get, which nodes take part, and that nothing of a step outlives it."""
+"""`launch: srun` on a real Slurm: what ranks get, which nodes take part, and that nothing of a step
+outlives it.
+"""
 
 import shlex
 from collections import Counter
@@ -32,9 +34,18 @@ def lines(result: MpiResult) -> list[str]:
 
 
 def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(srun_nodes: Testbed) -> None:
-    names = ("SLURM_PROCID", "SLURMD_NODENAME", "NCCL_DEBUG", "NCCL_TESTS_DEVICE", "NCCL_NET", "SLURM_GPUS_PER_TASK")
+    names = (
+        "SLURM_PROCID",
+        "SLURMD_NODENAME",
+        "NCCL_DEBUG",
+        "NCCL_TESTS_DEVICE",
+        "NCCL_NET",
+        "SLURM_GPUS_PER_TASK",
+    )
     command = "echo " + " ".join(f"${name}" for name in (*names, "CUDA_VISIBLE_DEVICES"))
-    result = mpirun(srun_nodes, ["sh", "-c", command], timeout_s=PATIENCE_S, env={"NCCL_NET": "Socket"})
+    result = mpirun(
+        srun_nodes, ["sh", "-c", command], timeout_s=PATIENCE_S, env={"NCCL_NET": "Socket"}
+    )
     assert result.ok, result.lines
     answers = [line.rsplit(" ", 1) for line in sorted(lines(result))]
     assert [first for first, _ in answers] == [
@@ -61,7 +72,11 @@ def test_no_process_outlives_its_step(srun_nodes: Testbed, slurm: SlurmCluster) 
 
 
 def test_a_rank_that_fails_ends_the_others(srun_nodes: Testbed) -> None:
-    result = mpirun(srun_nodes, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=PATIENCE_S)
+    result = mpirun(
+        srun_nodes,
+        ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'],
+        timeout_s=PATIENCE_S,
+    )
     assert (result.ok, result.timed_out) == (False, False)
 
 

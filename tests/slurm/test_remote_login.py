@@ -1,4 +1,6 @@
-"""A login node that is another machine: Slurm's commands, sshd of the nodes and srun through its sshd."""
+"""A login node that is another machine: Slurm's commands, sshd of the nodes and srun through its
+sshd.
+"""
 
 import socket
 from collections.abc import Iterator
@@ -26,22 +28,30 @@ def login(slurm: SlurmCluster, tmp_path: Path) -> Iterator[LoginNode]:
 
 
 @pytest.fixture
-def elsewhere(login: LoginNode, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def elsewhere(
+    login: LoginNode, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """The section `platform` of a cluster file on a machine that has no Slurm of its own."""
     monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
     return {**settings, **login.fields()}
 
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
-def test_everything_goes_through_the_login_node(elsewhere: dict[str, Any], tmp_path: Path, launch: str) -> None:
-    run = quick_run(tmp_path, nodes=2, platform={**elsewhere, "launch": launch, "mpi_plugin": "none"})
+def test_everything_goes_through_the_login_node(
+    elsewhere: dict[str, Any], tmp_path: Path, launch: str
+) -> None:
+    run = quick_run(
+        tmp_path, nodes=2, platform={**elsewhere, "launch": launch, "mpi_plugin": "none"}
+    )
     with launched(run) as testbed:
         with testbed.dial(testbed.head, 20) as stream:
             assert stream.family == socket.AF_UNIX  # to an ssh, not to the node
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
         result = mpirun(testbed, ["hostname"], timeout_s=PATIENCE_S)
-        assert {line for line in result.lines if not line.startswith("srun: ")} == {node.name for node in testbed.nodes}
+        assert {line for line in result.lines if not line.startswith("srun: ")} == {
+            node.name for node in testbed.nodes
+        }
         platform_for(run.cluster).collect(run.run_id, tmp_path / "logs", 30, Secrets.of({}))
         assert (tmp_path / "logs" / "nodes" / f"{testbed.head.name}.log").exists()
 
@@ -64,8 +74,15 @@ def test_the_login_node_is_reached_through_a_jump_host(
 def test_a_plain_user_of_the_cluster_has_nodes_of_their_own(
     slurm: SlurmCluster, elsewhere: dict[str, Any], tmp_path: Path
 ) -> None:
-    """No root on the login node or on the nodes: sshd of the run has ports that a plain user may take."""
-    platform = {**elsewhere, "user": USER, "folder": f"{slurm.shared}/{USER}", "python": "/usr/bin/python3"}
+    """No root on the login node or on the nodes: sshd of the run has ports that a plain user may
+    take.
+    """
+    platform = {
+        **elsewhere,
+        "user": USER,
+        "folder": f"{slurm.shared}/{USER}",
+        "python": "/usr/bin/python3",
+    }
     with launched(quick_run(tmp_path, nodes=2, platform=platform)) as testbed:
         assert (testbed.user, min(node.port for node in testbed.nodes) > 1024) == (USER, True)
         for node in testbed.nodes:
@@ -88,5 +105,6 @@ def test_a_whole_run_and_a_login_to_a_kept_node(
     slurm_console.environment["TMPDIR"] = str(temporary)
     logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
     assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.output
-    assert list(temporary.iterdir()) == []  # `seatrial ssh` has become ssh, which removes nothing of ours
+    # `seatrial ssh` has become ssh, which removes nothing of ours
+    assert list(temporary.iterdir()) == []
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0

@@ -14,8 +14,13 @@ TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s":
 
 
 @pytest.mark.gate
-def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, settings: dict[str, Any]) -> None:
-    cluster, suite = slurm_console.cluster(2, platform=settings), slurm_console.suite(**PATIENT, training=TRAINING)
+def test_a_healthy_cluster_goes_through_the_whole_chain(
+    slurm_console: Console, settings: dict[str, Any]
+) -> None:
+    cluster, suite = (
+        slurm_console.cluster(2, platform=settings),
+        slurm_console.suite(**PATIENT, training=TRAINING),
+    )
     finished = slurm_console.check(cluster, suite)
     assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
@@ -27,9 +32,13 @@ def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, 
     assert {node["name"] for node in finished.document["nodes"]} <= {"n0", "n1", "n2", "n3"}
 
 
-def test_ranks_that_srun_starts_go_through_the_whole_chain(slurm_console: Console, settings: dict[str, Any]) -> None:
+def test_ranks_that_srun_starts_go_through_the_whole_chain(
+    slurm_console: Console, settings: dict[str, Any]
+) -> None:
     platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
-    cluster = slurm_console.cluster(2, platform=platform, mpi={"mpirun": "/nowhere/mpirun"}, slots_per_node=2)
+    cluster = slurm_console.cluster(
+        2, platform=platform, mpi={"mpirun": "/nowhere/mpirun"}, slots_per_node=2
+    )
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT, training=TRAINING))
     assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
@@ -51,7 +60,9 @@ def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
     }
     sweep["gpu"] = sweep["cpu"]
     suite = slurm_console.suite(**PATIENT, collectives={**sweep, "timeout_s": 120})
-    process = slurm_console.start("run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out")
+    process = slurm_console.start(
+        "run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out"
+    )
     log = slurm_console.folder / "out" / "logs" / "all_reduce.log"
     until(lambda: log.exists() or process.poll() is not None)
     job = slurm.command("squeue", "--noheader", "--format=%i").strip()
@@ -62,9 +73,13 @@ def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
     assert "reached its time limit" in out.splitlines()[-1]
 
 
-def test_a_killed_run_is_reaped(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
+def test_a_killed_run_is_reaped(
+    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
+) -> None:
     cluster = slurm_console.cluster(2, platform=settings)
-    process = slurm_console.start("run", cluster, "--suite", slurm_console.suite(**PATIENT), "--out", "out")
+    process = slurm_console.start(
+        "run", cluster, "--suite", slurm_console.suite(**PATIENT), "--out", "out"
+    )
     until(lambda: "RUNNING" in slurm.command("squeue", "--noheader", "--format=%T"))
     process.send_signal(signal.SIGKILL)
     process.communicate()

@@ -1,4 +1,6 @@
-"""What a job may come to before and while its nodes are used, each by its own reason, on a real Slurm."""
+"""What a job may come to before and while its nodes are used, each by its own reason, on a real
+Slurm.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +74,9 @@ def test_a_job_that_ends_blames_no_node(
         assert [testbed.blameless_reason(node) for node in testbed.nodes] == [None, None]
         end(slurm, job_id(slurm, run))
         until(lambda: testbed.blameless_reason(testbed.head) is not None)
-        assert {(testbed.blameless_reason(node) or Reason()).code for node in testbed.nodes} == {code}
+        assert {(testbed.blameless_reason(node) or Reason()).code for node in testbed.nodes} == {
+            code
+        }
 
 
 def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
@@ -81,7 +85,8 @@ def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
     with launched(run_of(settings, tmp_path)) as testbed:
         other, down = testbed.nodes
         slurm.command("scontrol", "update", f"nodename={down.name}", "state=down", "reason=test")
-        until(lambda: testbed.blameless_reason(other) is not None)  # slurmd soon brings the node back
+        # Slurmd soon brings the node back
+        until(lambda: testbed.blameless_reason(other) is not None)
         assert (testbed.blameless_reason(other) or Reason()).code == "slurm-node-failed"
 
 

@@ -17,7 +17,12 @@ def test_no_host_that_can_be_asked_for(url: str) -> None:
 def test_the_parts_of_an_address() -> None:
     parts = split("https://user@push.example.org:9091/x")
     assert parts is not None
-    assert (parts.scheme, parts.username, parts.hostname, parts.port) == ("https", "user", "push.example.org", 9091)
+    assert (parts.scheme, parts.username, parts.hostname, parts.port) == (
+        "https",
+        "user",
+        "push.example.org",
+        9091,
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,15 @@ def incident(*runs: RunResult) -> Incident:
 
 
 def alert(*runs: RunResult) -> Alert:
-    return Alert(incident(*runs), runs[-1], run_link="https://prefect/run", report_link="/srv/report.html")
+    return Alert(
+        incident(*runs), runs[-1], run_link="https://prefect/run", report_link="/srv/report.html"
+    )
 
 
 OPENED = alert(nights.bad(1))
-CHANGED = alert(nights.bad(1), nights.bad(2, verdict=Verdict.DEGRADED, suspects=nights.suspected("n1")))
+CHANGED = alert(
+    nights.bad(1), nights.bad(2, verdict=Verdict.DEGRADED, suspects=nights.suspected("n1"))
+)
 CLOSED = alert(nights.bad(1), nights.bad(2), nights.good(3))
 
 
@@ -75,7 +79,9 @@ def test_what_is_new_stands_apart_only_where_the_headline_does_not_say_it() -> N
     ("of", "news", "named"),
     [(OPENED, 1, "opened"), (CHANGED, 1, "changed"), (CHANGED, 2, "opened"), (CLOSED, 1, "closed")],
 )
-def test_an_event_names_its_kind_and_a_closed_one_has_no_suspects(of: Alert, news: int, named: str) -> None:
+def test_an_event_names_its_kind_and_a_closed_one_has_no_suspects(
+    of: Alert, news: int, named: str
+) -> None:
     document = event(of, of.incident.changes[-news:])
     over = named == "closed"
     assert document["event"] == named
@@ -98,7 +104,9 @@ def test_the_run_of_an_alert_is_named_even_if_it_can_no_longer_be_read() -> None
 @pytest.mark.parametrize(("deviation", "end"), [(-0.47, "(catalog), -47 %"), (None, "(catalog)")])
 def test_how_far_off_a_number_is(deviation: float | None, end: str) -> None:
     (judgement, *_) = worst_judgements(nights.bad(1))
-    run = nights.bad(1, checks=[replace(nights.CURE, judgements=(replace(judgement, deviation=deviation),))])
+    run = nights.bad(
+        1, checks=[replace(nights.CURE, judgements=(replace(judgement, deviation=deviation),))]
+    )
     _, (_, (line,), more), _ = evidence(replace(OPENED, result=run), PLAIN, 3)
     assert line.endswith(end)
     assert more == 0
@@ -110,7 +118,9 @@ def test_the_worst_verdict_is_named_where_it_has_changed() -> None:
     assert span(CLOSED.incident).startswith("from ")
 
 
-@pytest.mark.parametrize(("passed", "written"), [(1.4, "1 h"), (71, "71 h"), (72, "3 days"), (95, "3 days")])
+@pytest.mark.parametrize(
+    ("passed", "written"), [(1.4, "1 h"), (71, "71 h"), (72, "3 days"), (95, "3 days")]
+)
 def test_hours_become_days(passed: float, written: str) -> None:
     assert hours(timedelta(hours=passed)) == written
 
@@ -128,30 +138,53 @@ def test_hours_become_days(passed: float, written: str) -> None:
 def test_the_address_of_the_report_follows_from_the_cluster_file(
     report_url: str | None, upload: str | None, address: str
 ) -> None:
-    assert report_address(Notify(report_url=report_url), "run-1", "east", upload, "/runs/report.html") == address
+    assert (
+        report_address(Notify(report_url=report_url), "run-1", "east", upload, "/runs/report.html")
+        == address
+    )
 
 
 def test_an_alert_mentions_those_of_its_verdict() -> None:
     calls = {"fail": ["here", "S0614TZR7", "U024BE7LH"]}
     called = mentions_for(OPENED.incident, calls)
-    assert [slack.mention(who) for who in called] == ["<!here>", "<!subteam^S0614TZR7>", "<@U024BE7LH>"]
+    assert [slack.mention(who) for who in called] == [
+        "<!here>",
+        "<!subteam^S0614TZR7>",
+        "<@U024BE7LH>",
+    ]
     assert mentions_for(CLOSED.incident, calls) == ()
 
 
 def _number(name: str, value: float, metric: str = "busbw", **conditions: Any) -> Measurement:
-    return Measurement(metric, value, "GB/s", Subject("node", name), {"operation": "all_reduce", **conditions})
+    return Measurement(
+        metric, value, "GB/s", Subject("node", name), {"operation": "all_reduce", **conditions}
+    )
 
 
 def test_the_worst_numbers_are_of_different_things_where_there_are_enough() -> None:
     def judged(*named: tuple[str, int]) -> RunResult:
-        bad = [samples.judge(_number(name, 10.0, message_bytes=size), 100.0, 0.1, "catalog") for name, size in named]
+        bad = [
+            samples.judge(_number(name, 10.0, message_bytes=size), 100.0, 0.1, "catalog")
+            for name, size in named
+        ]
         return nights.bad(1, checks=[replace(nights.CURE, judgements=tuple(bad))])
 
     def shown(run: RunResult) -> list[tuple[str, Any]]:
-        return [(j.measurement.subject.name, j.measurement.conditions["message_bytes"]) for j in worst_judgements(run)]
+        return [
+            (j.measurement.subject.name, j.measurement.conditions["message_bytes"])
+            for j in worst_judgements(run)
+        ]
 
-    assert shown(judged(("a", 1), ("a", 2), ("b", 1), ("c", 1), ("d", 1))) == [("a", 1), ("b", 1), ("c", 1)]
-    assert shown(judged(("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1))) == [("a", 1), ("b", 1), ("a", 2)]
+    assert shown(judged(("a", 1), ("a", 2), ("b", 1), ("c", 1), ("d", 1))) == [
+        ("a", 1),
+        ("b", 1),
+        ("c", 1),
+    ]
+    assert shown(judged(("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1))) == [
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+    ]
 
 
 def test_numbers_that_got_worse_beyond_their_noise_sweeps_first() -> None:
@@ -196,11 +229,21 @@ def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
 
 
 def test_an_alert_links_the_run_that_shows_the_incident_and_no_other(tmp_path: Path) -> None:
-    site = AlertContext(CLUSTER, None, [], run_link="https://prefect/run-1", report=tmp_path / "report.html")
+    site = AlertContext(
+        CLUSTER, None, [], run_link="https://prefect/run-1", report=tmp_path / "report.html"
+    )
     shown = alert_of(site, OPENED.incident, nights.bad(1))
-    assert (shown.run_link, shown.report_link) == ("https://prefect/run-1", str(tmp_path / "report.html"))
+    assert (shown.run_link, shown.report_link) == (
+        "https://prefect/run-1",
+        str(tmp_path / "report.html"),
+    )
     other = alert_of(site, OPENED.incident, nights.unmeasured(2))
-    assert (other.result, other.run_link, other.report_link, other.run_id) == (None, None, None, "run-1")
+    assert (other.result, other.run_link, other.report_link, other.run_id) == (
+        None,
+        None,
+        None,
+        "run-1",
+    )
 
 
 def test_texts_are_cut_at_slacks_limits_and_not_before() -> None:

@@ -36,7 +36,9 @@ def answer(**other: Any) -> str:
 
 
 def test_what_the_probe_prints_is_read() -> None:
-    done = subprocess.run([sys.executable, str(probe("facts")), "mpirun"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(probe("facts")), "mpirun"], capture_output=True, text=True, check=True
+    )
     assert read_answer(Facts, done.stdout).model_dump() == json.loads(done.stdout)
     assert read_answer(Facts, answer()).model_dump() == ANSWER
 
@@ -51,13 +53,19 @@ def test_what_the_probe_prints_is_read() -> None:
         (f'{{"hostname": {DEEP}}}', "recursion limit exceeded"),
         (answer(hostname=["node-1"]), "hostname: Input should be a valid string"),
         (answer(hostname=""), "hostname: Value should have at least 1 item"),
-        (answer(hostname="x" * (MAX_TEXT + 1)), "hostname: String should have at most 300 characters"),
+        (
+            answer(hostname="x" * (MAX_TEXT + 1)),
+            "hostname: String should have at most 300 characters",
+        ),
         (answer(gpus="8"), "gpus: Input should be a valid integer"),
         (answer(gpus=10**30), "gpus: Input should be less than or equal to 1024"),
         (answer(memory_gb=float("nan")), "memory_gb: Input should be a finite number"),
         (answer(versions=None), "versions: Input should be an object"),
         (answer(versions={"torch": 2}), "versions.torch: Input should be a valid string"),
-        (answer(versions={str(n): "" for n in range(65)}), "versions: Dictionary should have at most 64 items"),
+        (
+            answer(versions={str(n): "" for n in range(65)}),
+            "versions: Dictionary should have at most 64 items",
+        ),
     ],
     ids=lambda value: str(value)[:24],
 )
@@ -74,13 +82,19 @@ def test_control_characters_are_not_shown() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, "NaN", "Infinity", 1e-300, '"1"', "true"])
 def test_a_stream_without_a_time_is_no_measurement(seconds: object) -> None:
-    line = f'{{"id": 1, "out": {{"bytes": 1, "seconds": {seconds}}}, "in": {{"bytes": 1, "seconds": 1}}}}'
+    line = (
+        f'{{"id": 1, "out": {{"bytes": 1, "seconds": {seconds}}}, "in": {{"bytes": 1, '
+        f'"seconds": 1}}}}'
+    )
     with pytest.raises(ValueError, match=r"out\.seconds"):
         read_answer(StreamAnswer, line)
 
 
 def test_a_stream_is_measured_in_both_directions() -> None:
-    line = '{"id": 1, "out": {"bytes": 2000000, "seconds": 1}, "in": {"bytes": 8000000, "seconds": 2.0}}'
+    line = (
+        '{"id": 1, "out": {"bytes": 2000000, "seconds": 1}, "in": {"bytes": 8000000, '
+        '"seconds": 2.0}}'
+    )
     streams = read_answer(StreamAnswer, line)
     assert (streams.out.mb_s, streams.in_.mb_s) == (2.0, 4.0)
 

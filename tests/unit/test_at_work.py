@@ -28,7 +28,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared() -> str:
-    return json.dumps({**healthy_local().to_dict(), "verdict": "inconclusive", "reason": "the run was killed"})
+    return json.dumps(
+        {**healthy_local().to_dict(), "verdict": "inconclusive", "reason": "the run was killed"}
+    )
 
 
 def kill_a_run(home: Path, out: Path) -> None:
@@ -48,7 +50,12 @@ with recorded("run-1", Path({str(home / "prepared")!r}).read_text(), Path({str(o
 def test_a_run_at_work_has_a_record_until_its_end(home: Path) -> None:
     with recorded("run-1", prepared(), home / "out", FLOW_RUN):
         (run,) = runs_at_work()
-        assert (run.run_id, run.out, run.flow_run, run.was_killed) == ("run-1", home / "out", FLOW_RUN, False)
+        assert (run.run_id, run.out, run.flow_run, run.was_killed) == (
+            "run-1",
+            home / "out",
+            FLOW_RUN,
+            False,
+        )
         assert killed_runs() == []
         assert run.folder.stat().st_mode & 0o777 == 0o700
     assert runs_at_work() == []
@@ -56,7 +63,9 @@ def test_a_run_at_work_has_a_record_until_its_end(home: Path) -> None:
 
 def test_a_killed_run_is_closed_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed_flow_runs: list[UUID] = []
-    monkeypatch.setattr(killed, "_close_flow_run", lambda flow_run, result: closed_flow_runs.append(flow_run))
+    monkeypatch.setattr(
+        killed, "_close_flow_run", lambda flow_run, result: closed_flow_runs.append(flow_run)
+    )
     out = home / "out"
     (out / "logs").mkdir(parents=True)
     kill_a_run(home, out)
@@ -65,7 +74,9 @@ def test_a_killed_run_is_closed_once(home: Path, monkeypatch: pytest.MonkeyPatch
     assert load_result(out).verdict is Verdict.INCONCLUSIVE
     assert closed_flow_runs == [FLOW_RUN]
     with open_store() as store:
-        assert [(row.verdict, row.out) for row in store.runs()] == [(Verdict.INCONCLUSIVE, str(out))]
+        assert [(row.verdict, row.out) for row in store.runs()] == [
+            (Verdict.INCONCLUSIVE, str(out))
+        ]
     assert close_killed_runs() == []
 
 

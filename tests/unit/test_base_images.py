@@ -18,13 +18,24 @@ ARG URL=https://github.com/NVIDIA/nccl-tests.git
 FROM ${{BASE}} AS nccl-tests
 FROM python:3.12-slim-bookworm AS tools
 """
-COMPOSE = "services:\n  db:\n    image: postgres:17-alpine\n  own:\n    image: ${SEATRIAL_IMAGE:-seatrial}\n"
+COMPOSE = (
+    "services:\n  db:\n    image: postgres:17-alpine\n  own:\n    image: "
+    "${SEATRIAL_IMAGE:-seatrial}\n"
+)
 
 
 def test_every_base_of_the_tree_is_found() -> None:
     bases = {image for file in files() for image in images(file.read_text())}
     names = {image.partition(":")[0].rpartition("/")[2] for image in bases}
-    assert {"debian", "cuda", "micromamba", "pytorch", "python", "postgres", "pytorch-gpu-nemo-nccl"} <= names
+    assert {
+        "debian",
+        "cuda",
+        "micromamba",
+        "pytorch",
+        "python",
+        "postgres",
+        "pytorch-gpu-nemo-nccl",
+    } <= names
 
 
 def test_digests_are_written_and_renewed(tmp_path: Path) -> None:
@@ -37,7 +48,9 @@ def test_digests_are_written_and_renewed(tmp_path: Path) -> None:
         f"ARG BUILD_BASE=nvidia/cuda:12.6.1-devel@{NEW}",
     ]
     assert lines[6] == f"FROM python:3.12-slim-bookworm@{NEW} AS tools"
-    assert [line for line in lines if NEW not in line] == [DOCKERFILE.splitlines()[i] for i in (0, 3, 4, 5)]
+    assert [line for line in lines if NEW not in line] == [
+        DOCKERFILE.splitlines()[i] for i in (0, 3, 4, 5)
+    ]
     file.write_text(COMPOSE)
     assert renewed(file, lambda image: NEW) == []
     assert file.read_text() == COMPOSE.replace("17-alpine", f"17-alpine@{NEW}")
@@ -47,7 +60,9 @@ def silent(image: str) -> str | None:
     raise UnreachableError("the registry does not answer")
 
 
-@pytest.mark.parametrize(("find", "why"), [(silent, "does not answer"), (lambda image: None, "does not have it")])
+@pytest.mark.parametrize(
+    ("find", "why"), [(silent, "does not answer"), (lambda image: None, "does not have it")]
+)
 def test_a_registry_that_gives_none_changes_nothing(
     find: Callable[[str], str | None], why: str, tmp_path: Path
 ) -> None:

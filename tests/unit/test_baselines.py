@@ -31,7 +31,9 @@ M = 1 << 20
 H200 = Setup("H200-SXM", 1, 8, 8, "NVLink")
 
 
-def busbw(value: float, size: int = 16 * G, operation: str = "all_reduce", ranks: int = 8) -> Measurement:
+def busbw(
+    value: float, size: int = 16 * G, operation: str = "all_reduce", ranks: int = 8
+) -> Measurement:
     return samples.busbw(value, size, ranks, operation=operation)
 
 
@@ -62,7 +64,17 @@ def test_every_row_of_the_catalog_makes_sense() -> None:
 
 def test_the_catalog_has_no_duplicate_rows() -> None:
     keys = Counter(
-        (r.hardware, r.gpus_per_node, r.nodes, r.fabric, r.collective, r.algorithm, r.arm, r.message_bytes, r.kind)
+        (
+            r.hardware,
+            r.gpus_per_node,
+            r.nodes,
+            r.fabric,
+            r.collective,
+            r.algorithm,
+            r.arm,
+            r.message_bytes,
+            r.kind,
+        )
         for r in references()
     )
     assert [key for key, count in keys.items() if count > 1] == []
@@ -70,19 +82,28 @@ def test_the_catalog_has_no_duplicate_rows() -> None:
 
 def test_no_floor_is_above_what_was_measured_at_its_size() -> None:
     for floor in (row for row in references() if row.kind == "floor"):
-        setup = Setup(floor.hardware, floor.nodes, floor.gpus_per_node, floor.gpus_per_node, floor.fabric)
-        assert catalog(setup, floor.message_bytes, floor.collective).centre >= floor.busbw_gb_s, floor
+        setup = Setup(
+            floor.hardware, floor.nodes, floor.gpus_per_node, floor.gpus_per_node, floor.fabric
+        )
+        assert catalog(setup, floor.message_bytes, floor.collective).centre >= floor.busbw_gb_s, (
+            floor
+        )
 
 
 MEASURED = [row for row in references() if row.kind == "measured"]
 
 
 def test_a_published_figure_meets_its_own_reference() -> None:
-    """The best of its size passes. Another algorithm's may be called slow, and broken only below a published floor."""
+    """The best of its size passes.
+
+    Another algorithm's may be called slow, and broken only below a published floor.
+    """
     for row in MEASURED:
         setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
         baseline = catalog(setup, row.message_bytes, row.collective)
-        judged = judge(busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks), [baseline])
+        judged = judge(
+            busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks), [baseline]
+        )
         assert judged is not None, row
         if row.busbw_gb_s == baseline.centre:
             assert judged.verdict is Verdict.PASS, judged.reason
@@ -96,7 +117,9 @@ def test_a_published_figure_meets_its_own_reference() -> None:
 def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
     baseline = catalog(H200)
     assert (baseline.centre, baseline.low) == (482.26, 431.0)
-    assert baseline.floor == pytest.approx(0.85 * 482.26), "what the other source has for healthy does not fail"
+    assert baseline.floor == pytest.approx(0.85 * 482.26), (
+        "what the other source has for healthy does not fail"
+    )
     assert "482 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
     assert "floor is 431 GB/s at 16G (Azure" in baseline.detail
 
@@ -133,13 +156,17 @@ def test_outside_the_published_sizes_only_a_plateau_compares() -> None:
 
 
 def test_one_node_needs_no_named_fabric() -> None:
-    assert from_catalog(Setup("H200-SXM", 1, 8, 8), "all_reduce", 16 * G) == from_catalog(H200, "all_reduce", 16 * G)
+    assert from_catalog(Setup("H200-SXM", 1, 8, 8), "all_reduce", 16 * G) == from_catalog(
+        H200, "all_reduce", 16 * G
+    )
 
 
 def test_a_lone_floor_is_a_baseline() -> None:
     baseline = catalog(Setup("V100-SXM", 1, 8, 8, "NVLink"), 8 * G)
     assert (baseline.low, baseline.floor) == (110.0, 110.0)
-    assert baseline.detail.startswith("the floor of 110 GB/s for 1 node of 8 V100-SXM over NVLink at 8G (Azure")
+    assert baseline.detail.startswith(
+        "the floor of 110 GB/s for 1 node of 8 V100-SXM over NVLink at 8G (Azure"
+    )
 
 
 def test_two_nodes_are_allowed_the_ring_that_their_reference_may_not_be() -> None:
@@ -164,14 +191,26 @@ def test_a_plateau_is_held_against_the_largest_size_that_was_swept() -> None:
 
 # Data sheets, GB/s in one direction: NVLink or xGMI per GPU, NICs per node.
 GPU_LINKS = {"A100": 300, "H100": 450, "H200": 450, "V100": 150, "MI300X": 448}
-NODE_LINKS = {"IB-8x400G": 400, "EFA-3200G": 400, "GPUDirect-TCPXO": 200, "EFA-400G": 50, "IB-8x200G": 200}
+NODE_LINKS = {
+    "IB-8x400G": 400,
+    "EFA-3200G": 400,
+    "GPUDirect-TCPXO": 200,
+    "EFA-400G": 50,
+    "IB-8x200G": 200,
+}
 
 
 def test_nothing_that_was_published_is_impossible() -> None:
     for row in MEASURED:
         gpu = GPU_LINKS.get(row.hardware.split("-")[0], 900)
         setup = Setup(
-            row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric, gpu, NODE_LINKS.get(row.fabric)
+            row.hardware,
+            row.nodes,
+            row.gpus_per_node,
+            row.gpus_per_node,
+            row.fabric,
+            gpu,
+            NODE_LINKS.get(row.fabric),
         )
         m = busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks)
         baseline = from_physics(m, setup)
@@ -189,7 +228,8 @@ def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() ->
     assert (judged.verdict, judged.source) == (Verdict.INCONCLUSIVE, "physics")
     assert judged.expected.high == pytest.approx(1.575)
     assert judged.reason.sentence == (
-        "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.50 GB/s that all_reduce over 4 ranks can reach"
+        "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.50 GB/s that all_reduce over 4 ranks "
+        "can reach"
         " on node links of 1 GB/s, so it was not measured over those links"
     )
 
@@ -197,7 +237,10 @@ def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() ->
 def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
     assert from_physics(busbw(1e9), H200) is None
     assert (
-        from_physics(Measurement("throughput", 1e9, "samples/s", Subject("cluster", "c")), Setup("X", 1, 8, 8, None, 1))
+        from_physics(
+            Measurement("throughput", 1e9, "samples/s", Subject("cluster", "c")),
+            Setup("X", 1, 8, 8, None, 1),
+        )
         is None
     )
 
@@ -209,7 +252,9 @@ def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
 def test_a_number_over_other_ranks_counts_as_much_as_the_links_carry_less(
     operation: str, then: int, rate: float
 ) -> None:
-    """Of 16 ranks in place of 8, on nodes of 4: a rank sends 12 of 15 parts to other nodes in place of 4 of 7."""
+    """Of 16 ranks in place of 8, on nodes of 4: a rank sends 12 of 15 parts to other nodes in place
+    of 4 of 7.
+    """
     setup = Setup("X", 4, 4, 4, node_link_gb_s=100.0)
     assert _rate(busbw(1, operation=operation, ranks=16), then, setup) == pytest.approx(rate)
 
@@ -239,7 +284,8 @@ def test_the_setup_is_what_the_cluster_file_says() -> None:
     assert setup_of(cluster).ranks == 8
 
 
-# What links, catalog and model say of one measurement, and the sizes of the sweep that it belongs to.
+# What links, catalog and model say of one measurement, and the sizes of the sweep that it belongs
+# to.
 
 
 G = 1 << 30
@@ -248,23 +294,31 @@ QUAD = with_links(Setup("H100-SXM", 4, 8, 8, "IB-8x400G"))
 
 
 def measured(metric: str, operation: str, **conditions: ConditionValue) -> Measurement:
-    return Measurement(metric, 150, "GB/s", SUBJECT, {"operation": operation, "ranks": 32, **conditions})
+    return Measurement(
+        metric, 150, "GB/s", SUBJECT, {"operation": operation, "ranks": 32, **conditions}
+    )
 
 
 def test_each_sweep_has_its_own_sizes() -> None:
-    """Operations, arms and algorithms are sweeps of their own; placements and sizes are rows of one."""
+    """Operations, arms and algorithms are sweeps of their own; placements and sizes are rows of
+    one.
+    """
     rows = [
         measured("busbw", operation, message_bytes=size, placement=placement)
         for operation, sizes in (("all_reduce", (G, 2 * G)), ("alltoall", (4 * G,)))
         for size in sizes
         for placement in ("out_of_place", "in_place")
     ]
-    ring = measured("busbw", "all_reduce", message_bytes=8 * G, placement="out_of_place", algorithm="Ring")
+    ring = measured(
+        "busbw", "all_reduce", message_bytes=8 * G, placement="out_of_place", algorithm="Ring"
+    )
     sizes_of = swept_sizes([*rows, ring])
     assert sizes_of(measured("busbw_plateau", "all_reduce", max_bytes=2 * G)) == [G, 2 * G]
     assert sizes_of(rows[0]) == [G, 2 * G]
     assert sizes_of(measured("busbw_plateau", "alltoall", max_bytes=4 * G)) == [4 * G]
-    assert sizes_of(measured("busbw_plateau", "all_reduce", max_bytes=8 * G, algorithm="Ring")) == [8 * G]
+    assert sizes_of(measured("busbw_plateau", "all_reduce", max_bytes=8 * G, algorithm="Ring")) == [
+        8 * G
+    ]
     assert sizes_of(measured("busbw_plateau", "all_gather", max_bytes=8 * G)) == []
 
 
@@ -275,8 +329,18 @@ def test_a_sweep_inside_a_node_has_its_largest_size() -> None:
 
 def test_the_catalog_comes_before_the_model_and_physics_beside_both() -> None:
     plateau = measured("busbw_plateau", "all_reduce", max_bytes=8 * G)
-    assert [b.source for b in published(plateau, QUAD, [4 * G, 8 * G])] == ["physics", "model", "physics"]
+    assert [b.source for b in published(plateau, QUAD, [4 * G, 8 * G])] == [
+        "physics",
+        "model",
+        "physics",
+    ]
     dozen = with_links(Setup("H100-SXM", 12, 8, 8, "IB-8x400G"))
-    of_dozen = Measurement("busbw_plateau", 150, "GB/s", SUBJECT, {"operation": "all_reduce", "ranks": 96})
-    assert [b.source for b in published(of_dozen, dozen, [4 * G, 8 * G])] == ["physics", "catalog", "physics"]
+    of_dozen = Measurement(
+        "busbw_plateau", 150, "GB/s", SUBJECT, {"operation": "all_reduce", "ranks": 96}
+    )
+    assert [b.source for b in published(of_dozen, dozen, [4 * G, 8 * G])] == [
+        "physics",
+        "catalog",
+        "physics",
+    ]
     assert published(measured("latency", "all_reduce", message_bytes=8), QUAD, [8]) == []

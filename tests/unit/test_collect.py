@@ -22,13 +22,26 @@ from tests.unit.collectives.fake_mpirun import make_run
         ("100%%.txt", ["100%.txt"]),
     ],
 )
-def test_the_files_that_nccl_wrote_are_found(tmp_path: Path, pattern: str, names: list[str]) -> None:
+def test_the_files_that_nccl_wrote_are_found(
+    tmp_path: Path, pattern: str, names: list[str]
+) -> None:
     host = os.uname().nodename.partition(".")[0]
     (tmp_path / "my logs").mkdir()
-    for name in (f"nccl-{host}-7.log", f"nccl-{host}-12.log", "nccl-other-9.log", "my logs/1", "100%.txt"):
+    for name in (
+        f"nccl-{host}-7.log",
+        f"nccl-{host}-12.log",
+        "nccl-other-9.log",
+        "my logs/1",
+        "100%.txt",
+    ):
         (tmp_path / name).touch()
-    script = f'for file in {step.as_glob(f"{tmp_path}/{pattern}")}; do [ -f "$file" ] && echo "$file"; done'
-    listed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False).stdout.splitlines()
+    script = (
+        f'for file in {step.as_glob(f"{tmp_path}/{pattern}")}; do [ -f "$file" ] && echo '
+        '"$file"; done'
+    )
+    listed = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=False
+    ).stdout.splitlines()
     assert listed == [f"{tmp_path}/{name.replace('HOST', host)}" for name in names]
 
 
@@ -46,7 +59,9 @@ def test_logs_that_cannot_be_had_are_a_warning(
 
 def test_only_the_tail_of_a_long_log_is_kept(tmp_path: Path) -> None:
     assert last_bytes([b"ab", b"", b"c"]) == b"abc"
-    assert last_bytes([b"x" * 700_000, b"y" * 700_000, b"z"]) == b"x" * 348_575 + b"y" * 700_000 + b"z"
+    assert (
+        last_bytes([b"x" * 700_000, b"y" * 700_000, b"z"]) == b"x" * 348_575 + b"y" * 700_000 + b"z"
+    )
     assert last_bytes([b"x" * 3 * MAX_BYTES]) == b"x" * MAX_BYTES
     (tmp_path / "long").write_bytes(b"a" + b"b" * MAX_BYTES)
     assert tail_of(tmp_path / "long") == b"b" * MAX_BYTES
@@ -58,6 +73,10 @@ def test_the_tail_of_a_long_log_begins_with_a_whole_line(tmp_path: Path) -> None
     """What is left of a line that is cut may be the end of a secret, which nothing would find."""
     lines = b"with s3cr3t-value\n" * 100_000
     (tmp_path / "long").write_bytes(lines)
-    for tail in (tail_of(tmp_path / "long"), last_bytes([lines]), last_bytes([lines[:900_001], lines[900_001:]])):
+    for tail in (
+        tail_of(tmp_path / "long"),
+        last_bytes([lines]),
+        last_bytes([lines[:900_001], lines[900_001:]]),
+    ):
         assert MAX_BYTES - 18 < len(tail) <= MAX_BYTES
         assert tail.startswith(b"with s3cr3t-value\n")

@@ -25,9 +25,18 @@ from tests.unit.history.stored import a_run
             ("history", "--limit", "9" * 20),
             f"Invalid value for '--limit': {'9' * 20} is not in the range 1<=x<=1000000",
         ),
-        (("report", "r" * 300), f"RUN {'r' * 80}: File name too long; give a run's folder, its run.json or its id"),
-        (("ssh", "r" * 300, "head"), f"run {'r' * 300}: is over, or not from this machine and user; "),
-        (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
+        (
+            ("report", "r" * 300),
+            f"RUN {'r' * 80}: File name too long; give a run's folder, its run.json or its id",
+        ),
+        (
+            ("ssh", "r" * 300, "head"),
+            f"run {'r' * 300}: is over, or not from this machine and user; ",
+        ),
+        (
+            ("report", "r1", "--format", "docx"),
+            "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', ",
+        ),
         (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("run", "--suite", "quick"), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
@@ -35,35 +44,61 @@ from tests.unit.history.stored import a_run
         (("sail",), "No such command 'sail'; see seatrial --help"),
         (
             ("explain", "ssh-refusd"),
-            "NAME: 'ssh-refusd' is neither a code nor a verdict, check, metric, unit or field; nearest: ssh-refused",
+            (
+                "NAME: 'ssh-refusd' is neither a code nor a verdict, check, metric, unit or "
+                "field; nearest: ssh-refused"
+            ),
         ),
         (
             ("explain", "platfrom.queue"),
-            "NAME: 'platfrom.queue' is neither a code nor a verdict, check, metric, unit or field; nearest: pl",
+            (
+                "NAME: 'platfrom.queue' is neither a code nor a verdict, check, metric, unit "
+                "or field; nearest: pl"
+            ),
         ),
         (("explain", "\x1b[31m" + "x" * 10_000), "NAME: "),
         *(
             ((*words, "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history")
-            for words in (["compare", "no-such-run"], ["report"], ["bundle"], ["rejudge"], ["watch"])
+            for words in (
+                ["compare", "no-such-run"],
+                ["report"],
+                ["bundle"],
+                ["rejudge"],
+                ["watch"],
+            )
         ),
         (("compare", "no-such-run"), "compare: needs two RUNs or more"),
-        (("history", "no-such-cluster"), "history: no runs of cluster 'no-such-cluster'; clusters with runs: none"),
-        (("baseline", "list", "--hardware", "X999"), "--hardware X999: unknown; known: cpu, A100-SXM"),
+        (
+            ("history", "no-such-cluster"),
+            "history: no runs of cluster 'no-such-cluster'; clusters with runs: none",
+        ),
+        (
+            ("baseline", "list", "--hardware", "X999"),
+            "--hardware X999: unknown; known: cpu, A100-SXM",
+        ),
         (("prune",), "prune: needs --older-than AGE (such as 30d), --keep N, or both"),
         (
             ("prune", "--older-than", "30"),
             "--older-than '30': must be a whole number of 1 or more and h, d or w, such as",
         ),
         (("prune", "--older-than", "0d"), "--older-than '0d': must be"),
-        (("prune", "--keep", "1", "--runs", "nowhere"), "--runs nowhere: No such file or directory; give the folder"),
+        (
+            ("prune", "--keep", "1", "--runs", "nowhere"),
+            "--runs nowhere: No such file or directory; give the folder",
+        ),
         (
             ("prune", "--keep", "1", "--slurm-output", "/nowhere"),
             "--slurm-output /nowhere: No such file or directory; give",
         ),
-        (("prune", "lab", "--keep", "1", "--slurm-output", "/tmp"), "--slurm-output: takes no CLUSTER"),
+        (
+            ("prune", "lab", "--keep", "1", "--slurm-output", "/tmp"),
+            "--slurm-output: takes no CLUSTER",
+        ),
     ],
 )
-def test_wrong_arguments_are_one_line(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_one_line(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(*words) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), "\x1b" in err) == ("", 1, False)
@@ -77,14 +112,21 @@ def test_a_node_before_its_cluster_is_refused_with_the_right_order(
     file = tmp_path / "lab.yaml"
     file.write_text("nodes: 4\nplatform: {kind: slurm}\nisolate: {}\n")
     assert command("release", "n2", str(file)) == 2
-    assert capsys.readouterr().err == f"seatrial: release: CLUSTER comes before NODE: seatrial release {file} n2\n"
+    assert (
+        capsys.readouterr().err
+        == f"seatrial: release: CLUSTER comes before NODE: seatrial release {file} n2\n"
+    )
 
 
-def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_archive_names_writes_no_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("../x\r\x1b[2Kfake"))
     assert command("verify", str(tmp_path / "b.tar.gz")) == 2
-    assert capsys.readouterr().err.endswith("no bundle of `seatrial bundle` (../x [2Kfake: leads out of the bundle)\n")
+    assert capsys.readouterr().err.endswith(
+        "no bundle of `seatrial bundle` (../x [2Kfake: leads out of the bundle)\n"
+    )
 
 
 def test_without_arguments_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +141,9 @@ def test_the_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"platform local", "open files", "history"} <= {row["what"] for row in document}
 
 
-def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_file_names_its_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with open_store() as store:
         store.save(a_run(1), tmp_path)
     file = tmp_path / "mine.yaml"
@@ -110,7 +154,10 @@ def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.Capture
     assert command("history", str(file)) == 2
     assert str(file) in capsys.readouterr().err
     assert command("history", "gone.yaml") == 2
-    assert f"no runs of cluster 'gone.yaml'; clusters with runs: {a_run(1).cluster}" in capsys.readouterr().err
+    assert (
+        f"no runs of cluster 'gone.yaml'; clusters with runs: {a_run(1).cluster}"
+        in capsys.readouterr().err
+    )
     assert command("history", f"{'r' * 300}.yaml") == 2  # too long for a file, so it is a name
 
 
@@ -120,7 +167,9 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
-    monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(
+        "seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started")
+    )
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
     err = capsys.readouterr().err
@@ -130,34 +179,49 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_run_prints_its_cluster_and_suite_once(
-    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr(
-        "seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, uncoded("the server is gone"))
+        "seatrial.cli.run_by_hand.by_hand",
+        lambda *_, **__: Unfinished(3, uncoded("the server is gone")),
     )
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     assert command("run", str(file)) == 3
     assert capsys.readouterr().err.count("mine.yaml · quick\n") == 1
 
 
-@pytest.mark.parametrize(("budget", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])
+@pytest.mark.parametrize(
+    ("budget", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)]
+)
 def test_the_budget_of_a_run_is_a_time(
-    budget: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    budget: str,
+    seconds: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
-    monkeypatch.setattr("seatrial.cli.run_by_hand.run_by_hand", lambda *_, budget_s, **__: asked.append(budget_s))
+    monkeypatch.setattr(
+        "seatrial.cli.run_by_hand.run_by_hand", lambda *_, budget_s, **__: asked.append(budget_s)
+    )
     assert command("run", "a.yaml", f"--budget={budget}") == (2 if seconds is None else 0)
     assert asked == ([] if seconds is None else [seconds])
     assert ("a time of 24h at most" in capsys.readouterr().err) == (seconds is None)
 
 
-def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_file_that_is_given_twice_is_served_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served: list[ServeConfig] = []
-    monkeypatch.setattr("seatrial.flows.serving.serve.serve", lambda site, host, port: served.append(site))
+    monkeypatch.setattr(
+        "seatrial.flows.serving.serve.serve", lambda site, host, port: served.append(site)
+    )
     monkeypatch.chdir(tmp_path)
     assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0
     assert [site.clusters for site in served] == [(f"{tmp_path}/b.yaml", f"{tmp_path}/a.yaml")]

@@ -1,4 +1,6 @@
-"""Whole checks: what counts, what is said, who is blamed, and the measured rate of false alarms and misses."""
+"""Whole checks: what counts, what is said, who is blamed, and the measured rate of false alarms and
+misses.
+"""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +27,9 @@ SETUP = Setup("cpu", 4, 0, 1)
 QUICK_SIZES = tuple(4096 * 4**i for i in range(7))
 
 
-def collectives(*measurements: Measurement, verdict: Verdict = Verdict.PASS, reason: str = "1 sweep") -> Check:
+def collectives(
+    *measurements: Measurement, verdict: Verdict = Verdict.PASS, reason: str = "1 sweep"
+) -> Check:
     return Check("collectives", verdict, uncoded(reason), 1.0, measurements)
 
 
@@ -55,19 +59,28 @@ def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
 
 
 def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
-    check = settled_by(collectives(busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
+    check = settled_by(
+        collectives(
+            busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)
+        )
+    )
     assert check.verdict is Verdict.PASS
     assert check.reason.sentence == (
-        "1 sweep; as expected by history; 1 number was repeated; 1 single size off, too few to count"
+        "1 sweep; as expected by history; 1 number was repeated; 1 single size off, too "
+        "few to count"
     )
     assert [j.verdict for j in check.judgements].count(Verdict.FAIL) == 1
 
 
 def test_the_same_size_in_and_out_of_place_is_one_voice() -> None:
     twice = [busbw(0.01, 4096, placement=placement) for placement in ("in_place", "out_of_place")]
-    latency = Measurement("latency", 900.0, "us", CLUSTER, busbw(1, 4096).conditions, better="lower")
+    latency = Measurement(
+        "latency", 900.0, "us", CLUSTER, busbw(1, 4096).conditions, better="lower"
+    )
     assert (
-        settled_by(collectives(*twice, latency, *(busbw(1.0, size) for size in QUICK_SIZES[1:]))).verdict
+        settled_by(
+            collectives(*twice, latency, *(busbw(1.0, size) for size in QUICK_SIZES[1:]))
+        ).verdict
         is Verdict.PASS
     )
 
@@ -75,7 +88,9 @@ def test_the_same_size_in_and_out_of_place_is_one_voice() -> None:
 def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
     """A node that answers late ruins every small message and no large one."""
     slow = [busbw(0.01, size) for size in QUICK_SIZES[:4]]
-    check = settled_by(collectives(*slow, *(busbw(1.0, size) for size in QUICK_SIZES[4:]), plateau(1.0)))
+    check = settled_by(
+        collectives(*slow, *(busbw(1.0, size) for size in QUICK_SIZES[4:]), plateau(1.0))
+    )
     assert check.verdict is Verdict.FAIL
     assert "at 4K" in check.reason.sentence
 
@@ -91,16 +106,22 @@ def test_a_lone_size_is_all_there_is_and_counts() -> None:
 
 def test_a_number_that_is_none_counts_even_at_one_size() -> None:
     check = settled_by(
-        collectives(busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0))
+        collectives(
+            busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)
+        )
     )
     assert check.verdict is Verdict.INCONCLUSIVE
     assert "not a finite number" in check.reason.sentence
 
 
 def test_the_checks_own_bad_verdict_and_reason_stay_first() -> None:
-    corrupt = settled_by(collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers"))
+    corrupt = settled_by(
+        collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers")
+    )
     assert corrupt.verdict is Verdict.CORRUPT
-    assert corrupt.reason.sentence.startswith("3 wrong numbers; all_reduce busbw_plateau 0.0500 GB/s")
+    assert corrupt.reason.sentence.startswith(
+        "3 wrong numbers; all_reduce busbw_plateau 0.0500 GB/s"
+    )
     unsure = settled_by(collectives(plateau(1.0), verdict=Verdict.INCONCLUSIVE, reason="cut off"))
     assert (unsure.verdict, unsure.reason.sentence) == (Verdict.INCONCLUSIVE, "cut off")
 
@@ -120,9 +141,12 @@ def test_a_check_without_measurements_is_left_as_it_is() -> None:
 
 def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     nodes = [
-        Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate((700, 690, 40, 710))
+        Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}"))
+        for i, v in enumerate((700, 690, 40, 710))
     ]
-    check = settled_by(Check("devices", Verdict.PASS, uncoded("4 nodes"), 0.0, tuple(nodes)), Knowledge(SETUP))
+    check = settled_by(
+        Check("devices", Verdict.PASS, uncoded("4 nodes"), 0.0, tuple(nodes)), Knowledge(SETUP)
+    )
     assert check.verdict is Verdict.FAIL
     (suspect,) = check.suspects
     assert (suspect.kind, suspect.name) == ("node", "node-2")
@@ -135,20 +159,28 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
 def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes: int) -> None:
     """Few peers, or enough for odds."""
     values = [690.0 + i for i in range(nodes - 1)] + [40.0]
-    taken = [Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate(values)]
+    taken = [
+        Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}"))
+        for i, v in enumerate(values)
+    ]
     slow, devices = taken[-1], Check("devices", Verdict.PASS, uncoded("nodes"), 0.0, tuple(taken))
     assert suspect_names(settled_by(devices, Knowledge(SETUP))) == [slow.subject.name]
     pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
     check = settled_by(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
-    assert [j.source for j in check.judgements if j.measurement.series() == slow.series()] == ["pinned"]
+    assert [j.source for j in check.judgements if j.measurement.series() == slow.series()] == [
+        "pinned"
+    ]
 
 
 def test_a_loss_of_three_quarters_is_found_in_spite_of_a_noisy_past() -> None:
-    """Five runs around 0.289 GB/s that differ by a factor of three among themselves, and then 0.075."""
+    """Five runs around 0.289 GB/s that differ by a factor of three among themselves, and then
+    0.075.
+    """
     past = [0.17, 0.2, 0.289, 0.47, 0.51]
     check = settled_by(
-        collectives(plateau(0.289 * 0.26)), knowing(SETUP, [collectives(plateau(value)) for value in past])
+        collectives(plateau(0.289 * 0.26)),
+        knowing(SETUP, [collectives(plateau(value)) for value in past]),
     )
     assert check.verdict is Verdict.DEGRADED
     assert "its median of 0.289 GB/s in 5 runs" in check.reason.sentence
@@ -159,7 +191,9 @@ def test_a_loss_of_three_quarters_is_found_in_spite_of_a_noisy_past() -> None:
 
 def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:
     moment = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=number)
-    return RunResult(f"run-{number}", "lab", "quick", moment, moment, verdict, Reason(), checks=checks)
+    return RunResult(
+        f"run-{number}", "lab", "quick", moment, moment, verdict, Reason(), checks=checks
+    )
 
 
 def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
@@ -184,20 +218,31 @@ def test_without_a_store_there_is_still_a_verdict() -> None:
     assert check.verdict is Verdict.PASS
 
 
-# How often the judge is wrong. The figures in docs/decisions/0002-judging-with-few-samples.md are from the same code.
+# How often the judge is wrong. The figures in docs/decisions/0002-judging-with-few-samples.md are
+# from the same code.
 
 
 def noisy_run(rng: random.Random, hostile: bool, drop: float = 1.0) -> Check:
-    """One healthy run (`drop` 1) with the noise that shared machines show; hostile: small sizes up to a factor 3."""
+    """One healthy run (`drop` 1) with the noise that shared machines show; hostile: small sizes up
+    to a factor 3.
+    """
     measured: list[Measurement] = []
     for size in QUICK_SIZES:
         sigma = 0.5 if hostile and size < 1 << 20 else 0.25
         for placement in ("out_of_place", "in_place"):
             stolen = 3.0 if hostile and rng.random() < 0.03 else 1.0
-            measured.append(busbw(rng.lognormvariate(0, sigma) / stolen / drop, size, placement=placement))
+            measured.append(
+                busbw(rng.lognormvariate(0, sigma) / stolen / drop, size, placement=placement)
+            )
     measured.append(plateau(rng.lognormvariate(0, 0.25) / drop))
-    measured.append(Measurement("throughput", 100 * rng.lognormvariate(0, 0.25) / drop, "samples/s", CLUSTER))
-    measured.append(Measurement("step_time", 10 * rng.lognormvariate(0, 0.25) * drop, "ms", CLUSTER, better="lower"))
+    measured.append(
+        Measurement("throughput", 100 * rng.lognormvariate(0, 0.25) / drop, "samples/s", CLUSTER)
+    )
+    measured.append(
+        Measurement(
+            "step_time", 10 * rng.lognormvariate(0, 0.25) * drop, "ms", CLUSTER, better="lower"
+        )
+    )
     return collectives(*measured)
 
 
@@ -207,7 +252,9 @@ def read_again(check: Check) -> Callable[[Measurement], float]:
     return lambda m: values[m.series()]
 
 
-def verdicts_after(rng: random.Random, nights: int, hostile: bool, drop: float) -> Iterator[Verdict]:
+def verdicts_after(
+    rng: random.Random, nights: int, hostile: bool, drop: float
+) -> Iterator[Verdict]:
     """The verdicts on four more runs after `nights` passing ones."""
     knowledge = knowing(SETUP, [noisy_run(rng, hostile) for _ in range(nights)])
     for _ in range(4):
@@ -239,18 +286,25 @@ TWELVE = Knowledge(Setup("cpu", 12, 0, 12))
 
 
 def rates(values: dict[str, float]) -> Check:
-    measured = (Measurement("matmul", value, "TFLOP/s", Subject("node", name)) for name, value in values.items())
+    measured = (
+        Measurement("matmul", value, "TFLOP/s", Subject("node", name))
+        for name, value in values.items()
+    )
     return Check("devices", Verdict.PASS, uncoded("measured"), 1.0, tuple(measured))
 
 
 def judged(check: Check, knowledge: Knowledge = TWELVE, *before: Check) -> Check:
     measured = settled(check, knowledge)
-    return assess([*before, replace(check, measurements=measured.measurements)], knowledge).checks[-1]
+    return assess([*before, replace(check, measurements=measured.measurements)], knowledge).checks[
+        -1
+    ]
 
 
 @pytest.mark.parametrize("names", [(), NAMES])
 @pytest.mark.parametrize("count", [1, 11])
-def test_nodes_without_a_number_that_others_have_are_inconclusive(count: int, names: list[str]) -> None:
+def test_nodes_without_a_number_that_others_have_are_inconclusive(
+    count: int, names: list[str]
+) -> None:
     check = judged(rates(dict.fromkeys(NAMES[:count], 100.0)), Knowledge(TWELVE.setup, nodes=names))
     assert (check.verdict, check.reason.code) == (Verdict.INCONCLUSIVE, "nodes-unmeasured")
     assert check.reason.sentence.startswith(f"matmul was measured on {count} of 12 nodes")
@@ -279,13 +333,21 @@ def test_a_node_that_a_check_has_taken_out_is_not_missing() -> None:
 
 
 def test_a_check_that_says_itself_what_it_lacks_is_left_alone() -> None:
-    busy = Check("devices", Verdict.INCONCLUSIVE, uncoded("busy"), measurements=rates({"node-0": 100.0}).measurements)
+    busy = Check(
+        "devices",
+        Verdict.INCONCLUSIVE,
+        uncoded("busy"),
+        measurements=rates({"node-0": 100.0}).measurements,
+    )
     assert judged(busy).reason.sentence == "busy"
 
 
 def test_what_only_the_cluster_has_is_not_missing_on_nodes() -> None:
     whole = Measurement("throughput", 5.0, "samples/s", Subject("cluster", "lab"))
-    assert judged(Check("training", Verdict.PASS, Reason(), measurements=(whole,))).verdict is Verdict.PASS
+    assert (
+        judged(Check("training", Verdict.PASS, Reason(), measurements=(whole,))).verdict
+        is Verdict.PASS
+    )
 
 
 @pytest.mark.parametrize("count", [5, 12])

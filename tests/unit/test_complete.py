@@ -13,7 +13,10 @@ from tests.unit.history.stored import a_run
 
 def completed(*words: str) -> list[str]:
     """The plain values that bash is given for the last of the words."""
-    environment = {"_SEATRIAL_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["seatrial", *words])}
+    environment = {
+        "_SEATRIAL_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["seatrial", *words]),
+    }
     done = subprocess.run(
         [sys.executable, "-c", "from seatrial.cli.app import main; main()"],
         env={**os.environ, **environment, "COMP_CWORD": str(len(words))},
@@ -22,7 +25,11 @@ def completed(*words: str) -> list[str]:
         check=True,
     )
     assert done.stderr == ""
-    return [line.removeprefix("plain,") for line in done.stdout.splitlines() if line.startswith("plain,")]
+    return [
+        line.removeprefix("plain,")
+        for line in done.stdout.splitlines()
+        if line.startswith("plain,")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,10 @@ def completed(*words: str) -> list[str]:
         (("run", "a.yaml", "--only", "c"), ["connectivity", "collectives"]),
         (("judge", "x.log", "--hardware", "H100-S"), ["H100-SXM"]),
         (("explain", "ssh-ref"), ["ssh-refused"]),
-        (("explain", "platform.que"), ["platform.queue", "platform.queue_timeout_s", "platform.queue_priority"]),
+        (
+            ("explain", "platform.que"),
+            ["platform.queue", "platform.queue_timeout_s", "platform.queue_priority"],
+        ),
         (("examples", "a4-g"), ["a4-gke"]),
         (("rep",), ["replay", "report"]),
     ],
@@ -42,7 +52,9 @@ def test_shipped_values_complete_a_word(words: tuple[str, ...], some: list[str])
     assert all(value.startswith(words[-1]) for value in completed(*words))
 
 
-def test_runs_and_clusters_are_those_of_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_and_clusters_are_those_of_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.db")
     with open_store() as store:
         run = a_run(1)

@@ -1,4 +1,6 @@
-"""Counters and errors that rise in a run: a note, and evidence where numbers of the same node are slow."""
+"""Counters and errors that rise in a run: a note, and evidence where numbers of the same node are
+slow.
+"""
 
 import json
 from pathlib import Path
@@ -23,10 +25,14 @@ from tests.suspects import suspect_names
 XID = {"kind": "Xid", "number": 74, "pci": "0000:1b:00", "count": 1, "age_s": 9.0}
 
 
-def text(errors: dict[str, int], *, losses: int = 0, nvlink: dict[str, int] | None = None, **fields: Any) -> str:
+def text(
+    errors: dict[str, int], *, losses: int = 0, nvlink: dict[str, int] | None = None, **fields: Any
+) -> str:
     port = {"port": "mlx5_0/1", "kind": "InfiniBand", "up": True, "gbit_s": 400.0, "errors": errors}
     gpu = {"name": "gpu-0", "errors": nvlink or {}}
-    return json.dumps({"gpus": [gpu], "ports": [{**port, "losses": {"packet_seq_err": losses}}], **fields})
+    return json.dumps(
+        {"gpus": [gpu], "ports": [{**port, "losses": {"packet_seq_err": losses}}], **fields}
+    )
 
 
 def inventory(*args: Any, **fields: Any) -> Inventory:
@@ -45,17 +51,26 @@ def revisited(
     run = Run("run-1", platform.cluster(), load_suite("quick"), folder)
     testbed = platform.launch(run)
     for node in testbed.nodes:
-        platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(request.node.name, before)
-    findings = Findings(testbed, inventories={node.name: read_answer(Inventory, before) for node in testbed.nodes})
+        platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(
+            request.node.name, before
+        )
+    findings = Findings(
+        testbed, inventories={node.name: read_answer(Inventory, before) for node in testbed.nodes}
+    )
     new_checks, notes = revisit_inventories(CheckContext(run, testbed, kept=(findings,)), checks)
     return new_checks, {note.code: str(note) for note in notes}
 
 
 def slow(*suspects: Suspect, metric: str = "busbw_plateau") -> Check:
     judgement = Judgement(
-        Measurement(metric, 1.0, "GB/s", Subject("cluster", "fake")), Verdict.DEGRADED, uncoded("slow"), "history"
+        Measurement(metric, 1.0, "GB/s", Subject("cluster", "fake")),
+        Verdict.DEGRADED,
+        uncoded("slow"),
+        "history",
     )
-    return Check("collectives", Verdict.DEGRADED, uncoded("slow"), judgements=(judgement,), suspects=suspects)
+    return Check(
+        "collectives", Verdict.DEGRADED, uncoded("slow"), judgements=(judgement,), suspects=suspects
+    )
 
 
 def named(check: Check) -> list[tuple[str, str, str | None]]:
@@ -68,7 +83,9 @@ def test_what_rose_is_a_note_where_nothing_is_slow(tmp_path: Path) -> None:
     assert check == good
     assert notes.keys() == {"link-errors-rose", "packets-lost", "errors-in-run"}
     assert notes["packets-lost"] == "packet_seq_err of node-2/mlx5_0/1 rose by 40 during the run"
-    assert notes["errors-in-run"].startswith("during the run: Xid 74 (NVLink error) 1 times on node-2")
+    assert notes["errors-in-run"].startswith(
+        "during the run: Xid 74 (NVLink error) 1 times on node-2"
+    )
 
 
 def test_a_node_without_gpus_is_asked_again_for_its_fabric_ports(tmp_path: Path) -> None:
@@ -100,8 +117,12 @@ def test_what_rose_elsewhere_blames_nobody(tmp_path: Path) -> None:
     assert set(suspect_names(check)) == {own.name, "node-1", "node-1/gpu-0"}
 
 
-@pytest.mark.parametrize(("nodes", "metric", "blamed"), [(1, "busbw", 2), (2, "busbw", 0), (1, "matmul", 0)])
-def test_without_suspects_what_rose_on_few_nodes_is_one(tmp_path: Path, nodes: int, metric: str, blamed: int) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "metric", "blamed"), [(1, "busbw", 2), (2, "busbw", 0), (1, "matmul", 0)]
+)
+def test_without_suspects_what_rose_on_few_nodes_is_one(
+    tmp_path: Path, nodes: int, metric: str, blamed: int
+) -> None:
     after = {f"node-{number}": FLAPPED for number in range(nodes)}
     (check,), _ = revisited(tmp_path, after, slow(metric=metric))
     assert len(check.suspects) == blamed
@@ -129,7 +150,9 @@ def test_a_counter_counts_only_if_read_both_times(
 
 def test_nvlinks_that_were_not_read_before_say_nothing() -> None:
     before = inventory({})
-    unread = before.model_copy(update={"gpus": [before.gpus[0].model_copy(update={"errors": None})]})
+    unread = before.model_copy(
+        update={"gpus": [before.gpus[0].model_copy(update={"errors": None})]}
+    )
     after = inventory({}, nvlink={"NVLink 3 CRC Errors": 7})
     assert [rise.by for rise in risen({"node-0": before}, {"node-0": after})] == [7]
     assert risen({"node-0": unread}, {"node-0": after}) == []

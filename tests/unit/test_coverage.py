@@ -1,4 +1,6 @@
-"""A pass that was compared with nothing says so, and does not count where a baseline is required."""
+"""A pass that was compared with nothing says so, and does not count where a baseline is
+required.
+"""
 
 import json
 from dataclasses import replace
@@ -37,12 +39,17 @@ def check(name: str, *judgements: Judgement) -> Check:
 
 
 def a_run(*checks: Check, verdict: Verdict = Verdict.PASS) -> RunResult:
-    return replace(samples.healthy_local(), checks=checks, verdict=verdict, reason=uncoded("all pass"))
+    return replace(
+        samples.healthy_local(), checks=checks, verdict=verdict, reason=uncoded("all pass")
+    )
 
 
 FIRST_NIGHT = a_run(
     check("connectivity", judgement("sanity", "tcp_egress"), judgement("peers", "tcp_egress")),
-    check("collectives", *(judgement("sanity", operation="all_reduce", message_bytes=size) for size in (4, 16))),
+    check(
+        "collectives",
+        *(judgement("sanity", operation="all_reduce", message_bytes=size) for size in (4, 16)),
+    ),
 )
 LATER = a_run(
     check(
@@ -53,13 +60,19 @@ LATER = a_run(
 )
 
 
-def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the_operation() -> None:
+def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the_operation() -> (
+    None
+):
     assert FIRST_NIGHT.coverage.to_dict() == {
         "judged": 1,
         "measured": 3,
         "without_baseline": ["collectives: all_reduce"],
     }
-    assert (FIRST_NIGHT.coverage.extent, LATER.coverage.extent, LATER.coverage.judged) == ("some", "all", 1)
+    assert (FIRST_NIGHT.coverage.extent, LATER.coverage.extent, LATER.coverage.judged) == (
+        "some",
+        "all",
+        1,
+    )
     assert coverage([]).extent is None
 
 
@@ -95,7 +108,10 @@ def test_the_headline_counts() -> None:
 
 def test_every_medium_says_it_beside_the_verdict() -> None:
     page, later = report_html(FIRST_NIGHT), report_html(LATER)
-    assert '<h1>pass<span class="soft"> (no baseline yet: 1 of 3 numbers compared)</span>: all pass</h1>' in page
+    assert (
+        '<h1>pass<span class="soft"> (no baseline yet: 1 of 3 numbers compared)</span>: '
+        "all pass</h1>"
+    ) in page
     assert "<h1>pass: all pass</h1>" in later
     assert '<span class="chip pass open">' in page and '<span class="chip pass open">' not in later
     assert markdown.summary(FIRST_NIGHT).startswith("## ✓ local\n\n**pass (no baseline yet: 1 of 3")
@@ -105,7 +121,10 @@ def test_every_medium_says_it_beside_the_verdict() -> None:
 def test_metrics_have_the_verdict_and_how_much_was_compared() -> None:
     collected = registry(FIRST_NIGHT, None)
     own = {"cluster": "local", "suite": "quick"}
-    values = {v: collected.get_sample_value("seatrial_verdict", {**own, "verdict": v.value}) for v in Verdict}
+    values = {
+        v: collected.get_sample_value("seatrial_verdict", {**own, "verdict": v.value})
+        for v in Verdict
+    }
     assert values == {v: float(v is Verdict.PASS) for v in Verdict}
     assert collected.get_sample_value("seatrial_judged_numbers", own) == 1
     assert headlines(FIRST_NIGHT)
@@ -139,12 +158,29 @@ def test_a_required_baseline_decides_the_exit_status_and_the_flow_state(
     ],
 )
 def test_a_log_of_unknown_hardware_passes_by_sanity_and_says_so(
-    hardware: str, extra: list[str], status: int, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hardware: str,
+    extra: list[str],
+    status: int,
+    first: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = tmp_path / "sweep.log"
     log.write_text(log_text(HEALTHY))
-    flags = ("judge", str(log), "--hardware", hardware, "--nodes", "1", "--gpus-per-node", "8", *extra)
+    flags = (
+        "judge",
+        str(log),
+        "--hardware",
+        hardware,
+        "--nodes",
+        "1",
+        "--gpus-per-node",
+        "8",
+        *extra,
+    )
     assert command(*flags) == status
     assert capsys.readouterr().out.splitlines()[-1].startswith(first)
     assert command(*flags, "--json") == status
-    assert json.loads(capsys.readouterr().out)["judged"] == ("all" if hardware == "H100-SXM" else "none")
+    assert json.loads(capsys.readouterr().out)["judged"] == (
+        "all" if hardware == "H100-SXM" else "none"
+    )

@@ -20,57 +20,97 @@ Error: Unable to connect to host engine. Host engine connection invalid/disconne
 
 
 def report(*results: dict[str, object]) -> str:
-    tests = [{"name": "Memory", "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}, *results]}]
-    return json.dumps({"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}})
+    tests = [
+        {
+            "name": "Memory",
+            "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}, *results],
+        }
+    ]
+    return json.dumps(
+        {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}
+    )
 
 
 def checked(folder: Path, output: dict[str, str | ProgramOutput]) -> StepResult:
-    """Three nodes; those of `output` print that, and exit 1 where it is an error, the others have no fault."""
+    """Three nodes; those of `output` print that, and exit 1 where it is an error, the others have
+    no fault.
+    """
     platform = FakePlatform(nodes=3)
     suite = folder / "own.yaml"
     suite.write_text("dcgm: {level: 2}\n")
     run = Run("run-1", platform.cluster(), load_suite(str(suite)), folder)
     testbed = platform.launch(run)
     for node in testbed.nodes:
-        platform.nodes[node.name].programs["dcgmi"] = lambda request: output.get(request.node.name, report())
+        platform.nodes[node.name].programs["dcgmi"] = lambda request: output.get(
+            request.node.name, report()
+        )
     result = dcgm(CheckContext(run, testbed))
-    assert any("dcgmi diag -r 2 -j" in " ".join(command) for command in platform.nodes["node-0"].commands)
+    assert any(
+        "dcgmi diag -r 2 -j" in " ".join(command) for command in platform.nodes["node-0"].commands
+    )
     return result
 
 
 def test_it_is_off_unless_a_suite_asks_for_it() -> None:
-    assert all(load_suite(name).section(Dcgm) is None for name in ("quick", "nightly", "acceptance"))
+    assert all(
+        load_suite(name).section(Dcgm) is None for name in ("quick", "nightly", "acceptance")
+    )
 
 
 def test_gpus_without_a_fault_pass(tmp_path: Path) -> None:
     check = checked(tmp_path, {"node-1": "WARNING: persistence mode is off\n" + report()}).check
-    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, "3 tests of 3 nodes without a fault")
+    assert (check.verdict, check.reason.sentence) == (
+        Verdict.PASS,
+        "3 tests of 3 nodes without a fault",
+    )
 
 
 @pytest.mark.parametrize(
     ("result", "suspects", "verdict"),
     [
-        ({"entity_group": "GPU", "entity_id": 5, "status": "Fail"}, [("gpu", "node-1/gpu-5")], Verdict.FAIL),
-        ({"gpu_ids": "2,3", "status": "FAIL"}, [("gpu", "node-1/gpu-2"), ("gpu", "node-1/gpu-3")], Verdict.FAIL),
+        (
+            {"entity_group": "GPU", "entity_id": 5, "status": "Fail"},
+            [("gpu", "node-1/gpu-5")],
+            Verdict.FAIL,
+        ),
+        (
+            {"gpu_ids": "2,3", "status": "FAIL"},
+            [("gpu", "node-1/gpu-2"), ("gpu", "node-1/gpu-3")],
+            Verdict.FAIL,
+        ),
         ({"gpu_id": "4", "status": "Warn"}, [("gpu", "node-1/gpu-4")], Verdict.DEGRADED),
-        ({"entity_group": "CPU", "entity_id": 0, "status": "Fail"}, [("node", "node-1")], Verdict.FAIL),
+        (
+            {"entity_group": "CPU", "entity_id": 0, "status": "Fail"},
+            [("node", "node-1")],
+            Verdict.FAIL,
+        ),
     ],
 )
 def test_what_fails_is_named_by_gpu(
     tmp_path: Path, result: dict[str, object], suspects: list[tuple[str, str]], verdict: Verdict
 ) -> None:
-    check = checked(tmp_path, {"node-1": report({**result, "warnings": [{"warning": "uncorrectable errors"}]})}).check
+    check = checked(
+        tmp_path, {"node-1": report({**result, "warnings": [{"warning": "uncorrectable errors"}]})}
+    ).check
     assert (check.verdict, kinds_and_names(check)) == (verdict, suspects)
     assert check.reason.code == "tool-says-bad" and "uncorrectable errors" in check.reason.sentence
 
 
-@pytest.mark.parametrize("output", [ProgramOutput(NO_ENGINE, 1), "", "{" * 100_000, '{"DCGM Diagnostic": []}'])
+@pytest.mark.parametrize(
+    "output", [ProgramOutput(NO_ENGINE, 1), "", "{" * 100_000, '{"DCGM Diagnostic": []}']
+)
 def test_a_node_without_a_result_is_no_pass(tmp_path: Path, output: str | ProgramOutput) -> None:
     check = checked(tmp_path, {"node-1": output}).check
-    assert (check.verdict, check.reason.code, check.suspects) == (Verdict.INCONCLUSIVE, "dcgm-failed", ())
+    assert (check.verdict, check.reason.code, check.suspects) == (
+        Verdict.INCONCLUSIVE,
+        "dcgm-failed",
+        (),
+    )
 
 
 def test_without_dcgm_nothing_is_run(tmp_path: Path) -> None:
     missing = ProgramOutput("sh: 1: dcgmi: not found", 127)
-    with pytest.raises(MissingError, match="dcgmi is missing on node-0: install datacenter-gpu-manager"):
+    with pytest.raises(
+        MissingError, match="dcgmi is missing on node-0: install datacenter-gpu-manager"
+    ):
         checked(tmp_path, dict.fromkeys(("node-0", "node-1", "node-2"), missing))

@@ -1,4 +1,6 @@
-"""images/cpu/base/debian-mirror: where this machine's own apt sources have Debian, in both formats that apt reads."""
+"""images/cpu/base/debian-mirror: where this machine's own apt sources have Debian, in both formats
+that apt reads.
+"""
 
 import os
 import shutil
@@ -9,7 +11,9 @@ import pytest
 
 from tests.images.lane import DEBIAN_MIRROR
 
-pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt's sources are a Debian machine's")
+pytestmark = pytest.mark.skipif(
+    shutil.which("apt-get") is None, reason="apt's sources are a Debian machine's"
+)
 
 ONE_LINE = """\
 # deb http://commented.example.com/debian bookworm main
@@ -34,12 +38,18 @@ Components: main
 
 
 def debian_mirror(suite: str, folder: Path, **sources: str) -> subprocess.CompletedProcess[str]:
-    """Run with apt reading nothing but `sources`: `one_line` is its sources.list, `deb822` a .sources file."""
+    """Run with apt reading nothing but `sources`: `one_line` is its sources.list, `deb822` a
+    .sources file.
+    """
     parts = folder / "sources.list.d"
     parts.mkdir()
     (folder / "sources.list").write_text(sources.get("one_line", ""))
     (parts / "debian.sources").write_text(sources.get("deb822", ""))
-    settings = {"Etc::sourcelist": folder / "sources.list", "Etc::sourceparts": parts, "State::lists": folder}
+    settings = {
+        "Etc::sourcelist": folder / "sources.list",
+        "Etc::sourceparts": parts,
+        "State::lists": folder,
+    }
     config = folder / "apt.conf"
     config.write_text("".join(f'Dir::{name} "{path}";\n' for name, path in settings.items()))
     return subprocess.run(
@@ -51,12 +61,19 @@ def debian_mirror(suite: str, folder: Path, **sources: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("sources", [{"one_line": ONE_LINE}, {"deb822": DEB822}], ids=["one-line", "deb822"])
+@pytest.mark.parametrize(
+    "sources", [{"one_line": ONE_LINE}, {"deb822": DEB822}], ids=["one-line", "deb822"]
+)
 @pytest.mark.parametrize(
     ("suite", "uri"),
-    [("bookworm", "http://mirror.example.com/debian"), ("bookworm-security", "http://mirror.example.com/security")],
+    [
+        ("bookworm", "http://mirror.example.com/debian"),
+        ("bookworm-security", "http://mirror.example.com/security"),
+    ],
 )
-def test_the_mirror_is_that_of_the_apt_sources(tmp_path: Path, sources: dict[str, str], suite: str, uri: str) -> None:
+def test_the_mirror_is_that_of_the_apt_sources(
+    tmp_path: Path, sources: dict[str, str], suite: str, uri: str
+) -> None:
     done = debian_mirror(suite, tmp_path, **sources)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{uri}\n", "")
 
@@ -65,12 +82,15 @@ def test_a_suite_that_no_source_has_is_named(tmp_path: Path) -> None:
     done = debian_mirror("trixie", tmp_path, one_line=ONE_LINE)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "debian-mirror: the apt sources of this machine have no suite trixie of Debian; name a mirror\n"
+        "debian-mirror: the apt sources of this machine have no suite trixie of Debian; "
+        "name a mirror\n"
     )
 
 
 def test_a_login_does_not_get_into_an_image(tmp_path: Path) -> None:
-    done = debian_mirror("bookworm", tmp_path, one_line="deb http://me:hunter2@mirror.example.com/d bookworm main\n")
+    done = debian_mirror(
+        "bookworm", tmp_path, one_line="deb http://me:hunter2@mirror.example.com/d bookworm main\n"
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "holds a login" in done.stderr
     assert "hunter2" not in done.stderr

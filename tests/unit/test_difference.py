@@ -30,13 +30,19 @@ def step_time(value: float) -> Measurement:
     return Measurement("step_time", value, "ms", CLUSTER, better="lower")
 
 
-def run(*measurements: Measurement, judgements: Sequence[Judgement] = (), **changes: Any) -> RunResult:
-    check = Check("collectives", Verdict.PASS, uncoded("well"), 1.0, measurements, tuple(judgements))
+def run(
+    *measurements: Measurement, judgements: Sequence[Judgement] = (), **changes: Any
+) -> RunResult:
+    check = Check(
+        "collectives", Verdict.PASS, uncoded("well"), 1.0, measurements, tuple(judgements)
+    )
     return replace(samples.healthy_local(), checks=[check], **changes)
 
 
 def by_history(m: Measurement, centre: float, low: float) -> Judgement:
-    return Judgement(m, Verdict.PASS, Reason(), "history", Expected(low, None), m.value / centre - 1)
+    return Judgement(
+        m, Verdict.PASS, Reason(), "history", Expected(low, None), m.value / centre - 1
+    )
 
 
 def test_nothing_changed_between_a_run_and_itself() -> None:
@@ -73,7 +79,10 @@ def test_the_furthest_move_against_its_own_noise_comes_first() -> None:
     before = run(plateau(100.0), quiet[0], judgements=judged[:1])
     after = run(plateau(80.0), quiet[1], judgements=judged[1:])
     moved = difference(before, after).measurements
-    assert [conditions["operation"] for conditions in moved["conditions"]] == ["broadcast", "all_reduce"]
+    assert [conditions["operation"] for conditions in moved["conditions"]] == [
+        "broadcast",
+        "all_reduce",
+    ]
     expected = [-math.log(0.95) / (0.01 * math.sqrt(2)), -math.log(0.8) / (0.25 * math.sqrt(2))]
     assert moved["sigmas"].tolist() == pytest.approx(expected)
 
@@ -93,14 +102,19 @@ def test_two_clusters_are_compared_as_wholes() -> None:
 
 def test_better_and_worse_follow_the_measurement() -> None:
     delta = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
-    assert dict(zip(delta.measurements["metric"], delta.measurements["direction"], strict=True)) == {
+    assert dict(
+        zip(delta.measurements["metric"], delta.measurements["direction"], strict=True)
+    ) == {
         "busbw_plateau": "better",
         "step_time": "worse",
     }
 
 
 def test_what_only_one_run_has_and_what_has_no_ratio_is_not_compared() -> None:
-    delta = difference(run(plateau(0.0), step_time(math.nan)), run(plateau(1.0), step_time(2), plateau(3, "alltoall")))
+    delta = difference(
+        run(plateau(0.0), step_time(math.nan)),
+        run(plateau(1.0), step_time(2), plateau(3, "alltoall")),
+    )
     assert (len(delta.measurements), delta.only_before, delta.only_after) == (0, 0, 1)
     assert delta.to_dict()["measurements"] == []
 
@@ -114,7 +128,9 @@ def written(folder: Path, result: RunResult) -> str:
     return str(folder)
 
 
-def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_folders_as_a_table_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old, new = (by_history(plateau(value), 100.0, 90.0) for value in (100.0, 30.0))
     before = run(judgements=[old])
     after = run(judgements=[new], verdict=Verdict.FAIL, fingerprint={"nccl": "2.28"})
@@ -123,36 +139,66 @@ def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Captu
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["run", "pass", "fail"] in lines
     assert ["nccl", "-", "2.28"] in lines
-    assert ["busbw", "plateau", "of", "all_reduce", "100", "GB/s", "30", "GB/s", "-70.0", "%", "35.6", "worse"] in lines
+    assert [
+        "busbw",
+        "plateau",
+        "of",
+        "all_reduce",
+        "100",
+        "GB/s",
+        "30",
+        "GB/s",
+        "-70.0",
+        "%",
+        "35.6",
+        "worse",
+    ] in lines
     assert command("compare", *paths, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["before"]["verdict"], document["after"]["verdict"]) == ("pass", "fail")
-    assert [(m["before"], m["after"], m["direction"]) for m in document["measurements"]] == [(100, 30, "worse")]
+    assert [(m["before"], m["after"], m["direction"]) for m in document["measurements"]] == [
+        (100, 30, "worse")
+    ]
     assert command("compare", *paths, "--csv") == 0
     (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
-    assert (row["what"], row["before"], row["after"]) == ("busbw plateau of all_reduce", "100.0", "30.0")
+    assert (row["what"], row["before"], row["after"]) == (
+        "busbw plateau of all_reduce",
+        "100.0",
+        "30.0",
+    )
 
 
-def test_each_of_several_runs_is_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_of_several_runs_is_compared_with_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = {"a": 100.0, "b": 99.9, "c": 30.0}
     paths = [
-        written(tmp_path / name, run(judgements=[by_history(plateau(value), 100.0, 90.0)], run_id=name))
+        written(
+            tmp_path / name, run(judgements=[by_history(plateau(value), 100.0, 90.0)], run_id=name)
+        )
         for name, value in values.items()
     ]
     assert command("compare", *paths, "--json") == 0
     documents = json.loads(capsys.readouterr().out)
-    assert [(d["before"]["run_id"], d["after"]["run_id"]) for d in documents] == [("a", "b"), ("a", "c")]
+    assert [(d["before"]["run_id"], d["after"]["run_id"]) for d in documents] == [
+        ("a", "b"),
+        ("a", "c"),
+    ]
     assert command("compare", *paths, "--csv") == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [(row["run_after"], row["after"]) for row in rows] == [("b", "99.9"), ("c", "30.0")]
     assert command("compare", *paths) == 0
-    assert [line[:8] for line in capsys.readouterr().out.splitlines() if line.startswith("after")] == [
+    assert [
+        line[:8] for line in capsys.readouterr().out.splitlines() if line.startswith("after")
+    ] == [
         "after: b",
         "after: c",
     ]
 
 
-def test_only_a_verdict_or_a_move_beyond_the_noise_of_many_numbers_fails_a_comparison(tmp_path: Path) -> None:
+def test_only_a_verdict_or_a_move_beyond_the_noise_of_many_numbers_fails_a_comparison(
+    tmp_path: Path,
+) -> None:
     first, near, far = (
         written(tmp_path / name, run(judgements=[by_history(plateau(value), 100.0, 90.0)]))
         for name, value in (("a", 100.0), ("b", 95.0), ("c", 30.0))
@@ -164,7 +210,9 @@ def test_only_a_verdict_or_a_move_beyond_the_noise_of_many_numbers_fails_a_compa
     assert command("compare", first, far) == 0
 
 
-def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_says_what_did_not_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = written(tmp_path / "a", run(judgements=[by_history(plateau(100.0), 100.0, 90.0)]))
     assert command("compare", path, path) == 0
     out = capsys.readouterr().out
@@ -172,12 +220,17 @@ def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.Capture
     assert "1 moved no further than their noise" in out
 
 
-def test_that_there_are_two_clusters_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_that_there_are_two_clusters_is_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     paths = [written(tmp_path / name, of_cluster(name, 9.0)) for name in ("east", "west")]
     assert command("compare", *paths) == 0
     before, after, message, *_ = capsys.readouterr().out.splitlines()
     assert (before[:7], after[:6]) == ("before:", "after:")
-    assert message == "two clusters, east and west: what is of a whole cluster is held against the other's"
+    assert (
+        message
+        == "two clusters, east and west: what is of a whole cluster is held against the other's"
+    )
     assert command("compare", paths[0], paths[0]) == 0
     assert "two clusters" not in capsys.readouterr().out
 

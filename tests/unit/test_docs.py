@@ -1,4 +1,6 @@
-"""The site builds without a warning and loads nothing from elsewhere; what is made from the code says what it says."""
+"""The site builds without a warning and loads nothing from elsewhere; what is made from the code
+says what it says.
+"""
 
 import json
 import re
@@ -28,10 +30,16 @@ WRITTEN = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted(DOCS.rglob("*.md")),
-    *(path for folder in ("deployments", "images", "tests") for path in sorted((ROOT / folder).rglob("README.md"))),
+    *(
+        path
+        for folder in ("deployments", "images", "tests")
+        for path in sorted((ROOT / folder).rglob("README.md"))
+    ),
 ]
 LINK = re.compile(r"\[[^\]]*\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]*))?\)")
-LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]+)\"")
+LOADED = re.compile(
+    r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]+)\""
+)
 IMPORTED = re.compile(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)")
 
 
@@ -39,7 +47,17 @@ IMPORTED = re.compile(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--site-dir",
+            str(folder),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,9 +80,14 @@ def test_the_page_of_the_api_has_public_names_alone(site: Path) -> None:
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
-    pages = {path: path.read_text() for path in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg"))}
+    pages = {
+        path: path.read_text()
+        for path in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg"))
+    }
     loaded = {f"{path.name}: {url}" for path, text in pages.items() for url in LOADED.findall(text)}
-    imported = {f"{path.name}: {url}" for path, text in pages.items() for url in IMPORTED.findall(text)}
+    imported = {
+        f"{path.name}: {url}" for path, text in pages.items() for url in IMPORTED.findall(text)
+    }
     assert pages
     assert not loaded | imported
 
@@ -74,10 +97,13 @@ def test_no_page_has_a_link_that_leaves_the_site_for_a_file(site: Path) -> None:
     targets = {
         (path, target)
         for path in site.rglob("*.html")
-        if path.name != "404.html"  # it may be shown for any address, so its links begin at the root
+        # It may be shown for any address, so its links begin at the root
+        if path.name != "404.html"
         for target in re.findall(r"href=\"(?!https?:|#)([^\"#?]+)", path.read_text())
     }
-    assert not {(path.name, target) for path, target in targets if not (path.parent / target).exists()}
+    assert not {
+        (path.name, target) for path, target in targets if not (path.parent / target).exists()
+    }
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -96,22 +122,31 @@ def test_links_are_found() -> None:
 def anchors(path: Path) -> set[str]:
     """As GitHub and mkdocs make them of headings."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def test_what_is_made_from_the_code_is_as_the_code_says() -> None:
-    assert [path.name for path, text in pages().items() if path.read_text() != text] == [], "make docs"
+    assert [path.name for path, text in pages().items() if path.read_text() != text] == [], (
+        "make docs"
+    )
 
 
 def test_an_editor_finds_the_schema_of_every_example_and_no_error_in_it() -> None:
-    examples = [*(ROOT / "deployments" / "clusters").glob("*.yaml"), *(ROOT / "seatrial").rglob("suites/*.yaml")]
+    examples = [
+        *(ROOT / "deployments" / "clusters").glob("*.yaml"),
+        *(ROOT / "seatrial").rglob("suites/*.yaml"),
+    ]
     assert len(examples) > 15
     for path in examples:
         text = path.read_text()
         (named,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", text, re.MULTILINE)
         schema = json.loads((path.parent / named).read_text())
         validator = jsonschema.Draft202012Validator(schema)
-        assert [error.message for error in validator.iter_errors(yaml.safe_load(text))] == [], path.name
+        assert [error.message for error in validator.iter_errors(yaml.safe_load(text))] == [], (
+            path.name
+        )
         assert not validator.is_valid({**yaml.safe_load(text), "no_such_field": 1})
 
 
@@ -125,7 +160,9 @@ def test_every_field_is_described(model: type[BaseModel]) -> None:
             assert len(subschema["description"]) < 120, f"{name}.{field}"
 
 
-COMMAND = re.compile(r"(?:^ {4}(?:\$ |.* && )?(?:\.venv/bin/)?|`)seatrial ([a-z][^`\n]*)", re.MULTILINE)
+COMMAND = re.compile(
+    r"(?:^ {4}(?:\$ |.* && )?(?:\.venv/bin/)?|`)seatrial ([a-z][^`\n]*)", re.MULTILINE
+)
 REST = re.compile(r" {2,}| [#|>\[<]| && ")  # of a line, after the command
 
 
@@ -140,7 +177,9 @@ def test_commands_in_the_docs_have_these_options(path: Path) -> None:
             command = command.commands[name]
         known = {"--help", *(option for parameter in command.params for option in parameter.opts)}
         asked = {
-            word.partition("=")[0] for word in " ".join(words).partition(" -- ")[0].split() if word.startswith("--")
+            word.partition("=")[0]
+            for word in " ".join(words).partition(" -- ")[0].split()
+            if word.startswith("--")
         }
         assert asked <= known, text
 
@@ -149,7 +188,9 @@ def examples(page: Path) -> list[str]:
     return re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("text", [text for page in WRITTEN for text in examples(page) if "\nnodes: " in f"\n{text}"])
+@pytest.mark.parametrize(
+    "text", [text for page in WRITTEN for text in examples(page) if "\nnodes: " in f"\n{text}"]
+)
 def test_cluster_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     file.write_text(text)
@@ -180,4 +221,6 @@ def keys(document: Any, free: set[str]) -> Iterator[str]:
         yield from (key for part in document for key in keys(part, free))
     elif isinstance(document, dict):
         yield from document
-        yield from (key for name, part in document.items() if name not in free for key in keys(part, free))
+        yield from (
+            key for name, part in document.items() if name not in free for key in keys(part, free)
+        )

@@ -25,7 +25,8 @@ def test_every_row_draws_positive_readings_around_its_level(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "share", "low"), [("strays-2-at-20-core-0.7", 0.02, 0.9), ("strays-13-at-75", 0.13, 0.5)]
+    ("name", "share", "low"),
+    [("strays-2-at-20-core-0.7", 0.02, 0.9), ("strays-13-at-75", 0.13, 0.5)],
 )
 def test_strays_are_as_many_as_the_name_says(name: str, share: float, low: float) -> None:
     values = ROWS[name].fleet(500, np.random.default_rng(1))(8)
@@ -34,7 +35,9 @@ def test_strays_are_as_many_as_the_name_says(name: str, share: float, low: float
 
 def test_samples_of_a_gpu_are_drawn_from_those_that_it_measured() -> None:
     """H200: multiplication falls by a third at times, copies of its memory by less than 1 %."""
-    matmul, copy = ROWS["h200-median-of-1"].fleet(200, np.random.default_rng(1))(8)[:400].reshape(2, -1)
+    matmul, copy = (
+        ROWS["h200-median-of-1"].fleet(200, np.random.default_rng(1))(8)[:400].reshape(2, -1)
+    )
     assert matmul.min() < 0.85
     assert copy.min() > 0.95
 
@@ -64,19 +67,29 @@ def test_public_runs_follow_each_other_one_reading_each(source: str) -> None:
     assert np.isnan(drawn[..., 1:]).all()
     first_node = drawn[:, 0, 0]
     starts = np.flatnonzero(recorded[:, 0] == first_node[0])
-    assert any(np.array_equal(np.roll(recorded[:, 0], -start)[:5], first_node) for start in starts.tolist())
+    assert any(
+        np.array_equal(np.roll(recorded[:, 0], -start)[:5], first_node) for start in starts.tolist()
+    )
 
 
 def test_drawn_nights_are_as_noisy_as_the_page_says() -> None:
-    by_metric = np.log(ROWS["local-drawn"].fleet(500, np.random.default_rng(1))(8)).reshape(len(LOCAL), -1)
+    by_metric = np.log(ROWS["local-drawn"].fleet(500, np.random.default_rng(1))(8)).reshape(
+        len(LOCAL), -1
+    )
     noise = np.median(np.abs(by_metric), axis=1) / 0.6745
     assert all(0.05 < one < 0.6 for one in noise), noise
 
 
 def test_the_generators_do_not_import_the_judge() -> None:
-    code = "import sys, json; from benchmarks import fleet_rows; print(json.dumps(list(sys.modules)))"
+    code = (
+        "import sys, json; from benchmarks import fleet_rows; print(json.dumps(list(sys.modules)))"
+    )
     root = Path(__file__).parents[2]
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True).stdout)
+    loaded = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=root, capture_output=True, check=True
+        ).stdout
+    )
     assert not [name for name in loaded if name.startswith("seatrial.judge")]
 
 
@@ -84,7 +97,10 @@ def test_a_case_lowers_the_nights_after_the_healthy_ones() -> None:
     rows = case_rows(CASES["20 new nodes at half speed beside 16"], np.random.default_rng(1))
     matmul = rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-008")]
     assert len(matmul) == 36 * GPUS * READINGS
-    assert len(rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-007")]) == 16 * GPUS * READINGS
+    assert (
+        len(rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-007")])
+        == 16 * GPUS * READINGS
+    )
     level = matmul.groupby(matmul["subject"] >= "node-016")["value"].median()
     assert level[True] / level[False] == pytest.approx(0.5, rel=0.01)
     assert set(rows[rows["subject_kind"] == "cluster"]["ranks"]) == {"128", "288"}
@@ -93,7 +109,10 @@ def test_a_case_lowers_the_nights_after_the_healthy_ones() -> None:
 def test_rules_of_other_tools_have_their_limits() -> None:
     """4 % below the mean passes everywhere; 6 % is SuperBench's, 11 % everybody's."""
     tonight = np.array([0.96, 0.94, 0.89])
-    bad = [rule(np.ones((3, 3)), tonight, np.zeros(3, dtype=np.int64)).tolist() for rule in RULES.values()]
+    bad = [
+        rule(np.ones((3, 3)), tonight, np.zeros(3, dtype=np.int64)).tolist()
+        for rule in RULES.values()
+    ]
     assert bad == [[False, True, True], [False, False, True]]
 
 

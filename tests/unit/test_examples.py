@@ -1,4 +1,6 @@
-"""Every cluster file that ships: `render` and `doctor` answer, and an error in it is one line with exit status 2."""
+"""Every cluster file that ships: `render` and `doctor` answer, and an error in it is one line with
+exit status 2.
+"""
 
 import os
 from collections.abc import Iterator
@@ -44,7 +46,9 @@ def test_every_example_renders(example: Path, capsys: pytest.CaptureFixture[str]
 
 
 @by_example
-def test_doctor_answers_with_the_next_step(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_answers_with_the_next_step(
+    example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status = command("doctor", str(example))
     out, err = capsys.readouterr()
     assert not err
@@ -57,7 +61,9 @@ def test_doctor_answers_with_the_next_step(example: Path, capsys: pytest.Capture
 
 
 def fields_of(section: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
-    """The way to every field whose name the schema gives, of the cluster file and its sections platform and image."""
+    """The way to every field whose name the schema gives, of the cluster file and its sections
+    platform and image.
+    """
     for name, value in section.items():
         yield (*path, name)
         if not path and name in ("platform", "image") and isinstance(value, dict):

@@ -21,9 +21,14 @@ def test_all_that_ships_is_listed_once(capsys: pytest.CaptureFixture[str]) -> No
     suites = {file.stem for file in ROOT.glob("seatrial/checks/suites/*.yaml")}
     assert len(set(names)) == len(names)
     assert clusters | suites < set(names)
-    assert all(each["purpose"].endswith((".", "?", ":")) or each["name"] in clusters for each in listed)
+    assert all(
+        each["purpose"].endswith((".", "?", ":")) or each["name"] in clusters for each in listed
+    )
     assert all(Path(each["path"]).exists() for each in listed)
-    shipped = {path.relative_to(ROOT / "deployments").parts[0] for path in (ROOT / "deployments").glob("*/*")}
+    shipped = {
+        path.relative_to(ROOT / "deployments").parts[0]
+        for path in (ROOT / "deployments").glob("*/*")
+    }
     assert shipped - {"clusters"} < set(names)
 
 
@@ -34,15 +39,22 @@ def test_a_cluster_file_is_printed_and_written_with_its_schema(
     assert capsys.readouterr().out == (ROOT / "deployments/clusters/a4-gke.yaml").read_text()
     assert command("examples", "a4-gke", "--out", str(tmp_path / "site")) == 0
     assert load_cluster(tmp_path / "site" / "a4-gke.yaml").nodes == 2
-    assert {file.name for file in (tmp_path / "site").iterdir()} == {"a4-gke.yaml", "cluster.schema.json"}
+    assert {file.name for file in (tmp_path / "site").iterdir()} == {
+        "a4-gke.yaml",
+        "cluster.schema.json",
+    }
     assert command("examples", "a4-gke", "--out", str(tmp_path / "site")) == 2
     assert "is there already" in capsys.readouterr().err
 
 
 def test_a_folder_is_written_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("examples", "helm", "--out", str(tmp_path)) == 0
-    source = {path.relative_to(ROOT / "deployments") for path in (ROOT / "deployments/helm").rglob("*")}
-    assert {path.relative_to(tmp_path) for path in (tmp_path / "helm").rglob("*")} == source - {Path("helm")}
+    source = {
+        path.relative_to(ROOT / "deployments") for path in (ROOT / "deployments/helm").rglob("*")
+    }
+    assert {path.relative_to(tmp_path) for path in (tmp_path / "helm").rglob("*")} == source - {
+        Path("helm")
+    }
     assert command("examples", "helm") == 2
     assert "is a folder; --out DIR writes it" in capsys.readouterr().err
 
@@ -66,9 +78,15 @@ def test_invalid_arguments_are_one_line(
 def test_pages_of_docs_have_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "See docs/kubernetes.md#access, docs/alerts.md; docs/none-of-ours.md"
     shipped = with_addresses(text)
-    assert shipped == f"See {ROOT}/docs/kubernetes.md#access, {ROOT}/docs/alerts.md; docs/none-of-ours.md"
+    assert (
+        shipped
+        == f"See {ROOT}/docs/kubernetes.md#access, {ROOT}/docs/alerts.md; docs/none-of-ours.md"
+    )
     monkeypatch.setenv("SEATRIAL_DOCS_URL", "https://docs.example.com/seatrial/")
-    assert "https://docs.example.com/seatrial/kubernetes.html#access, https://docs" in with_addresses(text)
+    assert (
+        "https://docs.example.com/seatrial/kubernetes.html#access, https://docs"
+        in with_addresses(text)
+    )
 
 
 def test_every_example_is_there() -> None:

@@ -1,4 +1,6 @@
-"""Figures that somebody expects without having measured them: where they judge, and how they get on with the others."""
+"""Figures that somebody expects without having measured them: where they judge, and how they get on
+with the others.
+"""
 
 from collections.abc import Sequence
 
@@ -41,13 +43,16 @@ def a_log(gb_s: dict[int, float], settings: str = "", ranks: int = 8) -> str:
     """What all_reduce_perf prints of one node, with that busbw by message size."""
     lines = [*settings.splitlines(), "# Using devices"]
     lines += [
-        f"#  Rank {n:2} Group  0 Pid {n + 9} on gpu-0 device {n:2} [0x0{n}] NVIDIA H100 80GB HBM3" for n in range(ranks)
+        f"#  Rank {n:2} Group  0 Pid {n + 9} on gpu-0 device {n:2} [0x0{n}] NVIDIA H100 80GB HBM3"
+        for n in range(ranks)
     ]
     for size, rate in gb_s.items():
         time_us = size / (rate / (2 * (ranks - 1) / ranks)) / 1e3
         side = f"{time_us:10.2f} {rate / (2 * (ranks - 1) / ranks):8.2f} {rate:8.2f} 0"
         lines.append(f"{size:12} {size // 4:12} float sum -1 {side} {side}")
-    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 100.0", ""])
+    return "\n".join(
+        [*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 100.0", ""]
+    )
 
 
 def judge_log(text: str, config: LogsConfig) -> LogsJudgement:
@@ -73,7 +78,9 @@ def test_what_a_recipe_expects_of_nvlink_passes(gb_s: float, largest: int) -> No
 
 @pytest.mark.parametrize("lowest", [8 * 1024, 2 * M, 512 * M])
 @pytest.mark.parametrize("largest", [8 * G, 16 * G])
-def test_a_whole_sweep_that_ends_where_the_recipe_expects_it_passes(lowest: int, largest: int) -> None:
+def test_a_whole_sweep_that_ends_where_the_recipe_expects_it_passes(
+    lowest: int, largest: int
+) -> None:
     """Every size at the same part of what others measured: no size votes against the plateau."""
     sizes = SweepSizes(min_bytes=lowest, max_bytes=largest).sizes()
     text = a_log({size: 401 / measured_at(8 * G) * measured_at(size) for size in sizes})
@@ -82,7 +89,9 @@ def test_a_whole_sweep_that_ends_where_the_recipe_expects_it_passes(lowest: int,
 
 
 def measured_at(size: int) -> float:
-    """What others measured on eight H100, in GB/s; in proportion to the size below the smallest that they published."""
+    """What others measured on eight H100, in GB/s; in proportion to the size below the smallest
+    that they published.
+    """
     baseline = from_catalog(H100, "all_reduce", max(size, M))
     assert baseline is not None
     return baseline.centre * min(1, size / M)
@@ -113,7 +122,12 @@ def of_network(gb_s: float) -> LogsJudgement:
 
 @pytest.mark.parametrize(
     ("gb_s", "verdict"),
-    [(240, Verdict.INCONCLUSIVE), (200, Verdict.INCONCLUSIVE), (23, Verdict.PASS), (2, Verdict.FAIL)],
+    [
+        (240, Verdict.INCONCLUSIVE),
+        (200, Verdict.INCONCLUSIVE),
+        (23, Verdict.PASS),
+        (2, Verdict.FAIL),
+    ],
 )
 def test_a_network_alone_is_held_to_the_nic_of_each_gpu(gb_s: float, verdict: Verdict) -> None:
     judgement = of_network(gb_s)
@@ -122,7 +136,9 @@ def test_a_network_alone_is_held_to_the_nic_of_each_gpu(gb_s: float, verdict: Ve
 
 @pytest.mark.parametrize("nodes", [2, 4])
 @pytest.mark.parametrize("gb_s", [200, 240])
-def test_hdr_between_nodes_passes_where_it_reaches_what_is_expected(nodes: int, gb_s: float) -> None:
+def test_hdr_between_nodes_passes_where_it_reaches_what_is_expected(
+    nodes: int, gb_s: float
+) -> None:
     siblings = [busbw(gb_s, size * G, 8 * nodes) for size in (1, 2, 4, 8)]
     setup = Setup("H100-SXM", nodes, 8, 8, "IB-8x200G", 450, 200, 1.0)
     assert judged(plateau(gb_s, 8 * nodes), setup, siblings).verdict is Verdict.PASS
@@ -137,13 +153,23 @@ RECIPE = TransformerSize(layers=12, width=1024, heads=16, sequence_length=512, v
 
 @pytest.mark.parametrize(
     ("samples_s", "verdict"),
-    [(14_000, Verdict.PASS), (20_000, Verdict.PASS), (10_000, Verdict.DEGRADED), (6_000, Verdict.FAIL)],
+    [
+        (14_000, Verdict.PASS),
+        (20_000, Verdict.PASS),
+        (10_000, Verdict.DEGRADED),
+        (6_000, Verdict.FAIL),
+    ],
 )
-def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: float, verdict: Verdict) -> None:
+def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(
+    samples_s: float, verdict: Verdict
+) -> None:
     assert SHIPPED_RESNET  # the suite that measures it
     judgement = judged(throughput(samples_s, SHIPPED_RESNET.workload(gpus=True)), H100)
     assert (judgement.verdict, judgement.source) == (verdict, "catalog")
-    assert "14,000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason.sentence
+    assert (
+        "14,000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64"
+        in judgement.reason.sentence
+    )
 
 
 def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
@@ -162,7 +188,9 @@ def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
         (Workload(model="transformer", transformer=RECIPE, batch_per_rank=64), 1, "batch"),
     ],
 )
-def test_another_training_is_shown_beside_and_not_judged(workload: Workload, nodes: int, difference: str) -> None:
+def test_another_training_is_shown_beside_and_not_judged(
+    workload: Workload, nodes: int, difference: str
+) -> None:
     check = trained(8_000, workload, Setup("H100-SXM", nodes, 8, 8))
     assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
     assert "not judged by the " in check.reason.sentence
@@ -192,21 +220,38 @@ def test_figures_of_trainings_make_sense() -> None:
         assert row.kind == "expected" or row.low_samples_s is None, row
         assert row.source, row
         assert row.low_samples_s is None or 0 < row.low_samples_s < row.samples_s, row
-    keys = {(row.hardware, row.gpus, row.model, row.precision, row.batch_per_rank) for row in trainings()}
+    keys = {
+        (row.hardware, row.gpus, row.model, row.precision, row.batch_per_rank)
+        for row in trainings()
+    }
     assert len(keys) == len(trainings())
 
 
 def test_what_others_reached_on_single_gpus_is_shown_beside_and_not_judged() -> None:
-    conditions: dict[str, ConditionValue] = {"device": "NVIDIA H100 80GB HBM3", "dtype": "bfloat16", "size": 8192}
+    conditions: dict[str, ConditionValue] = {
+        "device": "NVIDIA H100 80GB HBM3",
+        "dtype": "bfloat16",
+        "size": 8192,
+    }
     m = Measurement("matmul", 500, "TFLOP/s", Subject("gpu", "node-0/gpu-0"), conditions)
     check = shown(Check("devices", Verdict.PASS, uncoded("ok"), measurements=(m,)), H100)
     assert check.verdict is Verdict.PASS
-    assert "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason.sentence
+    assert (
+        "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00"
+        in check.reason.sentence
+    )
 
 
 def tokens_per_gpu(value: float, **conditions: ConditionValue) -> Measurement:
-    where: dict[str, ConditionValue] = {"ranks": 8, "batch_per_rank": 2, "model": "llama 8b", "precision": "bf16"}
-    return Measurement("tokens_per_gpu", value, "tokens/s", CLUSTER, {**where, "sequence": 8192, **conditions})
+    where: dict[str, ConditionValue] = {
+        "ranks": 8,
+        "batch_per_rank": 2,
+        "model": "llama 8b",
+        "precision": "bf16",
+    }
+    return Measurement(
+        "tokens_per_gpu", value, "tokens/s", CLUSTER, {**where, "sequence": 8192, **conditions}
+    )
 
 
 @pytest.mark.parametrize(

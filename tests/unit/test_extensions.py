@@ -39,8 +39,18 @@ class Rack(PlatformSettings):
         (checks._accepted, "other", MINE, "with the name of the entry point"),
         (checks._accepted, "dcgm", DCGM, "which is not taken"),
         (checks._accepted, "launch", replace(MINE, name="launch"), "which is not taken"),
-        (checks._accepted, "mine", replace(MINE, after="training"), "after: must be connectivity, is training"),
-        (cluster._accepted, "rack", DockerPlatform, "must be PlatformSettings whose field kind is Literal['rack']"),
+        (
+            checks._accepted,
+            "mine",
+            replace(MINE, after="training"),
+            "after: must be connectivity, is training",
+        ),
+        (
+            cluster._accepted,
+            "rack",
+            DockerPlatform,
+            "must be PlatformSettings whose field kind is Literal['rack']",
+        ),
         (cluster._accepted, "rack", Bare, "must be PlatformSettings whose"),
         (cluster._accepted, "rack", Rack, "must be PlatformSettings whose"),
         (cluster._accepted, "rack", "a text", "TypeError("),
@@ -65,7 +75,9 @@ def test_an_unusable_entry_point_is_one_line(
     assert problem in line
 
 
-def test_packages_that_announce_the_group_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_announce_the_group_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metadata = tmp_path / "mine-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
@@ -75,7 +87,9 @@ def test_packages_that_announce_the_group_are_found(tmp_path: Path, monkeypatch:
     assert loaders("another.group", checks._accepted) == {}
 
 
-def test_metadata_that_cannot_be_read_stops_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_cannot_be_read_stops_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine-1.0.dist-info").mkdir()
     (tmp_path / "mine-1.0.dist-info" / "entry_points.txt").symlink_to("nowhere")
     monkeypatch.syspath_prepend(tmp_path)
@@ -90,14 +104,21 @@ def test_a_check_of_another_package_is_used() -> None:
     ("value", "problem"),
     [
         ("no_such_module:CHECK", "No module named 'no_such_module'"),
-        ("seatrial.checks.dcgm:NOTHING", "module 'seatrial.checks.dcgm' has no attribute 'NOTHING'"),
+        (
+            "seatrial.checks.dcgm:NOTHING",
+            "module 'seatrial.checks.dcgm' has no attribute 'NOTHING'",
+        ),
     ],
 )
-def test_what_cannot_be_imported_is_refused(value: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_imported_is_refused(
+    value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = EntryPoint("mine", value, "seatrial.checks")
     monkeypatch.setattr(extensions, "_entry_points", lambda group: [entry])
     load = loaders("seatrial.checks", checks._accepted)["mine"]
-    with pytest.raises(InputError, match=f"^seatrial.checks: mine = {value} cannot be used: .*{problem}"):
+    with pytest.raises(
+        InputError, match=f"^seatrial.checks: mine = {value} cannot be used: .*{problem}"
+    ):
         load()
 
 

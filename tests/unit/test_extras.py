@@ -1,4 +1,6 @@
-"""Packages that one builder or sink alone needs: each is an extra, and a missing one is named with its install line."""
+"""Packages that one builder or sink alone needs: each is an extra, and a missing one is named with
+its install line.
+"""
 
 import sys
 import tomllib
@@ -22,7 +24,9 @@ def test_an_extra_holds_its_packages_and_the_project_needs_none(extra: str) -> N
     assert [line.partition(">=")[0] for line in listed] == list(PACKAGES[extra])
     needed = {line.partition(">=")[0] for line in PROJECT["dependencies"]}
     assert needed.isdisjoint(PACKAGES[extra])
-    assert how_to_install(extra).endswith(f"uv pip install --python {sys.executable} {' '.join(PACKAGES[extra])}")
+    assert how_to_install(extra).endswith(
+        f"uv pip install --python {sys.executable} {' '.join(PACKAGES[extra])}"
+    )
 
 
 def test_a_module_is_looked_for_without_importing_it() -> None:
@@ -30,13 +34,17 @@ def test_a_module_is_looked_for_without_importing_it() -> None:
     assert not has_module("no_such_package.module")
 
 
-def test_a_builder_without_its_packages_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_without_its_packages_says_how_to_install_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cloud_build, "has_module", lambda name: False)
     with pytest.raises(MissingError, match=r"google-cloud-build google-cloud-storage$"):
         cloud_build.GoogleClients("project")
 
 
-def test_alerts_without_apprise_are_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alerts_without_apprise_are_refused_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SEATRIAL_ALERT_URLS", "ntfy://topic")
     monkeypatch.setattr(settings, "has_module", lambda name: False)
     _, problem = settings.AlertSettings.from_env(Notify()).legal()

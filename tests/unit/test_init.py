@@ -49,7 +49,9 @@ def answering(command: str, *answers: tuple[str, str]) -> None:
     cases = []
     for i, (arguments, output) in enumerate(answers):
         Path(f"{command}.{i}").write_text(output)
-        cases.append(f'case "$*" in *"{arguments}"*) cat {Path.cwd()}/{command}.{i}; exit 0;; esac\n')
+        cases.append(
+            f'case "$*" in *"{arguments}"*) cat {Path.cwd()}/{command}.{i}; exit 0;; esac\n'
+        )
     script = Path("bin", command)
     script.write_text(f"#!/bin/sh\n{''.join(cases)}exit 1\n")
     script.chmod(0o755)
@@ -57,7 +59,9 @@ def answering(command: str, *answers: tuple[str, str]) -> None:
 
 def written(*arguments: str, answers: str = "") -> tuple[Cluster, Result]:
     """The cluster of the file that was written, which renders."""
-    done = CliRunner().invoke(init, ["site.yaml", *arguments], input=answers, catch_exceptions=False)
+    done = CliRunner().invoke(
+        init, ["site.yaml", *arguments], input=answers, catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     cluster = load_cluster(Path("site.yaml"))
     platform_for(cluster).render(Run("r", cluster, load_suite("quick"), Path("out")))
@@ -67,14 +71,23 @@ def written(*arguments: str, answers: str = "") -> tuple[Cluster, Result]:
 class Site:
     """An API server that has these nodes, queues and kinds."""
 
-    def __init__(self, *nodes: dict[str, Any], queues: tuple[str, ...] = (), kinds: tuple[str, ...] = ("Job",)) -> None:
+    def __init__(
+        self,
+        *nodes: dict[str, Any],
+        queues: tuple[str, ...] = (),
+        kinds: tuple[str, ...] = ("Job",),
+    ) -> None:
         self._nodes, self._queues, self._kinds = nodes, queues, kinds
 
     def __call__(self, settings: Any) -> "Site":
         return self
 
     def list(self, kind: Kind) -> Any:
-        return self._nodes if kind.kind == "Node" else [{"metadata": {"name": name}} for name in self._queues]
+        return (
+            self._nodes
+            if kind.kind == "Node"
+            else [{"metadata": {"name": name}} for name in self._queues]
+        )
 
     def knows(self, kind: Kind) -> None:
         if kind.kind not in self._kinds:
@@ -98,7 +111,10 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Callable[[Site], None]:
 
 
 def test_a4_nodes_of_gke_with_a_queue(site: Callable[[Site], None]) -> None:
-    labels = {"cloud.google.com/gke-accelerator": "nvidia-b200", "cloud.google.com/gce-topology-block": "b1"}
+    labels = {
+        "cloud.google.com/gke-accelerator": "nvidia-b200",
+        "cloud.google.com/gce-topology-block": "b1",
+    }
     gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     a4 = node(labels, {"nvidia.com/gpu": "8", "networking.gke.io.networks/rdma-0": "1"}, gpu)
     small = node({}, {"cpu": "4"})
@@ -127,13 +143,22 @@ def test_a4_nodes_of_gke_with_a_queue(site: Callable[[Site], None]) -> None:
 def test_p5_nodes_beside_others_with_a_taint_and_efa(site: Callable[[Site], None]) -> None:
     team = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     labels = {PRODUCT: "NVIDIA-H100-80GB-HBM3", "node.kubernetes.io/instance-type": "p5.48xlarge"}
-    p5 = node(labels, {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32", "rdma/shared": "1000"}, team)
-    p5["status"]["images"] = [{"names": ["r.example.com/seatrial/efa@sha256:0", "r.example.com/seatrial/efa:2"]}]
+    p5 = node(
+        labels, {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32", "rdma/shared": "1000"}, team
+    )
+    p5["status"]["images"] = [
+        {"names": ["r.example.com/seatrial/efa@sha256:0", "r.example.com/seatrial/efa:2"]}
+    ]
     other = node({PRODUCT: "NVIDIA-L4"}, {"nvidia.com/gpu": "1"})
     site(Site(p5, p5, lost(p5), other))
     cluster, done = written("--platform", "kubernetes", "--yes")
     document = yaml.safe_load(Path("site.yaml").read_text())
-    assert (cluster.nodes, cluster.gpus, cluster.hardware.name, cluster.fabric) == (2, 8, "H100-SXM", "EFA-3200G")
+    assert (cluster.nodes, cluster.gpus, cluster.hardware.name, cluster.fabric) == (
+        2,
+        8,
+        "H100-SXM",
+        "EFA-3200G",
+    )
     assert document["image"] == "r.example.com/seatrial/efa:2"
     assert document["platform"] == {
         "kind": "kubernetes",
@@ -147,7 +172,10 @@ def test_p5_nodes_beside_others_with_a_taint_and_efa(site: Callable[[Site], None
 
 
 def lost(of: dict[str, Any]) -> dict[str, Any]:
-    return {**of, "status": {**of["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    return {
+        **of,
+        "status": {**of["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]},
+    }
 
 
 def test_labels_of_a_node_stay_in_their_comment(site: Callable[[Site], None]) -> None:
@@ -190,12 +218,24 @@ def test_missing_fields_are_asked_for_until_the_answer_is_legal() -> None:
 
 def test_a_project_of_runai_is_chosen_and_the_usual_gpus_are_taken() -> None:
     projects = (
-        '{"projects": [{"name": "infra", "clusterId": "c"}, {"name": "Not Legal"}, {"metadata": {"name": "ml"}}]}'
+        '{"projects": [{"name": "infra", "clusterId": "c"}, {"name": "Not Legal"}, '
+        '{"metadata": {"name": "ml"}}]}'
     )
-    answering("runai", ("project list", projects), ("nodepool list", '[{"name": "default"}, {"name": "gh200"}]'))
+    answering(
+        "runai",
+        ("project list", projects),
+        ("nodepool list", '[{"name": "default"}, {"name": "gh200"}]'),
+    )
     image = "registry.example.com/x:1"
-    cluster, _ = written("--platform", "runai", answers=f"ml\nmany\n3\nGH200\nIB-4x400G\nUPPER\n{image}\n")
-    assert (cluster.nodes, cluster.hardware.name, cluster.gpus, cluster.fabric) == (3, "GH200", 4, "IB-4x400G")
+    cluster, _ = written(
+        "--platform", "runai", answers=f"ml\nmany\n3\nGH200\nIB-4x400G\nUPPER\n{image}\n"
+    )
+    assert (cluster.nodes, cluster.hardware.name, cluster.gpus, cluster.fabric) == (
+        3,
+        "GH200",
+        4,
+        "IB-4x400G",
+    )
     assert cluster.platform.model_dump()["project"] == "ml"
     os.remove("site.yaml")
     cluster, done = written("--platform", "runai", "--yes")
@@ -207,17 +247,24 @@ def test_without_a_scheduler_it_is_this_machine() -> None:
     answering("nvidia-smi", ("--query-gpu", "NVIDIA H100 80GB HBM3\n" * 2))
     answering("sinfo")
     with pytest.raises(
-        SeatrialError, match=r"^slurm: sinfo on this machine failed.*; --platform this-machine passes over"
+        SeatrialError,
+        match=r"^slurm: sinfo on this machine failed.*; --platform this-machine passes over",
     ):
         written("--yes")
     cluster, done = written(answers="slurm\nthis-machine\n")
     assert "not slurm: sinfo on this machine failed" in done.stderr
-    assert (cluster.platform.kind, cluster.hardware.name, cluster.gpus) == ("this-machine", "H100-SXM", 2)
+    assert (cluster.platform.kind, cluster.hardware.name, cluster.gpus) == (
+        "this-machine",
+        "H100-SXM",
+        2,
+    )
 
 
 def test_without_an_answer_it_says_what_it_asks_and_how_to_be_asked_nothing() -> None:
     answering("sinfo", ("--noheader", SINFO))
-    with pytest.raises(InputError, match=r"^platform.partition: standard input has no answer; --yes asks nothing$"):
+    with pytest.raises(
+        InputError, match=r"^platform.partition: standard input has no answer; --yes asks nothing$"
+    ):
         written("--platform", "slurm")
     assert not Path("site.yaml").exists()
 
@@ -240,17 +287,26 @@ def test_an_api_that_does_not_answer_leaves_no_file_of_another_kind(
         config = {
             "current-context": "gke",
             "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "me"}}],
-            "clusters": [{"name": "gke", "cluster": {"server": f"http://127.0.0.1:{closed.getsockname()[1]}"}}],
+            "clusters": [
+                {
+                    "name": "gke",
+                    "cluster": {"server": f"http://127.0.0.1:{closed.getsockname()[1]}"},
+                }
+            ],
             "users": [{"name": "me", "user": {"token": "t"}}],
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        with pytest.raises(SeatrialError, match=r"^kubernetes: .*; --platform this-machine passes over it$"):
+        with pytest.raises(
+            SeatrialError, match=r"^kubernetes: .*; --platform this-machine passes over it$"
+        ):
             written("--yes")
     assert not Path("site.yaml").exists()
 
 
-def test_an_unreadable_kubeconfig_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_kubeconfig_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "kubeconfig").write_text("contexts: nonsense")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     with pytest.raises(SeatrialError, match=r"^kubernetes: "):
@@ -278,7 +334,11 @@ def test_hosts_of_bare_metal_have_the_gpus_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("script", "error", "message"),
     [
-        ("echo 'ssh: connect to host gpu-1 port 22: No route to host' >&2; exit 255", LaunchError, "gpu-1: no login"),
+        (
+            "echo 'ssh: connect to host gpu-1 port 22: No route to host' >&2; exit 255",
+            LaunchError,
+            "gpu-1: no login",
+        ),
         ("exit 9", LaunchError, "gpu-1: nvidia-smi ended with status 9"),
     ],
 )
@@ -301,7 +361,11 @@ def test_slurm_by_its_login_node() -> None:
     answering("ssh", ("sinfo", SINFO))
     cluster, _ = written("--host", "login.example.com", "--yes")
     settings = cluster.platform.model_dump()
-    assert (settings["kind"], settings["host"], settings["partition"]) == ("slurm", "login.example.com", "gpu")
+    assert (settings["kind"], settings["host"], settings["partition"]) == (
+        "slurm",
+        "login.example.com",
+        "gpu",
+    )
     assert (cluster.name, cluster.nodes, cluster.gpus) == ("login", 6, 8)
 
 
@@ -315,9 +379,15 @@ def test_a_silent_docker_host_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     ("words", "message"),
     [
         (("--platform", "baremetal"), "--host: bare metal needs its hosts"),
-        (("--platform", "kubernetes", "--host", "a"), "--host: has no use with --platform kubernetes; legal: slurm, "),
+        (
+            ("--platform", "kubernetes", "--host", "a"),
+            "--host: has no use with --platform kubernetes; legal: slurm, ",
+        ),
         (("--host", "-oProxyCommand=x"), "--host '-oProxyCommand=x': must be a host"),
-        (("--platform", "slurm", "--host", "a", "--host", "b"), "--host: Slurm needs one login node"),
+        (
+            ("--platform", "slurm", "--host", "a", "--host", "b"),
+            "--host: Slurm needs one login node",
+        ),
         (("--platform", "baremetal", "--host", "gpu-[4-1]"), "--host: "),
     ],
 )

@@ -1,4 +1,6 @@
-"""Cluster and suite files: what ships loads, and what is wrong is said in one line that tells what is legal."""
+"""Cluster and suite files: what ships loads, and what is wrong is said in one line that tells what
+is legal.
+"""
 
 import re
 import subprocess
@@ -40,7 +42,9 @@ from seatrial.config.cluster import load_cluster, missing_package
 load_cluster(Path({str(CLUSTERS[0].with_name("local.yaml"))!r}))
 print(*sorted({{name.split(".")[2] for name in sys.modules if name.startswith("seatrial.platforms.")}} - {{"reasons"}}))
 """  # and the codes that all platforms share
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "local\n"
 
 
@@ -59,7 +63,11 @@ def test_shipped_suites_load(name: str) -> None:
         kind.section for kind in CHECKS
     } - left_out
     section = suite.section(Collectives)
-    assert section is None if Collectives in left_out else section and section.first_operation == "all_reduce"
+    assert (
+        section is None
+        if Collectives in left_out
+        else section and section.first_operation == "all_reduce"
+    )
 
 
 def test_a_name_comes_from_the_file(tmp_path: Path) -> None:
@@ -78,7 +86,9 @@ def test_one_rank_per_gpu_unless_slots_say_otherwise(tmp_path: Path) -> None:
 
 def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text("nodes: 2\nhardware: {name: X9, gpus_per_node: 4, gpu_link_gb_s: 900}\n" + LOCAL)
+    path.write_text(
+        "nodes: 2\nhardware: {name: X9, gpus_per_node: 4, gpu_link_gb_s: 900}\n" + LOCAL
+    )
     assert (load_cluster(path).hardware.name, load_cluster(path).gpus) == ("X9", 4)
 
 
@@ -102,7 +112,10 @@ WRONG_FIELDS = [
     ("platform: {kind: cloud}", r"platform: kind 'cloud' is unknown; legal: 'local', "),
     ("platform: {}", r"platform: needs a field kind"),
     ("platform: {kind: this-machine}", r"nodes: must be 1 on platform this-machine, is 2"),
-    ("nodes: 1\nimage: a/cpu:1\nplatform: {kind: this-machine}", r"image: has no use on platform this-machine"),
+    (
+        "nodes: 1\nimage: a/cpu:1\nplatform: {kind: this-machine}",
+        r"image: has no use on platform this-machine",
+    ),
     ("nodes: 1\nfaults: [{kind: slow-link}]\nplatform: {kind: this-machine}", r"faults"),
     ("platform: {kind: baremetal, hosts: ['gpu-[2-1]']}", r"platform\.hosts.*smaller number first"),
     ("faults: [{node: node-7, rate: 1gbit}]", r"faults: unknown node 'node-7'"),
@@ -113,13 +126,25 @@ WRONG_FIELDS = [
         "faults: [{node: node-1, spead: 1}]",
         r"faults\.0\.spead: unknown field; legal: after, checkpoint_s, computes, cpu_share, device",
     ),
-    ("faults: [{link: [node-0, node-0], state: down}]", r"faults\.0: a link needs two different nodes"),
+    (
+        "faults: [{link: [node-0, node-0], state: down}]",
+        r"faults\.0: a link needs two different nodes",
+    ),
     ("faults: [{link: [node-0, node-1]}]", r"faults\.0: a fault needs one of state, rate, loss"),
-    ("faults: [{link: [node-0, node-1], state: down, loss: 5%}]", r"leaves nothing for rate and loss"),
+    (
+        "faults: [{link: [node-0, node-1], state: down, loss: 5%}]",
+        r"leaves nothing for rate and loss",
+    ),
     ("faults: [{link: [node-0, node-1], loss: 5}]", r"faults\.0\.loss: must be text, is 5"),
-    ("faults: [{link: [node-0, node-1], loss: 100%}]", r"loss: must be a share of packets .* such as 5%, is '100%'"),
+    (
+        "faults: [{link: [node-0, node-1], loss: 100%}]",
+        r"loss: must be a share of packets .* such as 5%, is '100%'",
+    ),
     ("faults: [{switch: [node-1]}]", r"faults\.0\.uplink: is required"),
-    ("faults: [{switch: [node-0, node-1], uplink: 1gbit}]", r"faults: switch: some nodes must stay outside of it"),
+    (
+        "faults: [{switch: [node-0, node-1], uplink: 1gbit}]",
+        r"faults: switch: some nodes must stay outside of it",
+    ),
     ("faults: [{node: node-1, rate: 1gbit, after: launch}]", r"faults\.0\.after: .*'connectivity'"),
     (
         "faults: [{node: node-1, memory: 1G, after: connectivity}]",
@@ -140,20 +165,41 @@ WRONG_FIELDS = [
     ("keep_s: 0", r"keep_s: must be above 0, is 0"),
     ("keep_s: 1000000", r"keep_s: must be at most 604800, is 1000000"),
     ("upload: gcs2://bucket", r"upload: unknown protocol 'gcs2'; legal: .*\bgs\b.*\bs3\b"),
-    ("upload: /srv/logs", r"upload: must be the URL of a folder, such as gs://bucket/testbed-logs, is '/srv/logs'"),
+    (
+        "upload: /srv/logs",
+        r"upload: must be the URL of a folder, such as gs://bucket/testbed-logs, is '/srv/logs'",
+    ),
     ("upload: gs://", r"upload: must name a bucket or folder behind gs://"),
     ("upload: file://srv/logs", r"upload: must be file:// and a full path"),
     ("upload: file://", r"upload: must be file:// and a full path"),
     ("upload: ftp://me:pass@host/logs", r"upload: must not hold a login"),
     ("upload: simplecache::gs://bucket/logs", r"upload: must be the URL of a folder"),
-    ("notify: {slack: {channel: 'two words'}}", r"notify\.slack\.channel: must be a channel's name or id"),
-    ("notify: {slack: {mentions: {fail: ['@ann']}}}", r"notify\.slack\.mentions\.fail\.0: must be here, channel, eve"),
+    (
+        "notify: {slack: {channel: 'two words'}}",
+        r"notify\.slack\.channel: must be a channel's name or id",
+    ),
+    (
+        "notify: {slack: {mentions: {fail: ['@ann']}}}",
+        r"notify\.slack\.mentions\.fail\.0: must be here, channel, eve",
+    ),
     ("notify: {slack: {mentions: {terrible: [here]}}}", r"notify\.slack\.mentions\.terrible"),
-    ("notify: {slack: {token: xoxb-1}}", r"notify\.slack\.token: unknown field; legal: channel, mentions"),
+    (
+        "notify: {slack: {token: xoxb-1}}",
+        r"notify\.slack\.token: unknown field; legal: channel, mentions",
+    ),
     ("notify: {quiet: please}", r"notify\.quiet: must be 'nothing' or 'digest', is 'please'"),
-    ("notify: {report_url: 'https://u:p@x.example.com'}", r"notify\.report_url: must be an http or https address wit"),
-    ("notify: {report_url: 'https://x.example.com/{run}'}", r"notify\.report_url: must be an http or https address"),
-    ("notify: {mail: ops@example.com}", r"notify\.mail: unknown field; legal: quiet, report_url, slack"),
+    (
+        "notify: {report_url: 'https://u:p@x.example.com'}",
+        r"notify\.report_url: must be an http or https address wit",
+    ),
+    (
+        "notify: {report_url: 'https://x.example.com/{run}'}",
+        r"notify\.report_url: must be an http or https address",
+    ),
+    (
+        "notify: {mail: ops@example.com}",
+        r"notify\.mail: unknown field; legal: quiet, report_url, slack",
+    ),
 ]
 NO_CLUSTERS = [
     ("nodes: 2\nnodes: 3\n" + LOCAL, r"line 2: .*'nodes' appears twice"),
@@ -174,12 +220,16 @@ LONG_NUMBERS = [
 
 def cluster_with(field: str) -> str:
     """A cluster file with that field, and the others as they should be."""
-    nodes, platform = "" if field.startswith("nodes") else "nodes: 2\n", "" if "platform" in field else LOCAL
+    nodes, platform = (
+        "" if field.startswith("nodes") else "nodes: 2\n",
+        "" if "platform" in field else LOCAL,
+    )
     return f"{nodes}{field}\n{platform}"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [*((cluster_with(field), message) for field, message in WRONG_FIELDS), *NO_CLUSTERS]
+    ("text", "message"),
+    [*((cluster_with(field), message) for field, message in WRONG_FIELDS), *NO_CLUSTERS],
 )
 def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "cluster.yaml"
@@ -213,7 +263,10 @@ faults: [{node: node-1, rate: {}}]
     lines = [line.removeprefix(f"{path}: ") for line in refused.value.lines]
     assert [line.partition("; legal")[0] for line in lines] == [
         "line 1: nodez: unknown field; nearest: nodes",
-        "line 3: keep: must be 'never', 'on_failure' or 'always', is 'on_failures'; nearest: on_failure",
+        (
+            "line 3: keep: must be 'never', 'on_failure' or 'always', is 'on_failures'; "
+            "nearest: on_failure"
+        ),
         "line 6: platform.namespace: must be text, is 7: quote it",
         "line 9: platform.volumes.0.path: is required",
         "line 10: platform.volumes.1: must be a mapping of fields, is 3",
@@ -225,7 +278,8 @@ faults: [{node: node-1, rate: {}}]
 def test_what_does_not_fit_together_names_the_lines_to_change(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(
-        "nodes: 600\nhardware: B200-SXM\nfaults:\n  - {node: node-700, sshd: stopped}\nplatform:\n  kind: local\n"
+        "nodes: 600\nhardware: B200-SXM\nfaults:\n  - {node: node-700, sshd: stopped}\n"
+        "platform:\n  kind: local\n"
     )
     with pytest.raises(FileError) as refused:
         load_cluster(path)
@@ -235,11 +289,15 @@ def test_what_does_not_fit_together_names_the_lines_to_change(tmp_path: Path) ->
         "gpus_per_node: is required with hardware B200-SXM",
     ]
     path.write_text("nodes: 2\nplatform:\n  kind: kubernetes\n  topology: {unconstrained: true}\n")
-    with pytest.raises(FileError, match=r": line 4: platform\.topology: is Kueue's, so it needs queue$"):
+    with pytest.raises(
+        FileError, match=r": line 4: platform\.topology: is Kueue's, so it needs queue$"
+    ):
         load_cluster(path)
 
 
-@pytest.mark.parametrize(("field", "message"), LONG_NUMBERS, ids=["hex", "sexagesimal", "digits", "float", "text"])
+@pytest.mark.parametrize(
+    ("field", "message"), LONG_NUMBERS, ids=["hex", "sexagesimal", "digits", "float", "text"]
+)
 def test_a_number_that_is_long_is_refused_at_once(tmp_path: Path, field: str, message: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(cluster_with(field))
@@ -254,15 +312,24 @@ def test_a_number_that_is_long_is_refused_at_once(tmp_path: Path, field: str, me
             f"collectives: {{cpu: {{min_bytes: 4M, max_bytes: 1K}}, {GPU}}}",
             r"min_bytes 4M must not be above max_bytes 1K",
         ),
-        (f"collectives: {{cpu: {{min_bytes: 4X, max_bytes: 1K}}, {GPU}}}", r"cpu\.min_bytes: .*such as 8, 64K"),
+        (
+            f"collectives: {{cpu: {{min_bytes: 4X, max_bytes: 1K}}, {GPU}}}",
+            r"cpu\.min_bytes: .*such as 8, 64K",
+        ),
         (
             f"collectives: {{cpu: {{min_bytes: 4, max_bytes: 4000G}}, {GPU}}}",
             r"cpu\.max_bytes: must be at most \d+, is",
         ),
-        (f"collectives: {{operations: [broadcast, broadcast], {CPU}, {GPU}}}", r"must not name the same operation"),
+        (
+            f"collectives: {{operations: [broadcast, broadcast], {CPU}, {GPU}}}",
+            r"must not name the same operation",
+        ),
         ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
         ("training: {timeout_s: .inf}", r"training\.timeout_s: .*finite"),
-        ("trainings: {steps: 5}", r"trainings: unknown field; nearest: training, storage; legal: .*training"),
+        (
+            "trainings: {steps: 5}",
+            r"trainings: unknown field; nearest: training, storage; legal: .*training",
+        ),
     ],
 )
 def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -287,11 +354,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=rf"{name}\.yaml: .*{problem}"):
             load_cluster(tmp_path / f"{name}.yaml")
-    with pytest.raises(InputError, match=r"^deployments/clusters/none\.yaml: cannot be read"):  # nor shipped
+    # Nor shipped
+    with pytest.raises(InputError, match=r"^deployments/clusters/none\.yaml: cannot be read"):
         load_cluster(Path("deployments/clusters/none.yaml"))
     with pytest.raises(
         InputError,
-        match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify",
+        match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep, "
+        "resnet50-fp32, qualify",
     ):
         load_suite("quik")
 
@@ -299,7 +368,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("gs://bucket/testbed-logs", "s3://bucket", "abfs://container@account.dfs.core.windows.net/logs"),
+        *(
+            "gs://bucket/testbed-logs",
+            "s3://bucket",
+            "abfs://container@account.dfs.core.windows.net/logs",
+        ),
         *("file:///srv/logs", "memory://bucket/logs", "sftp://host/srv/logs"),
     ],
 )

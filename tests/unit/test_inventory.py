@@ -62,7 +62,9 @@ PORT = {"port": "mlx5_0/1", "kind": "InfiniBand", "up": True, "gbit_s": 400.0, "
 
 def inventory(gpus: int = 2, **changes: Any) -> Inventory:
     """A node of so many GPUs; the last has the changes."""
-    listed = [{**GPU, "name": f"gpu-{i}", **(changes if i == gpus - 1 else {})} for i in range(gpus)]
+    listed = [
+        {**GPU, "name": f"gpu-{i}", **(changes if i == gpus - 1 else {})} for i in range(gpus)
+    ]
     return read_answer(Inventory, json.dumps({"gpus": listed, "ports": [PORT]}))
 
 
@@ -100,16 +102,30 @@ def test_damage_that_the_gpu_reports_is_blamed() -> None:
         ({"processes": 2}, "node-1/gpu-1: 2 processes use it already"),
         ({"pcie_width": 8}, "node-1/gpu-1: its PCIe link has 8 of 16 lanes"),
         ({"nvlinks": [26.562] * 17 + [0]}, "node-1/gpu-1: 1 of 18 links to other GPUs are down"),
-        ({"vbios": "96.00.30.00.01"}, "VBIOS of node-1 is 1 x 96.00.30.00.01, 1 x 96.00.61.00.01, 96.00.61.00.01 on 2"),
-        ({"model": "AMD Instinct MI300X", "memory_mib": 196_592}, "GPU model of node-1 is 1 x AMD Instinct MI300X"),
-        ({"memory_mib": 98_304}, "GPU memory of node-1 is 1 x 192 GiB, 1 x 96 GiB, 192 GiB on 2 of 3 nodes"),
-        ({"power_limit_w": 500}, "power limit of node-1 is 1 x 500 W, 1 x 700 W, 700 W on 2 of 3 nodes"),
+        (
+            {"vbios": "96.00.30.00.01"},
+            "VBIOS of node-1 is 1 x 96.00.30.00.01, 1 x 96.00.61.00.01, 96.00.61.00.01 on 2",
+        ),
+        (
+            {"model": "AMD Instinct MI300X", "memory_mib": 196_592},
+            "GPU model of node-1 is 1 x AMD Instinct MI300X",
+        ),
+        (
+            {"memory_mib": 98_304},
+            "GPU memory of node-1 is 1 x 192 GiB, 1 x 96 GiB, 192 GiB on 2 of 3 nodes",
+        ),
+        (
+            {"power_limit_w": 500},
+            "power limit of node-1 is 1 x 500 W, 1 x 700 W, 700 W on 2 of 3 nodes",
+        ),
     ],
 )
 def test_other_differences_are_remarks(changes: dict[str, Any], words: str) -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(**changes), "node-2": inventory()}
     assert (broken_gpus(nodes), impaired_gpus(nodes)) == ([], [])
-    assert any(remark.sentence.startswith(words) for remark in remarks(nodes, {})), remarks(nodes, {})
+    assert any(remark.sentence.startswith(words) for remark in remarks(nodes, {})), remarks(
+        nodes, {}
+    )
 
 
 def test_what_many_gpus_have_in_common_is_one_remark() -> None:
@@ -134,8 +150,14 @@ def test_what_many_gpus_have_in_common_is_one_remark() -> None:
 )
 def test_limits_and_ports_are_compared(fields: dict[str, Any], words: str | None) -> None:
     healthy = {"memlock_kib": -1, "hugepages": 0, "shm_gb": 64.0, "disk_free_gb": 100.0}
-    nodes = {"node-0": node(**healthy), "node-1": node(**{**healthy, **fields}), "node-2": node(**healthy)}
-    assert [remark.sentence.startswith(words) for remark in remarks(nodes, {}) if words] == ([True] if words else [])
+    nodes = {
+        "node-0": node(**healthy),
+        "node-1": node(**{**healthy, **fields}),
+        "node-2": node(**healthy),
+    }
+    assert [remark.sentence.startswith(words) for remark in remarks(nodes, {}) if words] == (
+        [True] if words else []
+    )
 
 
 def test_many_values_are_one_remark() -> None:
@@ -161,7 +183,14 @@ def test_affinity_is_told_where_there_are_several_numa_nodes() -> None:
 
 def test_errors_of_the_driver_are_one_remark_each() -> None:
     def xid(number: int, **changes: Any) -> dict[str, Any]:
-        return {"kind": "Xid", "number": number, "pci": "0000:1b:00", "count": 2, "age_s": 7200.0, **changes}
+        return {
+            "kind": "Xid",
+            "number": number,
+            "pci": "0000:1b:00",
+            "count": 2,
+            "age_s": 7200.0,
+            **changes,
+        }
 
     nodes = {
         "node-0": node(xids=[xid(79), xid(31)]),
@@ -169,7 +198,9 @@ def test_errors_of_the_driver_are_one_remark_each() -> None:
         "node-2": node(xids=None),
     }
     fell_off, switch = remarks(nodes, {})
-    assert fell_off.sentence.startswith("Xid 79 (GPU fell off the bus) 4 times on node-0, node-1, last ")
+    assert fell_off.sentence.startswith(
+        "Xid 79 (GPU fell off the bus) 4 times on node-0, node-1, last "
+    )
     assert switch.sentence.startswith("SXid 12028 (NVSwitch error) 2 times on node-1")
 
 
@@ -189,9 +220,13 @@ def test_errors_of_the_driver_are_one_remark_each() -> None:
     ],
 )
 def test_a_driver_that_is_older_than_cuda_needs(driver: str, cuda: str, old: bool) -> None:
-    noted = old_drivers({"node-0": {"driver": driver, "cuda": cuda}, "node-1": {"driver": None, "cuda": None}})
+    noted = old_drivers(
+        {"node-0": {"driver": driver, "cuda": cuda}, "node-1": {"driver": None, "cuda": None}}
+    )
     assert bool(noted) is old
-    assert not old or f"driver {driver} on node-0 is older than CUDA {cuda} needs" in noted[0].sentence
+    assert (
+        not old or f"driver {driver} on node-0 is older than CUDA {cuda} needs" in noted[0].sentence
+    )
 
 
 def prints(text: str) -> Program:
@@ -218,14 +253,32 @@ def connectivity_of_answers(folder: Path, answers: dict[str, str]) -> StepResult
     ("fields", "code", "words"),
     [
         ({"requires_reset": True}, "gpu-requires-reset", "gpu-0: it requires a reset"),
-        ({"recovery": "Drain and Reset"}, "gpu-recovery-action", "gpu-0: the driver asks for: Drain and Reset"),
-        ({"fabric_state": "In Progress", "fabric_status": "N/A"}, "gpu-fabric-down", "fabric manager: In Progress"),
-        ({"fabric_state": "Completed", "fabric_status": "Insufficient Resources"}, "gpu-fabric-down", "Insufficient"),
+        (
+            {"recovery": "Drain and Reset"},
+            "gpu-recovery-action",
+            "gpu-0: the driver asks for: Drain and Reset",
+        ),
+        (
+            {"fabric_state": "In Progress", "fabric_status": "N/A"},
+            "gpu-fabric-down",
+            "fabric manager: In Progress",
+        ),
+        (
+            {"fabric_state": "Completed", "fabric_status": "Insufficient Resources"},
+            "gpu-fabric-down",
+            "Insufficient",
+        ),
     ],
 )
-def test_a_gpu_that_asks_for_a_reset_or_has_no_fabric_is_blamed(fields: dict[str, Any], code: str, words: str) -> None:
+def test_a_gpu_that_asks_for_a_reset_or_has_no_fabric_is_blamed(
+    fields: dict[str, Any], code: str, words: str
+) -> None:
     (suspect,) = broken_gpus({"node-1": inventory(1, **fields)})
-    assert (suspect.name, suspect.evidence.code, words in suspect.evidence.sentence) == ("node-1", code, True)
+    assert (suspect.name, suspect.evidence.code, words in suspect.evidence.sentence) == (
+        "node-1",
+        code,
+        True,
+    )
 
 
 def test_an_h100_that_is_well_is_not() -> None:
@@ -235,7 +288,9 @@ def test_an_h100_that_is_well_is_not() -> None:
 
 
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
-    result = connectivity_of_answers(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
+    result = connectivity_of_answers(
+        tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()}
+    )
     assert (result.check.verdict, result.check.reason.code) == (Verdict.FAIL, "gpu-rows-failed")
     assert suspect_names(result.check) == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
@@ -251,7 +306,9 @@ def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path
 
 
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
-    result = connectivity_of_answers(tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()})
+    result = connectivity_of_answers(
+        tmp_path, {"node-1": inventory(ecc_uncorrected=3).model_dump_json()}
+    )
     assert result.check.verdict is Verdict.DEGRADED
     assert kinds_and_names(result.check) == [("gpu", "node-1/gpu-1")]
     assert len(result.testbed.nodes) == 3
@@ -263,18 +320,24 @@ def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
 def test_a_node_that_gives_no_inventory_is_named_and_not_blamed(tmp_path: Path, text: str) -> None:
     result = connectivity_of_answers(tmp_path, {"node-1": text})
     assert (result.check.verdict, result.check.suspects) == (Verdict.PASS, ())
-    assert [note.sentence for note in result.notes if note.code == "inventory-unknown"] == ["node-1 gave no inventory"]
+    assert [note.sentence for note in result.notes if note.code == "inventory-unknown"] == [
+        "node-1 gave no inventory"
+    ]
 
 
 # What nodes tell of themselves, and which of them it puts at fault.
 
 
 def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> NodeConnection:
-    return NodeConnection(cast(Any, None), facts, connect_ms=1.0, clock_offset_s=offset_s, clock_error_s=error_s)
+    return NodeConnection(
+        cast(Any, None), facts, connect_ms=1.0, clock_offset_s=offset_s, clock_error_s=error_s
+    )
 
 
 def test_a_node_without_mpirun_is_named() -> None:
-    (suspect,) = without_mpirun("mpirun", {"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)})
+    (suspect,) = without_mpirun(
+        "mpirun", {"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)}
+    )
     assert (suspect.name, suspect.evidence.sentence) == (
         "b",
         "mpirun is missing on it: install Open MPI (openmpi-bin) or set mpi.mpirun",
@@ -283,19 +346,30 @@ def test_a_node_without_mpirun_is_named() -> None:
 
 def test_nodes_of_one_host_name_are_said_and_none_is_blamed() -> None:
     """Whichever of them lies."""
-    (reason,) = same_hostname({"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")})
+    (reason,) = same_hostname(
+        {"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")}
+    )
     assert reason.sentence == "a, c report the same host name, x: Open MPI takes them for one node"
 
 
 def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter((1000.0, 1000.4))
     monkeypatch.setattr(node_setup, "time", SimpleNamespace(time=lambda: next(times)))
-    monkeypatch.setattr(node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n", 0.4))
-    assert node_setup._clock(make_testbed(1).nodes[0], cast(Any, None), 1) == pytest.approx((5.0, 0.2))
+    monkeypatch.setattr(
+        node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n", 0.4)
+    )
+    assert node_setup._clock(make_testbed(1).nodes[0], cast(Any, None), 1) == pytest.approx(
+        (5.0, 0.2)
+    )
 
 
 def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_errs() -> None:
-    clocks = {"a": contact(5.0), "b": contact(5.1), "c": contact(8.0), "d": contact(7.5, error_s=2.0)}
+    clocks = {
+        "a": contact(5.0),
+        "b": contact(5.1),
+        "c": contact(8.0),
+        "d": contact(7.5, error_s=2.0),
+    }
     assert {m.subject.name: m.value for m in clock_skews(clocks)} == pytest.approx(
         {"a": -1.3, "b": -1.2, "c": 1.7, "d": 1.2}
     )
@@ -322,13 +396,19 @@ def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[st
 
 
 @pytest.mark.parametrize(
-    ("expected", "counted", "none"), [(8, [0, 0], True), (8, [0, 8], False), (8, [0, None], False), (0, [0, 0], False)]
+    ("expected", "counted", "none"),
+    [(8, [0, 0], True), (8, [0, 8], False), (8, [0, None], False), (0, [0, 0], False)],
 )
-def test_gpus_that_no_node_has_are_nobodys_fault(expected: int, counted: list[int | None], none: bool) -> None:
+def test_gpus_that_no_node_has_are_nobodys_fault(
+    expected: int, counted: list[int | None], none: bool
+) -> None:
     contacts = {f"node-{i}": contact(gpus=gpus) for i, gpus in enumerate(counted)}
     reason = without_gpus(make_testbed(gpus=expected), contacts)
     assert bool(reason) is none
-    assert not none or str(reason) == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"
+    assert (
+        not none
+        or str(reason) == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"
+    )
 
 
 # Nodes with other software than the rest.
@@ -343,7 +423,9 @@ def test_equal_nodes_are_not_suspected() -> None:
 
 
 def test_the_odd_one_is_named_with_both_versions() -> None:
-    (suspect,) = odd_ones({f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}})
+    (suspect,) = odd_ones(
+        {f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}}
+    )
     assert (suspect.name, suspect.confidence) == ("n3", 0.75)
     assert suspect.evidence.sentence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
 
@@ -371,4 +453,7 @@ def test_another_model_may_have_another_driver_but_not_another_nccl() -> None:
         "nccl is 2.20, 2.27 on 4 of 5 nodes"
     ]
     (suspect,) = odd_ones(versions, dict.fromkeys(versions, "H100"))
-    assert suspect.evidence.sentence == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"
+    assert (
+        suspect.evidence.sentence
+        == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"
+    )

@@ -1,4 +1,6 @@
-"""Nodes that a run names are taken out of service, only where the cluster file says so, and put back."""
+"""Nodes that a run names are taken out of service, only where the cluster file says so, and put
+back.
+"""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -24,7 +26,9 @@ UPDATE = ("scontrol", "update", "nodename=n2")
 
 
 def cluster(kind: str, **isolation: Any) -> Cluster:
-    return Cluster.model_validate({"name": "c", "nodes": 4, "platform": {"kind": kind}, "isolate": isolation})
+    return Cluster.model_validate(
+        {"name": "c", "nodes": 4, "platform": {"kind": kind}, "isolate": isolation}
+    )
 
 
 def lines(of: Cluster, *suspects: Suspect, verdict: Verdict = Verdict.FAIL) -> list[str]:
@@ -38,7 +42,9 @@ def slow(name: str = "n2", confidence: float = 0.97) -> Suspect:
 
 @pytest.fixture
 def scontrol(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The calls of Slurm's commands that change something; reasons of nodes are as those leave them."""
+    """The calls of Slurm's commands that change something; reasons of nodes are as those leave
+    them.
+    """
     calls: list[tuple[str, ...]] = []
     reasons = {f"n{i}": "none" for i in range(4)} | {"n3": "broken fan"}
 
@@ -46,7 +52,9 @@ def scontrol(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         if argv[0] == "sinfo":
             return reasons.get(argv[2].removeprefix("--nodes="), "") + "\n"
         calls.append(tuple(argv))
-        reasons[argv[2].removeprefix("nodename=")] = argv[-1].removeprefix("reason=") if len(argv) > 4 else "none"
+        reasons[argv[2].removeprefix("nodename=")] = (
+            argv[-1].removeprefix("reason=") if len(argv) > 4 else "none"
+        )
         return ""
 
     monkeypatch.setattr(Login, "run", run)
@@ -63,7 +71,9 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def patch(self: Api, kind: object, name: str, patch: dict[str, Any]) -> None:
         assert (name, patch["metadata"]) == ("n2", {"resourceVersion": "7"})
-        own["spec"] = {key: value for key, value in (own["spec"] | patch["spec"]).items() if value is not None}
+        own["spec"] = {
+            key: value for key, value in (own["spec"] | patch["spec"]).items() if value is not None
+        }
 
     monkeypatch.setattr(Api, "find", lambda self, kind, name: own if name == "n2" else None)
     monkeypatch.setattr(Api, "explained", lambda self, doing: nullcontext())
@@ -71,10 +81,19 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return own
 
 
-def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(scontrol: list[tuple[str, ...]]) -> None:
+def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(
+    scontrol: list[tuple[str, ...]],
+) -> None:
     unset = cluster("slurm").model_copy(update={"isolate": None})
     assert lines(unset, slow()) == []
-    assert lines(cluster("slurm", dry_run=False), slow(confidence=0.9), Suspect("link", "n1--n2", 1.0, SLOW)) == []
+    assert (
+        lines(
+            cluster("slurm", dry_run=False),
+            slow(confidence=0.9),
+            Suspect("link", "n1--n2", 1.0, SLOW),
+        )
+        == []
+    )
     assert lines(cluster("slurm", dry_run=False), slow(), verdict=Verdict.INCONCLUSIVE) == []
     assert scontrol == []
 
@@ -82,10 +101,14 @@ def test_without_the_field_or_a_sure_suspect_no_node_is_isolated(scontrol: list[
 def test_a_dry_run_says_the_command_alone(scontrol: list[tuple[str, ...]]) -> None:
     (line,) = lines(cluster("slurm"), slow())
     assert line == (
-        "isolate n2 by `scontrol update nodename=n2 state=drain 'reason=seatrial run run-1: tcp-node-slow'`"
+        "isolate n2 by `scontrol update nodename=n2 state=drain 'reason=seatrial run "
+        "run-1: tcp-node-slow'`"
     )
     (line,) = lines(cluster("kubernetes"), slow())
-    assert line == "isolate n2 by `kubectl cordon n2 && kubectl taint node n2 seatrial/suspect=run-1:NoSchedule`"
+    assert line == (
+        "isolate n2 by `kubectl cordon n2 && kubectl taint node n2 "
+        "seatrial/suspect=run-1:NoSchedule`"
+    )
     assert scontrol == []
 
 
@@ -97,7 +120,10 @@ def test_more_than_a_third_of_the_nodes_are_left_alone(scontrol: list[tuple[str,
 
 def test_slurm_drains_and_resumes_only_what_is_its_own(scontrol: list[tuple[str, ...]]) -> None:
     of = cluster("slurm", dry_run=False)
-    assert "`seatrial release CLUSTER n2` undoes it" in lines(of, Suspect("gpu", "n2/gpu-1", 1.0, SLOW))[0]
+    assert (
+        "`seatrial release CLUSTER n2` undoes it"
+        in lines(of, Suspect("gpu", "n2/gpu-1", 1.0, SLOW))[0]
+    )
     assert lines(of, slow()) == ["n2 is out of service already"]
     for name in ("n3", "n1", "n9", "ALL", "n[1-2]"):
         with pytest.raises(InputError, match="node"):
@@ -121,5 +147,7 @@ def test_kubernetes_cordons_with_a_taint_of_its_own(node: dict[str, Any]) -> Non
 
 
 def test_a_platform_without_a_scheduler_refuses_the_field() -> None:
-    with pytest.raises(ValueError, match="isolate: is only for platforms kubernetes and slurm, not local"):
+    with pytest.raises(
+        ValueError, match="isolate: is only for platforms kubernetes and slurm, not local"
+    ):
         cluster("local")

@@ -108,7 +108,9 @@ def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
         (Measurement("loss_drop", -0.1, "", CLUSTER), Verdict.PASS),
     ],
 )
-def test_a_broken_number_is_never_held_against_a_baseline(measurement: Measurement, expected: Verdict) -> None:
+def test_a_broken_number_is_never_held_against_a_baseline(
+    measurement: Measurement, expected: Verdict
+) -> None:
     generous = Baseline("pinned", 1.0, None, None, None, 1, "anything goes")
     assert verdict(measurement, [generous]) is expected
 
@@ -122,12 +124,18 @@ centres, makers = st.floats(0.01, 1000), st.sampled_from([busbw, plateau])
 
 
 @given(centres, st.floats(1e-4, 1e4), st.floats(1, 100), makers)
-def test_more_bandwidth_is_never_worse(centre: float, value: float, factor: float, make: type) -> None:
+def test_more_bandwidth_is_never_worse(
+    centre: float, value: float, factor: float, make: type
+) -> None:
     known = approved(centre=centre)
-    assert _WORSE.index(verdict(make(value * factor), known)) <= _WORSE.index(verdict(make(value), known))
+    assert _WORSE.index(verdict(make(value * factor), known)) <= _WORSE.index(
+        verdict(make(value), known)
+    )
 
 
 @given(centres, st.floats(1e-4, 1e4), st.floats(1, 100))
 def test_more_time_is_never_better(centre: float, value: float, factor: float) -> None:
     known = approved("lower", centre)
-    assert _WORSE.index(verdict(step_time(value * factor), known)) >= _WORSE.index(verdict(step_time(value), known))
+    assert _WORSE.index(verdict(step_time(value * factor), known)) >= _WORSE.index(
+        verdict(step_time(value), known)
+    )

@@ -117,13 +117,22 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "asked", "verdict", "reason", "why"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES])
-def test_the_verdict_matches_the_experts(name: str, asked: LogsConfig, verdict: str, reason: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "asked", "verdict", "reason", "why"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES]
+)
+def test_the_verdict_matches_the_experts(
+    name: str, asked: LogsConfig, verdict: str, reason: str, why: str
+) -> None:
     judgement = judge_logs([Log(name, tuple(parse_file(LOGS / f"{name}.log")))], asked)
     assert (judgement.verdict.value, reason in judgement.reason.sentence) == (verdict, True), (
         f"{why}; said: {judgement.reason}"
     )
     beyond = [
-        j.reason for check in judgement.checks for j in check.judgements if "not measured over" in j.reason.sentence
+        j.reason
+        for check in judgement.checks
+        for j in check.judgements
+        if "not measured over" in j.reason.sentence
     ]
-    assert beyond == [], "what people measured is not impossible; a loose bound that is too tight would show here"
+    assert beyond == [], (
+        "what people measured is not impossible; a loose bound that is too tight would show here"
+    )

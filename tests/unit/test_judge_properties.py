@@ -1,4 +1,6 @@
-"""What holds for the judge whatever the numbers: on few runs, on many, and by peers; and what its code may not do."""
+"""What holds for the judge whatever the numbers: on few runs, on many, and by peers; and what its
+code may not do.
+"""
 
 import ast
 from collections.abc import Sequence
@@ -29,7 +31,9 @@ nights = st.sampled_from(NIGHTS)
 
 
 def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
-    """A rate and a time of each node, and a plateau of the whole cluster; all noise 3 %, one node 30 % off."""
+    """A rate and a time of each node, and a plateau of the whole cluster; all noise 3 %, one node
+    30 % off.
+    """
     measured = []
     for node in range(NODES):
         subject, off = Subject("node", f"node-{node}"), 0.7 if node == 3 else 1.0
@@ -37,14 +41,24 @@ def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
             value = np.exp(0.03 * rng.standard_normal()) * (off if better == "higher" else 1 / off)
             measured.append(Measurement(metric, factor * value, "x", subject, better=better))
     plateau = factor * np.exp(0.03 * rng.standard_normal())
-    measured.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
+    measured.append(
+        Measurement(
+            "busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}
+        )
+    )
     return Check("devices", Verdict.PASS, Reason(), 0.0, tuple(measured))
 
 
 def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, Verdict]:
     """By series; all repeats read as the first time."""
-    check = settled(Check("devices", Verdict.PASS, Reason(), 0.0, tuple(tonight)), knowing(SETUP, past))
-    return {j.measurement.series(): j.verdict for j in check.judgements if j.measurement.subject.kind != "group"}
+    check = settled(
+        Check("devices", Verdict.PASS, Reason(), 0.0, tuple(tonight)), knowing(SETUP, past)
+    )
+    return {
+        j.measurement.series(): j.verdict
+        for j in check.judgements
+        if j.measurement.subject.kind != "group"
+    }
 
 
 @settings(max_examples=12)
@@ -53,7 +67,10 @@ def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
     """Everything times the same factor: a shift on logs."""
     plain, moved = (
         judged(devices(rng, factor).measurements, [devices(rng, factor) for _ in range(count)])
-        for rng, factor in ((np.random.default_rng(seed), 1.0), (np.random.default_rng(seed), 2.0**power))
+        for rng, factor in (
+            (np.random.default_rng(seed), 1.0),
+            (np.random.default_rng(seed), 2.0**power),
+        )
     )
     assert moved == plain
 
@@ -63,13 +80,17 @@ def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
 def test_the_order_of_rows_does_not_matter(seed: int, count: int, order: list[int]) -> None:
     rng = np.random.default_rng(seed)
     tonight, past = devices(rng).measurements, [devices(rng) for _ in range(count)]
-    turned = [replace(check, measurements=tuple(check.measurements[i] for i in order)) for check in past]
+    turned = [
+        replace(check, measurements=tuple(check.measurements[i] for i in order)) for check in past
+    ]
     assert judged([tonight[i] for i in order], turned) == judged(tonight, past)
 
 
 @settings(max_examples=25)
 @given(seeds, nights, st.sampled_from([0, 1, 6, 7, 2 * NODES]), st.floats(0, 4))
-def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int, worse: float) -> None:
+def test_a_worse_value_is_never_judged_better(
+    seed: int, count: int, place: int, worse: float
+) -> None:
     rng = np.random.default_rng(seed)
     tonight, past = list(devices(rng).measurements), [devices(rng) for _ in range(count)]
     before = judged(tonight, past)
@@ -79,11 +100,25 @@ def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int,
     assert _BADNESS.index(after[m.series()]) >= _BADNESS.index(before[m.series()])
 
 
-_EFFECTS = {"os", "time", "random", "socket", "subprocess", "sqlalchemy", "requests", "httpx", "logging", "threading"}
+_EFFECTS = {
+    "os",
+    "time",
+    "random",
+    "socket",
+    "subprocess",
+    "sqlalchemy",
+    "requests",
+    "httpx",
+    "logging",
+    "threading",
+}
 
 
 def test_no_rule_is_a_string_that_is_evaluated() -> None:
-    called = {path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"} for path in modules("seatrial")}
+    called = {
+        path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"}
+        for path in modules("seatrial")
+    }
     assert len(called) > 100
     assert not {path for path, names in called.items() if names}
 
@@ -94,7 +129,10 @@ def _plain_calls(path: Path) -> set[str]:
 
 
 def test_what_judges_imports_nothing_with_effects() -> None:
-    """No clock, chance, network or database: its numbers are handed in. (The catalogs read files of the package.)"""
+    """No clock, chance, network or database: its numbers are handed in.
+
+    (The catalogs read files of the package.)
+    """
     judging = [*modules("seatrial/judge"), *modules("seatrial/detection")]
     effects = {path: imported(path) & _EFFECTS for path in judging}
     assert len(effects) > 10

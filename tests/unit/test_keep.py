@@ -70,7 +70,9 @@ def test_nodes_are_kept_as_keep_and_the_verdict_say(
 
 
 @pytest.mark.parametrize("answer", [False, LaunchError("the API server does not answer")])
-def test_what_cannot_be_kept_is_to_be_taken_down(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+def test_what_cannot_be_kept_is_to_be_taken_down(
+    monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
     monkeypatch.setattr(step, "platform_for", lambda _: Keeps(answer))
     assert step.keep(run_with("always"), Verdict.FAIL) is None
 
@@ -105,7 +107,9 @@ def test_a_cluster_is_remembered_as_it_was(root: Path, path: Path) -> None:
 
 def test_one_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[str, str]] = []
-    monkeypatch.setattr(step, "teardown", lambda cluster, run_id: ended.append((cluster.name, run_id)))
+    monkeypatch.setattr(
+        step, "teardown", lambda cluster, run_id: ended.append((cluster.name, run_id))
+    )
     folder = states.make_folder("r1", "local")
     states.remember(folder, run_with("always").cluster)
     with pytest.raises(InputError, match="run r1: is at work; interrupt it"):
@@ -115,10 +119,14 @@ def test_one_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert ended == [("c", "r1")]
 
 
-def test_a_run_of_another_machine_needs_its_cluster_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_machine_needs_its_cluster_file(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended: list[str] = []
     monkeypatch.setattr(step, "teardown", lambda cluster, run_id: ended.append(run_id))
-    with pytest.raises(InputError, match="run r7: is over, or not from this machine and user; none is up"):
+    with pytest.raises(
+        InputError, match="run r7: is over, or not from this machine and user; none is up"
+    ):
         step.end("r7")
     assert step.end("r7", run_with("always").cluster) == "r7"
     assert ended == ["r7"]
@@ -129,18 +137,31 @@ def test_kubernetes_gives_a_run_that_may_be_kept_its_time_on_top() -> None:
 
     def deadline_s(keep: str) -> int:
         platform = {"kind": "kubernetes", "deadline_s": 3600}
-        asked = {"name": "c", "nodes": 2, "image": "r/i:1", "platform": platform, "keep": keep, "keep_s": 600}
-        return plan(Run("r1", Cluster.model_validate(asked), load_suite("quick"), Path("out"))).deadline_s
+        asked = {
+            "name": "c",
+            "nodes": 2,
+            "image": "r/i:1",
+            "platform": platform,
+            "keep": keep,
+            "keep_s": 600,
+        }
+        return plan(
+            Run("r1", Cluster.model_validate(asked), load_suite("quick"), Path("out"))
+        ).deadline_s
 
     assert [deadline_s(keep) for keep in ("never", "on_failure", "always")] == [3600, 4200, 4200]
 
 
-def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from seatrial.platforms.kubernetes.platform import Kubernetes
 
     pods: list[dict[str, Any]] = [{"metadata": {}, "spec": {}}]
     platform = Kubernetes.__new__(Kubernetes)
-    monkeypatch.setattr(platform, "_api", SimpleNamespace(list=lambda kind, selector: pods), raising=False)
+    monkeypatch.setattr(
+        platform, "_api", SimpleNamespace(list=lambda kind, selector: pods), raising=False
+    )
     folder = states.make_folder("r1", "kubernetes")
     assert not platform.keep("r1", 60)
     pods[0] = {"metadata": {}, "spec": {"nodeName": "n"}}
@@ -197,7 +218,9 @@ class Stubborn:
 
 def test_every_leftover_is_tried() -> None:
     platform: Any = Stubborn()
-    with pytest.raises(SeatrialError, match=r"^1 of 3 leftovers cannot be removed: run run-1: busy$"):
+    with pytest.raises(
+        SeatrialError, match=r"^1 of 3 leftovers cannot be removed: run run-1: busy$"
+    ):
         reap(platform)
     assert platform.removed == ["run-2", "run-3"]
 

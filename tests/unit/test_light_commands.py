@@ -1,4 +1,6 @@
-"""`judge`, `explain` and `localize` run where only a few packages are, and without what POSIX alone has."""
+"""`judge`, `explain` and `localize` run where only a few packages are, and without what POSIX alone
+has.
+"""
 
 import json
 import subprocess
@@ -48,9 +50,15 @@ print(json.dumps([status or 0, tops, sorted(name for name in sys.modules if name
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_few_packages_and_no_way_to_the_nodes(command: str) -> None:
     arguments, status, allowed = COMMANDS[command]
-    program = PROGRAM.format(absent=["resource", "pwd", "grp", "paramiko", "prefect", "pandas"], arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    program = PROGRAM.format(
+        absent=["resource", "pwd", "grp", "paramiko", "prefect", "pandas"], arguments=arguments
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    )
     ended, tops, remote = json.loads(done.stdout)
     assert ended == status, done.stderr
     assert {name for name in tops if not name.startswith("_")} <= allowed | OF_THEM
-    assert "seatrial.remote.ssh" not in remote or command == "explain a field", "sections stand beside their checks"
+    assert "seatrial.remote.ssh" not in remote or command == "explain a field", (
+        "sections stand beside their checks"
+    )

@@ -14,7 +14,9 @@ USER = Account("jo", 1000, 1000)
 
 
 def cluster(**fields: object) -> Cluster:
-    return Cluster.model_validate({"name": "c", "nodes": 3, "platform": {"kind": "local"}, **fields})
+    return Cluster.model_validate(
+        {"name": "c", "nodes": 3, "platform": {"kind": "local"}, **fields}
+    )
 
 
 def layout(**fields: object) -> plan.LocalPlan:
@@ -47,7 +49,10 @@ def test_one_port_feeds_server_and_client() -> None:
 
 def test_keys_only_and_pinned_hosts() -> None:
     planned = layout()
-    server, client = plan.sshd_config(planned, planned.nodes[0], {"PATH": "/a b"}), plan.ssh_config(planned, ROOT)
+    server, client = (
+        plan.sshd_config(planned, planned.nodes[0], {"PATH": "/a b"}),
+        plan.ssh_config(planned, ROOT),
+    )
     assert "PasswordAuthentication no" in server
     assert 'SetEnv "PATH=/a b"' in server
     assert "StrictHostKeyChecking yes" in client
@@ -56,13 +61,19 @@ def test_keys_only_and_pinned_hosts() -> None:
 
 def test_root_runs_sshd_as_root_and_a_plain_user_as_itself() -> None:
     assert "unshare --user" not in script(ROOT)
-    assert ("mkdir -p /run/sshd" in script(ROOT), "ip_unprivileged_port_start" in script(ROOT)) == (True, False)
+    assert ("mkdir -p /run/sshd" in script(ROOT), "ip_unprivileged_port_start" in script(ROOT)) == (
+        True,
+        False,
+    )
     assert "unshare --user --map-user=1000 --map-group=1000" in script(USER)
     assert "ip_unprivileged_port_start" in script(USER)
 
 
 def test_faults_are_in_the_script_of_their_node_alone() -> None:
-    faults = [{"node": "node-1", "rate": "200mbit"}, {"link": ["node-0", "node-2"], "state": "down"}]
+    faults = [
+        {"node": "node-1", "rate": "200mbit"},
+        {"link": ["node-0", "node-2"], "state": "down"},
+    ]
     scripts = [script(node=i, faults=faults) for i in range(3)]
     assert ["tbf rate 200mbit" in text for text in scripts] == [False, True, False]
     assert ["route add unreachable" in text for text in scripts] == [True, False, True]
@@ -72,19 +83,26 @@ def test_faults_are_in_the_script_of_their_node_alone() -> None:
 
 
 def test_the_end_of_a_node_is_the_last_fault_of_its_check() -> None:
-    later = [{"node": "node-1", **fault, "after": "connectivity"} for fault in ({"sshd": "stopped"}, {"rate": "8kbit"})]
+    later = [
+        {"node": "node-1", **fault, "after": "connectivity"}
+        for fault in ({"sshd": "stopped"}, {"rate": "8kbit"})
+    ]
     waiting = script(faults=later).partition("/after-connectivity\n")[2].splitlines()
     assert "rate 8kbit" in waiting[0]
     assert waiting[1:4] == ["rm /state/nodes/node-1/after-connectivity", "kill -KILL -1", ") &"]
 
 
 def test_the_accounts_home_is_replaced_and_the_others_stay() -> None:
-    text = plan.passwd_file("root:x:0:0:root:/root:/bin/bash\nsshd:x:101::/run/sshd:/bin/false\n", ROOT, Path("/h"))
+    text = plan.passwd_file(
+        "root:x:0:0:root:/root:/bin/bash\nsshd:x:101::/run/sshd:/bin/false\n", ROOT, Path("/h")
+    )
     assert text == "root:x:0:0::/h:/bin/sh\nsshd:x:101::/run/sshd:/bin/false\n"
 
 
 def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
-    """Permanent entries do not count against gc_thresh3; each has the address that its node takes."""
+    """Permanent entries do not count against gc_thresh3; each has the address that its node
+    takes.
+    """
     planned = layout()
     lines = plan.neighbour_batch(planned).splitlines()
     assert len(lines) == len(planned.nodes)
@@ -100,7 +118,12 @@ def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
 
 def machine(folder: Path, **changed: int) -> Path:
     """A /proc with limits that carry 512 nodes, but for `changed`."""
-    limits = {"pid_max": 32768, "threads_max": 100_000, "max_net_namespaces": 90_000, "free_kib": 64 << 20} | changed
+    limits = {
+        "pid_max": 32768,
+        "threads_max": 100_000,
+        "max_net_namespaces": 90_000,
+        "free_kib": 64 << 20,
+    } | changed
     for name, value in (
         ("sys/kernel/pid_max", limits["pid_max"]),
         ("sys/kernel/threads-max", limits["threads_max"]),
@@ -120,16 +143,27 @@ def test_a_usual_machine_carries_512_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "sentence"),
     [
-        ({"pid_max": 1024}, "2048 processes are needed, 1023 are free: sysctl -w kernel.pid_max=32768"),
-        ({"threads_max": 2000}, "2048 processes are needed, 1999 are free: sysctl -w kernel.threads-max=32768"),
+        (
+            {"pid_max": 1024},
+            "2048 processes are needed, 1023 are free: sysctl -w kernel.pid_max=32768",
+        ),
+        (
+            {"threads_max": 2000},
+            "2048 processes are needed, 1999 are free: sysctl -w kernel.threads-max=32768",
+        ),
         (
             {"max_net_namespaces": 100},
-            "257 network namespaces are needed, 100 are free: sysctl -w user.max_net_namespaces=32768",
+            (
+                "257 network namespaces are needed, 100 are free: sysctl -w "
+                "user.max_net_namespaces=32768"
+            ),
         ),
         ({"free_kib": 1 << 20}, "8192 MiB of memory are needed, 1024 are free: use fewer nodes"),
     ],
 )
-def test_a_low_limit_is_named_with_its_setting(limit: dict[str, int], sentence: str, tmp_path: Path) -> None:
+def test_a_low_limit_is_named_with_its_setting(
+    limit: dict[str, int], sentence: str, tmp_path: Path
+) -> None:
     (problem,) = problems(256, machine(tmp_path, **limit))
     assert problem.code == "local-machine-too-small"
     assert problem.sentence.startswith("this machine cannot carry 256 local nodes: ")

@@ -22,8 +22,12 @@ from tests import samples
 
 
 def gke_nodes(count: int = 3) -> Testbed:
-    nodes = tuple(Node(f"gke-{i}", f"10.0.0.{i}", 222, 8, "ssh-ed25519 AAAA", 8) for i in range(count))
-    return Testbed("r1", nodes, "root", Path("/run/seatrial/r1/id_ed25519"), dial_tcp, "/tmp/seatrial/r1")
+    nodes = tuple(
+        Node(f"gke-{i}", f"10.0.0.{i}", 222, 8, "ssh-ed25519 AAAA", 8) for i in range(count)
+    )
+    return Testbed(
+        "r1", nodes, "root", Path("/run/seatrial/r1/id_ed25519"), dial_tcp, "/tmp/seatrial/r1"
+    )
 
 
 @pytest.mark.parametrize(("word", "name"), [("head", "gke-0"), ("gke-2", "gke-2"), ("1", "gke-1")])
@@ -33,7 +37,9 @@ def test_a_node_by_name_index_or_head(word: str, name: str) -> None:
 
 @pytest.mark.parametrize("word", ["3", "gke-3", "-1", ""])
 def test_an_unknown_node_is_answered_with_the_known_ones(word: str) -> None:
-    with pytest.raises(InputError, match=r"run r1: has no node .*; legal: gke-0, gke-1, gke-2, head, or 0 to 2$"):
+    with pytest.raises(
+        InputError, match=r"run r1: has no node .*; legal: gke-0, gke-1, gke-2, head, or 0 to 2$"
+    ):
         login.node_of(gke_nodes(), word)
 
 
@@ -50,16 +56,22 @@ def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "runs" / result.run_id).mkdir(parents=True)  # as it is while the run is at work
     for word in (result.run_id, f"{tmp_path}/anywhere", f"{tmp_path}/runs/{result.run_id}/"):
         assert login.folder_of(word) == (result.run_id, made)
-    with pytest.raises(InputError, match=f"run r9: is over, or not from this machine and user; up: {result.run_id}"):
+    with pytest.raises(
+        InputError, match=f"run r9: is over, or not from this machine and user; up: {result.run_id}"
+    ):
         login.folder_of("r9")
 
 
-def test_a_node_before_its_run_is_refused_with_the_right_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_before_its_run_is_refused_with_the_right_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
     states.make_folder("r1", "local")
     with pytest.raises(InputError, match=r"^ssh: RUN comes before NODE: seatrial ssh r1 node-2$"):
         login.log_in("node-2", "r1", ())
-    with pytest.raises(InputError, match=r"^run node-2: is over, or not from this machine and user; up: r1$"):
+    with pytest.raises(
+        InputError, match=r"^run node-2: is over, or not from this machine and user; up: r1$"
+    ):
         login.log_in("node-2", "node-3", ())
 
 

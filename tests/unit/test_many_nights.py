@@ -1,4 +1,6 @@
-"""Weeks of stored runs, the next one compared with them, and what people then read: run.json, report, terminal."""
+"""Weeks of stored runs, the next one compared with them, and what people then read: run.json,
+report, terminal.
+"""
 
 import io
 import json
@@ -46,7 +48,10 @@ def swept(factor: float, rng: np.random.Generator) -> Check:
     at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 32}
     value = 360 * factor * np.exp(NOISE * rng.standard_normal())
     cluster = Subject("cluster", "lab")
-    curve = [Measurement("busbw", value, "GB/s", cluster, {**at, "message_bytes": 1 << n}) for n in (28, 30, 32)]
+    curve = [
+        Measurement("busbw", value, "GB/s", cluster, {**at, "message_bytes": 1 << n})
+        for n in (28, 30, 32)
+    ]
     return Check(
         "collectives",
         Verdict.PASS,
@@ -66,7 +71,9 @@ class Nights:
         for _ in range(count):
             self.store.save(self.next(1.0, compared=False), Path())
 
-    def next(self, factor: float, nccl: dict[str, str] = OLD, *, compared: bool = True) -> RunResult:
+    def next(
+        self, factor: float, nccl: dict[str, str] = OLD, *, compared: bool = True
+    ) -> RunResult:
         at, check = START + timedelta(days=self.number), swept(factor, self.rng)
 
         def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
@@ -78,17 +85,36 @@ class Nights:
         blamed = merge_suspects(checks)
         self.number += 1
         return RunResult(
-            f"run-{self.number}", "lab", "nightly", at, at, verdict, reason, (), checks, blamed, nccl, setup=LAB
+            f"run-{self.number}",
+            "lab",
+            "nightly",
+            at,
+            at,
+            verdict,
+            reason,
+            (),
+            checks,
+            blamed,
+            nccl,
+            setup=LAB,
         )
 
     def read(self, run: RunResult) -> tuple[dict[str, Any], str, str]:
-        """The judgement of the plateau in run.json, the report's text, and what the terminal shows."""
+        """The judgement of the plateau in run.json, the report's text, and what the terminal
+        shows.
+        """
         written = record(run, replace(make_run(self.folder), out=self.folder))
         document = json.loads(written["run.json"].read_text())
-        (plateau,) = (j for j in document["checks"][0]["judgements"] if j["metric"] == "busbw_plateau")
+        (plateau,) = (
+            j for j in document["checks"][0]["judgements"] if j["metric"] == "busbw_plateau"
+        )
         shown = Console(file=io.StringIO(), record=True, width=400)
         show_summary(run, shown)
-        return plateau, written["report.html"].read_text(), f"{shown.export_text()}\n{closing_lines(run, 'utf-8')}"
+        return (
+            plateau,
+            written["report.html"].read_text(),
+            f"{shown.export_text()}\n{closing_lines(run, 'utf-8')}",
+        )
 
 
 @pytest.fixture
@@ -112,7 +138,9 @@ def test_a_bad_number_is_told_with_what_it_is_held_against(nights: Nights) -> No
     plateau, report, terminal = nights.read(run)
     assert run.verdict is Verdict.DEGRADED
     assert plateau["deviation"] == pytest.approx(-0.1, abs=0.015)
-    match = re.search(r"(\S+) % below its median of (\S+) GB/s in 20 runs \(limit \S+ %\)", plateau["reason"])
+    match = re.search(
+        r"(\S+) % below its median of (\S+) GB/s in 20 runs \(limit \S+ %\)", plateau["reason"]
+    )
     assert match, plateau["reason"]
     assert float(match[2]) == pytest.approx(360, abs=4)
     assert match[0] in report

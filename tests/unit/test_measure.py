@@ -1,4 +1,6 @@
-"""The measure of the gate: what counts as a node and a branch, and that more than a limit is said."""
+"""The measure of the gate: what counts as a node and a branch, and that more than a limit is
+said.
+"""
 
 from collections.abc import Set
 
@@ -39,7 +41,9 @@ def test_branches_and_nested_comprehensions_are_counted() -> None:
         ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
     ],
 )
-def test_more_than_a_limit_is_an_error(limit: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_limit_is_an_error(
+    limit: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = {"a.py": measure(SOURCE, "a.py")}
     assert excesses(modules) == []
     monkeypatch.setattr(measures, limit, 0)
@@ -53,5 +57,8 @@ def test_modules_that_import_each_other_are_found() -> None:
 
 
 def test_a_constant_behind_functions_is_found() -> None:
-    source = "FIRST = 1\ndef f(): ...\nLATE = FIRST + 1\nLATER = [LATE]\nTABLE = {'f': f}\nOTHER = TABLE['f']\n"
+    source = (
+        "FIRST = 1\ndef f(): ...\nLATE = FIRST + 1\nLATER = [LATE]\nTABLE = {'f': f}\nOTHER = "
+        "TABLE['f']\n"
+    )
     assert late_constants(source) == ["LATE", "LATER"]

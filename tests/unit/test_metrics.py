@@ -56,7 +56,10 @@ def test_a_run_as_metrics(tmp_path: Path) -> None:
     assert series["seatrial_busbw_plateau_bytes_per_second"][at] == pytest.approx(204.9e9, rel=1e-3)
     expected = series["seatrial_busbw_plateau_expected_bytes_per_second"]
     assert expected[("bound", "low"), *at] == pytest.approx(387e9 * 0.94)
-    assert series["seatrial_throughput_samples_per_second"][own[0], ("dtype", "float32"), own[1]] == 11840
+    assert (
+        series["seatrial_throughput_samples_per_second"][own[0], ("dtype", "float32"), own[1]]
+        == 11840
+    )
     assert {file.name for file in tmp_path.iterdir()} == {"seatrial-h100-east-nightly.prom"}
     assert os.stat(tmp_path / "seatrial-h100-east-nightly.prom").st_mode & 0o777 == 0o644
 
@@ -84,29 +87,47 @@ def test_hostile_names_stay_in_their_labels_and_in_the_folder(tmp_path: Path) ->
     evil = replace(nights.bad(1), cluster='../../x"} 1\nup{a="', suite="/etc/passwd")
     series = written(evil, tmp_path)
     assert len(series["seatrial_nodes"]) == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["seatrial-.._.._x_1_up_a_-_etc_passwd.prom"]
+    assert [file.name for file in tmp_path.iterdir()] == [
+        "seatrial-.._.._x_1_up_a_-_etc_passwd.prom"
+    ]
 
 
 def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
     nodes = [{"name": f"node-{i}"} for i in range(1000)]
     per_node = tuple(
-        Measurement("tcp_egress", 9.0, "MB/s", replace(samples.CLUSTER, kind="node", name=f"node-{i}"))
+        Measurement(
+            "tcp_egress", 9.0, "MB/s", replace(samples.CLUSTER, kind="node", name=f"node-{i}")
+        )
         for i in range(1000)
     )
-    run = replace(nights.bad(1), nodes=nodes, checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, per_node)])
+    run = replace(
+        nights.bad(1),
+        nodes=nodes,
+        checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, per_node)],
+    )
     assert sum(len(series) for series in written(run, tmp_path).values()) < 30
 
 
 @pytest.mark.parametrize(
     "target",
-    ["relative/folder", "http://user:secret@gateway:9091", "/no/such/folder", "/" + "x" * 300, "http://a..b:9091"],
+    [
+        "relative/folder",
+        "http://user:secret@gateway:9091",
+        "/no/such/folder",
+        "/" + "x" * 300,
+        "http://a..b:9091",
+    ],
 )
-def test_a_bad_target_is_bad_input_and_in_a_run_a_note(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_target_is_bad_input_and_in_a_run_a_note(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEATRIAL_METRICS", target)
     with pytest.raises(InputError, match=r"^SEATRIAL_METRICS must be ") as raised:
         target_of_environment()
     assert "secret" not in str(raised.value)
-    assert (metrics(nights.bad(1), None) or "").startswith("metrics could not be published: SEATRIAL_METRICS must be ")
+    assert (metrics(nights.bad(1), None) or "").startswith(
+        "metrics could not be published: SEATRIAL_METRICS must be "
+    )
 
 
 def test_a_folder_that_goes_away_is_a_note_and_is_not_made(tmp_path: Path) -> None:
@@ -128,7 +149,9 @@ def test_the_doctor_looks_at_what_is_set(
     assert row() == ["ok      metrics"]
     monkeypatch.setenv("SEATRIAL_METRICS", f"{tmp_path}/typo")
     (text,) = row()
-    assert text.startswith(f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make")
+    assert text.startswith(
+        f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make"
+    )
     assert show(diagnosed(None), as_json=False) == 1
     assert not (tmp_path / "typo").exists()
 
@@ -145,11 +168,15 @@ def names_in(text: str) -> set[str]:
 
 
 def coverage_written() -> set[str]:
-    """The names of the metrics of a pass over a cluster with one node that passed, and one that never did."""
+    """The names of the metrics of a pass over a cluster with one node that passed, and one that
+    never did.
+    """
     ages = {"n0": timedelta(days=1), "n1": None}
     gpus = {f"{name}/gpu-0": age for name, age in ages.items()}
     covered = Coverage(ages, gpus, {("a", "b"): None}, timedelta(days=7), timedelta(days=30), 1.5)
-    text = generate_latest(coverage_registry("c", covered, datetime(2026, 5, 4, tzinfo=UTC))).decode()
+    text = generate_latest(
+        coverage_registry("c", covered, datetime(2026, 5, 4, tzinfo=UTC))
+    ).decode()
     assert 'seatrial_node_last_pass_timestamp_seconds{cluster="c",node="n1"} 0.0' in text
     assert 'seatrial_checks_gpu_seconds{cluster="c"} 5400.0' in text
     return names_in(text)
@@ -157,7 +184,10 @@ def coverage_written() -> set[str]:
 
 def test_the_dashboard_asks_for_what_is_written(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
-    there = set(written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0))) | coverage_written()
+    there = (
+        set(written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0)))
+        | coverage_written()
+    )
     assert dashboard["panels"]
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
@@ -172,9 +202,16 @@ def test_grafanas_own_model_reads_the_dashboard() -> None:
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
     read: Any = Dashboard.from_json(dashboard)
     assert (read.uid, read.title) == ("seatrial", "seatrial")
-    assert [panel.title for panel in read.panels] == [panel["title"] for panel in dashboard["panels"]]
+    assert [panel.title for panel in read.panels] == [
+        panel["title"] for panel in dashboard["panels"]
+    ]
     spots = [panel["gridPos"] for panel in dashboard["panels"]]
-    cells = [(x, y) for s in spots for x in range(s["x"], s["x"] + s["w"]) for y in range(s["y"], s["y"] + s["h"])]
+    cells = [
+        (x, y)
+        for s in spots
+        for x in range(s["x"], s["x"] + s["w"])
+        for y in range(s["y"], s["y"] + s["h"])
+    ]
     assert len(cells) == len(set(cells))  # no two panels lie on each other
     assert max(x for x, _ in cells) < 24
 

@@ -30,7 +30,9 @@ MIXED = group_nodes({f"node-{n}": A100 if n in OLD else H100 for n in range(NODE
 
 
 class Fleet:
-    """Rates of 100 TFLOP/s with 3 % noise; `slow` nodes reach `factor` of that, and each what its `loss` leaves."""
+    """Rates of 100 TFLOP/s with 3 % noise; `slow` nodes reach `factor` of that, and each what its
+    `loss` leaves.
+    """
 
     def __init__(self, slow: Collection[int], factor: float = 0.7, seed: int = 1) -> None:
         self.rng, self.slow, self.factor = np.random.default_rng(seed), slow, factor
@@ -38,7 +40,8 @@ class Fleet:
 
     def measured(self, nodes: Collection[int] = range(NODES)) -> list[Measurement]:
         return [
-            Measurement("throughput", self._rate(n), "TFLOP/s", Subject("node", f"node-{n}")) for n in sorted(nodes)
+            Measurement("throughput", self._rate(n), "TFLOP/s", Subject("node", f"node-{n}"))
+            for n in sorted(nodes)
         ]
 
     def _rate(self, node: int) -> float:
@@ -47,7 +50,9 @@ class Fleet:
 
     def night(self) -> Check:
         """Everything measured twice."""
-        return Check("devices", Verdict.PASS, uncoded("64 nodes"), 1.0, (*self.measured(), *self.measured()))
+        return Check(
+            "devices", Verdict.PASS, uncoded("64 nodes"), 1.0, (*self.measured(), *self.measured())
+        )
 
     def judged(self, knowledge: Knowledge) -> Check:
         """The check once all doubts are measured away, as a run does it."""
@@ -73,7 +78,9 @@ def test_peers_that_are_bad_together_deviate_to_their_bad_side(
         )
 
     past = [Check("training", Verdict.PASS, Reason(), 1.0, measured(100)) for _ in range(8)]
-    check = settled(Check("training", Verdict.PASS, Reason(), 1.0, measured(100 * factor)), knowing(SETUP, past))
+    check = settled(
+        Check("training", Verdict.PASS, Reason(), 1.0, measured(100 * factor)), knowing(SETUP, past)
+    )
     (group,) = (j for j in check.judgements if j.measurement.subject.kind == "group")
     assert group.deviation == pytest.approx(factor - 1, abs=0.02)
 
@@ -105,7 +112,9 @@ def test_models_with_a_past_are_each_held_against_their_own() -> None:
     fleet.loss = {60: 0.15}
     check = fleet.judged(known)
     assert suspects(check).keys() == {"node-60"}
-    assert re.search(r"on node-60: .* below its median of (6\d|7\d)\S* TFLOP/s in 20 runs", check.reason.sentence)
+    assert re.search(
+        r"on node-60: .* below its median of (6\d|7\d)\S* TFLOP/s in 20 runs", check.reason.sentence
+    )
 
 
 def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> None:
@@ -123,7 +132,9 @@ def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> N
 
 @pytest.mark.parametrize(("factor", "verdict"), [(0.7, Verdict.DEGRADED), (0.4, Verdict.FAIL)])
 @pytest.mark.parametrize("nights", [0, 20])
-def test_a_few_slow_nodes_of_one_model_are_blamed_each(factor: float, verdict: Verdict, nights: int) -> None:
+def test_a_few_slow_nodes_of_one_model_are_blamed_each(
+    factor: float, verdict: Verdict, nights: int
+) -> None:
     """On the first night, and when they become slow."""
     fleet = Fleet((), factor)
     known = knowing(SETUP, [fleet.night() for _ in range(nights)])
@@ -134,7 +145,9 @@ def test_a_few_slow_nodes_of_one_model_are_blamed_each(factor: float, verdict: V
 
 
 @pytest.mark.parametrize(("slow", "factor"), [(range(32), 0.5), (range(22), 0.7), (range(40), 0.7)])
-def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(slow: range, factor: float) -> None:
+def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(
+    slow: range, factor: float
+) -> None:
     fleet = Fleet((), factor)
     known = knowing(SETUP, [fleet.night() for _ in range(8)])
     fleet.slow = slow
@@ -143,8 +156,12 @@ def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(slow: range,
     assert (check.reason.code, check.suspects) == ("many-alike", ())
 
 
-@pytest.mark.parametrize(("slow", "factor"), [(range(32), 0.1), (range(32), 0.7), (range(22), 0.5), (range(40), 0.5)])
-def test_where_many_are_slow_from_the_first_night_no_node_is_named_alone(slow: range, factor: float) -> None:
+@pytest.mark.parametrize(
+    ("slow", "factor"), [(range(32), 0.1), (range(32), 0.7), (range(22), 0.5), (range(40), 0.5)]
+)
+def test_where_many_are_slow_from_the_first_night_no_node_is_named_alone(
+    slow: range, factor: float
+) -> None:
     check = Fleet(slow, factor).judged(Knowledge(SETUP))
     assert check.verdict is not Verdict.PASS
     assert check.suspects == ()
@@ -155,12 +172,20 @@ def test_slow_gpus_of_a_node_are_one_suspect(slow: Collection[int]) -> None:
     rng = np.random.default_rng(5)
 
     def rate(m: Measurement) -> float:
-        return float(100 * (0.7 if int(m.subject.nodes[0][5:]) in slow else 1) * np.exp(0.01 * rng.standard_normal()))
+        return float(
+            100
+            * (0.7 if int(m.subject.nodes[0][5:]) in slow else 1)
+            * np.exp(0.01 * rng.standard_normal())
+        )
 
     subjects = (Subject("gpu", f"node-{n}/gpu-{g}") for n in range(16) for g in range(8))
     blank = [Measurement("matmul", 1.0, "TFLOP/s", subject) for subject in subjects]
     measured = tuple(replace(m, value=rate(m)) for m in blank)
-    check = settled(Check("devices", Verdict.PASS, Reason(), 1.0, measured), Knowledge(Setup("cpu", 16, 8, 8)), rate)
+    check = settled(
+        Check("devices", Verdict.PASS, Reason(), 1.0, measured),
+        Knowledge(Setup("cpu", 16, 8, 8)),
+        rate,
+    )
     assert set(kinds_and_names(check)) == {("node", f"node-{n}") for n in slow}
 
 
@@ -198,7 +223,10 @@ def test_half_of_a_young_fleet_that_became_slow_is_no_pass(good: int, slow: int)
 
 def test_a_new_node_that_is_slow_is_held_against_the_known_ones() -> None:
     fleet = Fleet(())
-    nights = [replace(night, measurements=_without(night, "node-0")) for night in (fleet.night() for _ in range(20))]
+    nights = [
+        replace(night, measurements=_without(night, "node-0"))
+        for night in (fleet.night() for _ in range(20))
+    ]
     fleet.slow = (0,)
     assert suspects(fleet.judged(knowing(SETUP, nights))).keys() == {"node-0"}
 
@@ -214,20 +242,39 @@ START = datetime(2026, 11, 2, 1, tzinfo=UTC)
 
 def a_run(number: int, check: Check, hardware: Mapping[str, NodeHardware] | None) -> RunResult:
     inventory = {} if hardware is None else hardware
-    nodes = [{"name": name, "gpu_model": made.gpu_model, "driver": made.driver} for name, made in inventory.items()]
+    nodes = [
+        {"name": name, "gpu_model": made.gpu_model, "driver": made.driver}
+        for name, made in inventory.items()
+    ]
     moment = START + timedelta(days=number)
     return RunResult(
-        f"run-{number}", "lab", "quick", moment, moment, Verdict.PASS, Reason(), nodes, checks=[check], setup=SETUP
+        f"run-{number}",
+        "lab",
+        "quick",
+        moment,
+        moment,
+        Verdict.PASS,
+        Reason(),
+        nodes,
+        checks=[check],
+        setup=SETUP,
     )
 
 
 def hardware(**changed: NodeHardware) -> dict[str, NodeHardware]:
-    return {f"node-{n}": H100 for n in range(NODES)} | {key.replace("_", "-"): made for key, made in changed.items()}
+    return {f"node-{n}": H100 for n in range(NODES)} | {
+        key.replace("_", "-"): made for key, made in changed.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("before", "now", "numbers"),
-    [(H100, A100, 0), (H100, H100, 3), (None, A100, 3), (H100, NodeHardware("H100", driver="580"), 3)],
+    [
+        (H100, A100, 0),
+        (H100, H100, 3),
+        (None, A100, 3),
+        (H100, NodeHardware("H100", driver="580"), 3),
+    ],
     ids=["another model", "the same", "runs that do not tell", "another driver"],
 )
 def test_a_node_that_becomes_another_model_begins_anew(

@@ -23,8 +23,16 @@ def dial(node: Node, timeout_s: float) -> socket.socket:
 
 
 def two_nodes(**fields: object) -> Testbed:
-    nodes = (Node("n0", "10.0.0.1", 222, 2, "ssh-ed25519 A"), Node("n1", "10.0.0.2", 222, 2, "ssh-ed25519 B"))
-    settings: dict[str, Any] = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
+    nodes = (
+        Node("n0", "10.0.0.1", 222, 2, "ssh-ed25519 A"),
+        Node("n1", "10.0.0.2", 222, 2, "ssh-ed25519 B"),
+    )
+    settings: dict[str, Any] = {
+        "user": "ubuntu",
+        "network": "10.0.0.0/24",
+        "env": (("NCCL_NET", "gIB"),),
+        **fields,
+    }
     return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **settings)
 
 
@@ -88,9 +96,13 @@ Play = Callable[..., tuple[MpiResult, FakeProcess, str]]
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs mpirun over a head that prints `batches`; the result, the process, and the command it was started with."""
+    """Runs mpirun over a head that prints `batches`; the result, the process, and the command it
+    was started with.
+    """
 
-    def run(batches: Iterator[list[str]], status: int | None = 0, **options: Any) -> tuple[MpiResult, FakeProcess, str]:
+    def run(
+        batches: Iterator[list[str]], status: int | None = 0, **options: Any
+    ) -> tuple[MpiResult, FakeProcess, str]:
         process = FakeProcess(batches, status)
         commands: list[str] = []
 
@@ -99,7 +111,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
             return process
 
         monkeypatch.setattr(mpi, "connected", lambda bed, node, timeout_s: nullcontext())
-        monkeypatch.setattr(mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1))
+        monkeypatch.setattr(
+            mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1)
+        )
         monkeypatch.setattr(mpi, "start_process", start)
         bed = options.pop("bed", two_nodes())
         return mpirun(bed, ["hostname"], timeout_s=60, **options), process, commands[0]
@@ -110,7 +124,12 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 @pytest.mark.parametrize("status", [124, 125, 127])
 def test_a_rank_may_leave_with_any_status(play: Play, status: int) -> None:
     result, *_ = play(iter([["n0: error while loading shared libraries: libnccl.so.2"]]), status)
-    assert (result.exit_status, result.ok, result.timed_out, result.not_started) == (status, False, False, None)
+    assert (result.exit_status, result.ok, result.timed_out, result.not_started) == (
+        status,
+        False,
+        False,
+        None,
+    )
 
 
 @pytest.mark.parametrize("half", ["", "half a li"])
@@ -121,23 +140,43 @@ def test_lines_of_the_supervisor_are_not_part_of_the_output(play: Play, half: st
 
 
 def test_a_race_inside_open_mpis_launcher_is_no_line_of_the_output(play: Play) -> None:
-    race = "[n0:00419] plm:rsh: Warning: setpgid(424,424) failed in parent with errno=Permission denied(13)"
+    race = (
+        "[n0:00419] plm:rsh: Warning: setpgid(424,424) failed in parent with errno=Permission "
+        "denied(13)"
+    )
     result, *_ = play(iter([[race, "n0"]]))
     assert result.lines == ("n0",)
-    collateral = "[1,1]<stderr>:collective probe: n1 rank 1: no word from rank 0, which keeps the store of the ranks"
+    collateral = (
+        "[1,1]<stderr>:collective probe: n1 rank 1: no word from rank 0, which keeps the "
+        "store of the ranks"
+    )
     cut, *_ = play(iter([["n0", "seatrial-supervisor: time is up", collateral]]), 1)
-    assert (cut.timed_out, cut.lines) == (True, ("n0",)), "ranks that are ended complain of each other"
+    assert (cut.timed_out, cut.lines) == (True, ("n0",)), (
+        "ranks that are ended complain of each other"
+    )
     forged, *_ = play(iter([["[1,0]<stdout>:seatrial-supervisor: time is up"]]), 0)
     assert (forged.timed_out, forged.exit_status) == (False, 0)
-    absent, *_ = play(iter([["seatrial-supervisor: cannot start mpirun: No such file or directory"]]), 1)
+    absent, *_ = play(
+        iter([["seatrial-supervisor: cannot start mpirun: No such file or directory"]]), 1
+    )
     assert (absent.not_started, absent.timed_out) == ("mpirun: No such file or directory", False)
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"
 
 
 def test_a_long_line_that_srun_prints_in_pieces_is_one(play: Play, tmp_path: Path) -> None:
-    """Each of 1024 bytes behind a label; other ranks speak between them, and one is cut off by the end."""
+    """Each of 1024 bytes behind a label; other ranks speak between them, and one is cut off by the
+    end.
+    """
     first, last = "a" * 1022 + "é", "é" * 511 + "b"
-    pieces = [f"0: {first}", "1: short", f" 2: {first}", f"0: {first}", "1: ", f"0: {last}", "0: next"]
+    pieces = [
+        f"0: {first}",
+        "1: short",
+        f" 2: {first}",
+        f"0: {first}",
+        "1: ",
+        f"0: {last}",
+        "0: next",
+    ]
     result, *_ = play(iter([pieces[:3], pieces[3:]]), log_file=tmp_path / "log")
     assert result.lines == ("short", "", first * 2 + last, "next", first)
     assert (tmp_path / "log").read_text().splitlines()[1:] == [
@@ -147,15 +186,25 @@ def test_a_long_line_that_srun_prints_in_pieces_is_one(play: Play, tmp_path: Pat
 
 def test_a_cause_names_the_node_that_mpirun_calls_by_its_address(play: Play) -> None:
     address = two_nodes().nodes[1].address
-    line = f"mpirun noticed that process rank 1 with PID 124 on node {address} exited on signal 9 (Killed)."
+    line = (
+        f"mpirun noticed that process rank 1 with PID 124 on node {address} exited on signal "
+        "9 (Killed)."
+    )
     result, *_ = play(iter([[line]]), 137)
-    assert [(finding.host, finding.rank) for finding in result.findings] == [(two_nodes().nodes[1].name, 1)]
+    assert [(finding.host, finding.rank) for finding in result.findings] == [
+        (two_nodes().nodes[1].name, 1)
+    ]
     assert str(result.cause).endswith(f" on {two_nodes().nodes[1].name}")
 
 
 def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) -> None:
     result, *_ = play(iter([["n0"]]), None)
-    assert (result.lost, result.timed_out, result.exit_status, result.ok) == (True, False, None, False)
+    assert (result.lost, result.timed_out, result.exit_status, result.ok) == (
+        True,
+        False,
+        None,
+        False,
+    )
     ended, *_ = play(iter([["n0", "seatrial-supervisor: time is up"]]), None)
     assert (ended.lost, ended.timed_out) == (False, True)
 
@@ -167,7 +216,10 @@ def test_ranks_that_one_machine_starved_are_known_by_what_they_waited(
     line = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
     result, *_ = play(iter([["n0", line]]), 1, bed=two_nodes(shared_cores=cores))
     assert (result.timed_out, result.waited_s) == (True, waited_s)
-    assert [replace(result, seconds=seconds).starved for seconds in (82, 84)] == [cores is not None, False]
+    assert [replace(result, seconds=seconds).starved for seconds in (82, 84)] == [
+        cores is not None,
+        False,
+    ]
 
 
 def test_a_cause_names_its_host() -> None:
@@ -195,10 +247,16 @@ def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     )
     assert seen == lines
     assert log_file.read_text().splitlines()[1:] == lines
-    assert result.lines == (*lines[:3], "[4 lines are left out here; the log has them]", *lines[-3:])
+    assert result.lines == (
+        *lines[:3],
+        "[4 lines are left out here; the log has them]",
+        *lines[-3:],
+    )
 
 
-def test_a_log_does_not_fill_the_disk(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_does_not_fill_the_disk(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mpi, "_MAX_LOG", 1000)
     play(iter([["x" * 30]] * 50), log_file=tmp_path / "x.log")
     text = (tmp_path / "x.log").read_text()
@@ -210,7 +268,9 @@ def test_a_log_does_not_fill_the_disk(play: Play, tmp_path: Path, monkeypatch: p
 def test_more_ranks_get_more_time_to_leave(
     play: Play, monkeypatch: pytest.MonkeyPatch, ranks: int, slow: float
 ) -> None:
-    """All is said at once; the input is closed only after three seconds and what so many ranks need."""
+    """All is said at once; the input is closed only after three seconds and what so many ranks
+    need.
+    """
     now = [0.0]
     monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: ranks))
@@ -230,7 +290,9 @@ def test_more_ranks_get_more_time_to_leave(
 
 
 @pytest.mark.parametrize("batch", [["x" * 600_000], ["y"] * 2_000], ids=["bytes", "lines"])
-def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_is_ended_and_the_rest_read_away(
+    play: Play, batch: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mpi, "OUTPUT_BYTES", 2 * 1024**2)
     result, process, _ = play((batch for _ in range(20)), 0)
     ended = (result.ok, result.timed_out, result.lost, result.exit_status)
@@ -241,15 +303,20 @@ def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str], m
     assert sum(map(len, result.lines)) < 2.5 * 1024**2
 
 
-def test_what_may_be_printed_grows_with_the_ranks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_printed_grows_with_the_ranks(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: 1000))
     monkeypatch.setattr(mpi, "OUTPUT_BYTES", 1024)
-    result, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(3))  # as NCCL_DEBUG=INFO prints
+    # As NCCL_DEBUG=INFO prints
+    result, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(3))
     assert (result.flooded, result.ok) == (False, True)
     assert mpi.OUTPUT_BYTES_PER_RANK > 40 * 1024, "which it prints of each rank"
 
 
-def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_piles_up_past_the_time_limit_is_a_flood(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
 
@@ -269,8 +336,12 @@ def test_long_lines_are_cut_but_for_the_events_of_a_probe(play: Play) -> None:
     assert [len(line) for line in result.lines] == [16 * 1024, len(event)]
 
 
-def test_no_secret_of_the_output_goes_anywhere(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a line that came in pieces, too: what is cut off for its length may have been half of a secret."""
+def test_no_secret_of_the_output_goes_anywhere(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a line that came in pieces, too: what is cut off for its length may have been half of a
+    secret.
+    """
     monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
     piece = "x" * (2 * 1024**2) + "y s3cr3t-v"
     heard: list[str] = []
@@ -296,17 +367,28 @@ def test_no_secret_of_the_output_goes_anywhere(play: Play, tmp_path: Path, monke
         ({}, []),
     ],
 )
-def test_only_a_node_that_prints_most_of_it_is_blamed(printed: dict[int, int], named: list[str]) -> None:
+def test_only_a_node_that_prints_most_of_it_is_blamed(
+    printed: dict[int, int], named: list[str]
+) -> None:
     assert [suspect.name for suspect in node_printing_most(make_testbed(nodes=4), printed)] == named
 
 
 def test_ranks_of_one_node_count_together() -> None:
     (suspect,) = node_printing_most(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
-    assert (suspect.name, suspect.evidence.sentence) == ("node-1", "output flood: its ranks printed 62 % of all output")
+    assert (suspect.name, suspect.evidence.sentence) == (
+        "node-1",
+        "output flood: its ranks printed 62 % of all output",
+    )
 
 
 def test_of_daemons_that_failed_the_first_one_counts() -> None:
     """mpirun ends the others for it; a login that did not come about is ssh's to tell."""
-    oldest_first = {"b": ["words"], "a.status": ["255"], "c.status": ["0"], "b.status": ["1"], "d.status": ["1"]}
+    oldest_first = {
+        "b": ["words"],
+        "a.status": ["255"],
+        "c.status": ["0"],
+        "b.status": ["1"],
+        "d.status": ["1"],
+    }
     assert mpi._first_failed(oldest_first) == "b.status"
     assert mpi._first_failed({"a.status": ["0"]}) is None

@@ -1,4 +1,6 @@
-"""The search for the nodes that MPI fails with, and the probe that reads the banner of every peer."""
+"""The search for the nodes that MPI fails with, and the probe that reads the banner of every
+peer.
+"""
 
 import json
 import math
@@ -40,16 +42,23 @@ class Mpi:
 
 def test_the_head_is_blamed_for_itself_also_among_two() -> None:
     for count in (2, 5):
-        assert guilty_nodes(make_testbed(count), Mpi("node-0")) == [("node-0", uncoded("node-0 is bad"))]
+        assert guilty_nodes(make_testbed(count), Mpi("node-0")) == [
+            ("node-0", uncoded("node-0 is bad"))
+        ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_an_mpirun_that_works_nowhere_is_no_nodes_fault(count: int) -> None:
-    with pytest.raises(MissingError, match="mpirun does not work, on one node alone neither: segfault; check Open MPI"):
+    with pytest.raises(
+        MissingError,
+        match="mpirun does not work, on one node alone neither: segfault; check Open MPI",
+    ):
         guilty_nodes(make_testbed(count), lambda testbed: uncoded("segfault"))
 
 
-@pytest.mark.parametrize("bad", [("node-1",), ("node-4",), ("node-2", "node-7"), ("node-1", "node-2", "node-3")])
+@pytest.mark.parametrize(
+    "bad", [("node-1",), ("node-4",), ("node-2", "node-7"), ("node-1", "node-2", "node-3")]
+)
 def test_the_guilty_are_found_and_nobody_else(bad: tuple[str, ...]) -> None:
     assert {name for name, _ in guilty_nodes(make_testbed(9), Mpi(*bad))} == set(bad)
 
@@ -62,7 +71,12 @@ def test_a_thousand_nodes_take_few_tries() -> None:
 
 def test_nobody_is_blamed_when_only_the_whole_fails() -> None:
     whole = make_testbed(4)
-    assert guilty_nodes(whole, lambda testbed: uncoded("too many") if len(testbed.nodes) == 4 else None) == []
+    assert (
+        guilty_nodes(
+            whole, lambda testbed: uncoded("too many") if len(testbed.nodes) == 4 else None
+        )
+        == []
+    )
 
 
 def test_the_search_stops_at_its_limit() -> None:
@@ -84,7 +98,11 @@ def test_a_machine_that_is_too_busy_for_mpirun_is_no_nodes_fault(
     findings = Findings(make_testbed(4))
     check._try_mpi(findings, {}, make_run(tmp_path))
     done = findings.check()
-    assert (done.verdict, done.reason.code, done.suspects) == (Verdict.INCONCLUSIVE, "machine-too-busy", ())
+    assert (done.verdict, done.reason.code, done.suspects) == (
+        Verdict.INCONCLUSIVE,
+        "machine-too-busy",
+        (),
+    )
     assert len(tries) == 1
 
 
@@ -143,7 +161,10 @@ SERVERS: dict[str, tuple[Serve | None, str]] = {
     "floods": (endless, "other-banner"),
     "sshd that is full": (sends(b"Exceeded MaxStartups\r\n"), "max-startups"),
     "one endless line": (sends(b"\0" * (1 << 16)), "other-banner"),
-    "a web server that leaves": (lambda connection: connection.sendall(b"HTTP/1.1 400\r\n\r\n"), "other-banner"),
+    "a web server that leaves": (
+        lambda connection: connection.sendall(b"HTTP/1.1 400\r\n\r\n"),
+        "other-banner",
+    ),
     "closes at once": (closes, "closed"),
 }
 
@@ -181,7 +202,11 @@ def with_files(limit: int, peers: Sequence[Any], timeout_s: float, parallel: int
 def test_few_files_are_enough_for_many_peers() -> None:
     """The limit of open files is far below the number of peers."""
     answer = with_files(32, [closed_port()] * 500, 60, 8)
-    assert (answer["tried"], list(answer["failed"]), len(answer["failed"]["refused"])) == (500, ["refused"], 500)
+    assert (answer["tried"], list(answer["failed"]), len(answer["failed"]["refused"])) == (
+        500,
+        ["refused"],
+        500,
+    )
 
 
 def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:

@@ -14,14 +14,18 @@ ACTS = frozenset((
     "report", "request", "reseat", "reset", "restart", "retry", "run", "set", "start", "stop", "submit",
     "sweep", "switch", "take", "turn", "uncordon", "unset", "update", "upgrade", "use", "wait",
 ))  # fmt: skip
-LOOKS = frozenset(("check", "compare", "count", "find", "follow", "look", "ping", "read", "see", "watch"))
+LOOKS = frozenset(
+    ("check", "compare", "count", "find", "follow", "look", "ping", "read", "see", "watch")
+)
 COMMAND = re.compile(
     r"`[^`]+`|(?<!\w)--?[a-z][\w-]*|(?<![\w/])/[a-z][\w./*-]+|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b|\b[a-z]+_[a-z_]+\b"
     r"|\b(?:dmesg|ibstat|perfquery|nvidia-smi|rocm-smi|amd-smi|mlxlink|journalctl|systemctl|sinfo|sacct|scontrol|fi_info"
-    r"|ibv_devices|ipmitool|ulimit|kubectl|py-spy|lspci|ip (?:addr|link|route|-s)|ss -|getent|ssh|env|grep|df)\b"
+    "|ibv_devices|ipmitool|ulimit|kubectl|py-spy|lspci|ip (?:addr|link|route|-s)|ss "
+    r"-|getent|ssh|env|grep|df)\b"
 )
 RIDDLES = re.compile(
-    r"raw log(?!.*`)|do what|words ask|look (?:the message|that reason|it) up|earliest other|first other|take the step"
+    "raw log(?!.*`)|do what|words ask|look (?:the message|that reason|it) up|earliest "
+    "other|first other|take the step"
     r"|look at the (?:reason|cause)|(?:^|[.:] )the line says\b(?!.*`)",
     re.IGNORECASE,
 )
@@ -45,9 +49,13 @@ def test_a_next_step_names_an_action(code: str) -> None:
 
 @pytest.mark.parametrize("code", sorted(CATALOG))
 def test_a_line_names_no_file_of_the_repository(code: str) -> None:
-    """Who installed a wheel has none; `seatrial explain` puts the address of a page into the meaning."""
+    """Who installed a wheel has none; `seatrial explain` puts the address of a page into the
+    meaning.
+    """
     entry = CATALOG[code]
-    assert not re.search(r"\b(?:docs|deployments|tests|scripts|benchmarks)/", f"{entry.template} {entry.next_step}")
+    assert not re.search(
+        r"\b(?:docs|deployments|tests|scripts|benchmarks)/", f"{entry.template} {entry.next_step}"
+    )
 
 
 @pytest.mark.parametrize(

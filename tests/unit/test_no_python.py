@@ -25,7 +25,9 @@ def supervise(limit_s: str, *command: str) -> "subprocess.Popen[str]":
 
 def test_facts_are_those_of_the_probe() -> None:
     script = (SHELL / "facts.sh").read_text()
-    done = subprocess.run(["sh", "-s", "no-mpirun"], input=script, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-s", "no-mpirun"], input=script, capture_output=True, text=True, check=True
+    )
     facts = Facts.model_validate(json.loads(done.stdout))
     assert (facts.hostname, facts.architecture) == (os.uname().nodename, os.uname().machine)
     assert (facts.mpirun, facts.versions["python"], facts.versions["torch"]) == ("", "", "")

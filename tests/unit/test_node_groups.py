@@ -24,8 +24,15 @@ def fleet(*hardware: tuple[int, NodeHardware]) -> dict[str, NodeHardware]:
 
 def test_models_are_groups_however_few_the_nodes() -> None:
     groups = group_nodes(fleet((58, H100), (6, A100)))
-    assert groups.words == "2 groups by GPU model: 58 x NVIDIA H100 80GB HBM3, 6 x NVIDIA A100-SXM4-80GB"
-    assert groups.of(Subject("node", "node-63")) == groups.of(Subject("gpu", "node-60/gpu-7")) == (A100.model,)
+    assert (
+        groups.words
+        == "2 groups by GPU model: 58 x NVIDIA H100 80GB HBM3, 6 x NVIDIA A100-SXM4-80GB"
+    )
+    assert (
+        groups.of(Subject("node", "node-63"))
+        == groups.of(Subject("gpu", "node-60/gpu-7"))
+        == (A100.model,)
+    )
     assert groups.of(Subject("link", "node-0--node-63")) == (A100.model, H100.model)
     assert groups.of(Subject("cluster", "lab")) == ()
     assert group_nodes(fleet((63, H100), (1, A100))).words.endswith("1 x NVIDIA A100-SXM4-80GB")
@@ -34,7 +41,8 @@ def test_models_are_groups_however_few_the_nodes() -> None:
 def test_without_gpus_the_processors_tell() -> None:
     rome, milan = NodeHardware(cpu_model="AMD EPYC 7742"), NodeHardware(cpu_model="AMD EPYC 7763")
     assert (
-        group_nodes(fleet((4, rome), (3, milan))).words == "2 groups by CPU model: 4 x AMD EPYC 7742, 3 x AMD EPYC 7763"
+        group_nodes(fleet((4, rome), (3, milan))).words
+        == "2 groups by CPU model: 4 x AMD EPYC 7742, 3 x AMD EPYC 7763"
     )
 
 
@@ -49,13 +57,20 @@ def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
     [
         (
             ((60, H100), (4, OLD_DRIVER)),
-            "2 groups by driver: 60 x NVIDIA H100 80GB HBM3 driver 570.124, 4 x NVIDIA H100 80GB HBM3 driver 550.90",
+            (
+                "2 groups by driver: 60 x NVIDIA H100 80GB HBM3 driver 570.124, 4 x NVIDIA "
+                "H100 80GB HBM3 driver 550.90"
+            ),
         ),
         (
             ((9, H100), (3, SLOW_CLOCK)),
-            "2 groups by GPU clock: 9 x NVIDIA H100 80GB HBM3 1980 MHz, 3 x NVIDIA H100 80GB HBM3 1755 MHz",
+            (
+                "2 groups by GPU clock: 9 x NVIDIA H100 80GB HBM3 1980 MHz, 3 x NVIDIA H100 "
+                "80GB HBM3 1755 MHz"
+            ),
         ),
-        (((62, H100), (2, OLD_DRIVER)), ""),  # what is wrong with one or two must not hide them from their peers
+        # What is wrong with one or two must not hide them from their peers
+        (((62, H100), (2, OLD_DRIVER)), ""),
         (((97, H100), (3, SLOW_CLOCK)), ""),  # below 5 %
     ],
 )
@@ -96,7 +111,9 @@ HARDWARE = st.builds(
 
 
 @given(st.dictionaries(st.text(max_size=3), HARDWARE, max_size=40), st.randoms())
-def test_every_node_is_in_one_group_whatever_their_order(hardware: dict[str, NodeHardware], random: object) -> None:
+def test_every_node_is_in_one_group_whatever_their_order(
+    hardware: dict[str, NodeHardware], random: object
+) -> None:
     groups = group_nodes(hardware)
     assert groups.name_by_node.keys() == hardware.keys()
     for one, other in zip(hardware, list(hardware)[1:], strict=False):

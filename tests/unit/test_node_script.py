@@ -24,11 +24,15 @@ LISTEN=10.0.0.1
 
 def test_values_of_a_node_come_first_in_the_script() -> None:
     shipped = FUNCTIONS.read_text().removeprefix("#!/bin/sh\n") + SCRIPT.read_text()
-    assert node_script("r1", 222, MADE_LATER, MADE_LATER, listen="10.0.0.1") == ASSIGNMENTS + shipped
+    assert (
+        node_script("r1", 222, MADE_LATER, MADE_LATER, listen="10.0.0.1") == ASSIGNMENTS + shipped
+    )
 
 
 def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:
-    """awk gives up where a process ends between its open and its read, which happens on every busy machine."""
+    """awk gives up where a process ends between its open and its read, which happens on every busy
+    machine.
+    """
     functions = SCRIPT.read_text().partition("\nclean_up()")[0].partition("\ndescendants()")
     program = tmp_path / "program"
     program.write_text(f"""
@@ -51,7 +55,11 @@ def write_files(folder: Path, then: str) -> None:
     names = ("USER_KEY", "RUN_KEY", "HOST_KEY", "HOST_KEY_PUBLIC", "PORT")
     program = SCRIPT.read_text().partition("\nstart_sshd()")[0]
     start = f"{FUNCTIONS.read_text()}\n{program}\nwrite_files\n{then}"
-    env = {"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "FOLDER": str(folder), **dict.fromkeys(names, "222")}
+    env = {
+        "PATH": f"{os.environ['PATH']}:/usr/bin:/bin",
+        "FOLDER": str(folder),
+        **dict.fromkeys(names, "222"),
+    }
     subprocess.run(["sh", "-s"], input=start, env=env, text=True, check=False, capture_output=True)
 
 
@@ -76,9 +84,16 @@ def test_a_script_that_is_at_work_keeps_its_folder(tmp_path: Path) -> None:
     program = f"cp {first}/owner {tmp_path}/owner; "
     names = "FOLDER=$1 USER_KEY=a RUN_KEY=b HOST_KEY=c HOST_KEY_PUBLIC=d PORT=222"
     begin = tmp_path / "begin.sh"
-    begin.write_text(FUNCTIONS.read_text() + SCRIPT.read_text().partition("\nstart_sshd()")[0] + "\nwrite_files\n")
+    begin.write_text(
+        FUNCTIONS.read_text()
+        + SCRIPT.read_text().partition("\nstart_sshd()")[0]
+        + "\nwrite_files\n"
+    )
     nested = f"{names} sh -s <{begin}"
-    write_files(first, program + f"set -- {second}; {nested}; [ -e {first}/id_ed25519 ] && : >{tmp_path}/kept")
+    write_files(
+        first,
+        program + f"set -- {second}; {nested}; [ -e {first}/id_ed25519 ] && : >{tmp_path}/kept",
+    )
     assert (tmp_path / "kept").exists()
 
 
@@ -91,16 +106,49 @@ def session_environment(**variables: str) -> dict[str, str]:
     program = f'. {FUNCTIONS}; session_environment >"$FILE"; exec env -i sh -c ". $FILE; env -0"'
     file = variables.pop("file")
     env = {"PATH": os.environ["PATH"], "FILE": file, **variables}
-    done = subprocess.run(["sh", "-c", program], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", program], env=env, capture_output=True, text=True, check=True
+    )
     return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
 
 
-def test_a_session_has_the_variables_of_the_start_without_secrets_and_those_of_launchers(tmp_path: Path) -> None:
-    wanted = {"MULTI": "a\n'b' \"c\"", "NCCL_DEBUG": "INFO", "KEYBOARD": "us", "CUDA_VISIBLE_DEVICES": "0,1"}
-    secret = ("HF_TOKEN", "hf_token", "MY_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASS", "GH_PAT", "A_COOKIE", "X_DSN")
-    launchers = ("SLURM_JOB_ID", "SRUN_DEBUG", "SBATCH_QOS", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HYDRA_HOST")
-    passed = {"SEATRIAL_PASS_ENV": "WANTED_TOKEN SLURM_CONF", "WANTED_TOKEN": "yes", "SLURM_CONF": "/etc/slurm.conf"}
-    left_out = dict.fromkeys((*secret, *launchers, "HOSTNAME", "SSH_CONNECTION", "BASH_ENV", "TERM"), "no")
-    environment = session_environment(file=str(tmp_path / "environment"), **wanted, **passed, **left_out)
+def test_a_session_has_the_variables_of_the_start_without_secrets_and_those_of_launchers(
+    tmp_path: Path,
+) -> None:
+    wanted = {
+        "MULTI": "a\n'b' \"c\"",
+        "NCCL_DEBUG": "INFO",
+        "KEYBOARD": "us",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
+    secret = (
+        "HF_TOKEN",
+        "hf_token",
+        "MY_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "DB_PASS",
+        "GH_PAT",
+        "A_COOKIE",
+        "X_DSN",
+    )
+    launchers = (
+        "SLURM_JOB_ID",
+        "SRUN_DEBUG",
+        "SBATCH_QOS",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "HYDRA_HOST",
+    )
+    passed = {
+        "SEATRIAL_PASS_ENV": "WANTED_TOKEN SLURM_CONF",
+        "WANTED_TOKEN": "yes",
+        "SLURM_CONF": "/etc/slurm.conf",
+    }
+    left_out = dict.fromkeys(
+        (*secret, *launchers, "HOSTNAME", "SSH_CONNECTION", "BASH_ENV", "TERM"), "no"
+    )
+    environment = session_environment(
+        file=str(tmp_path / "environment"), **wanted, **passed, **left_out
+    )
     assert {name: environment.get(name) for name in wanted | passed} == wanted | passed
     assert not set(left_out) & set(environment)

@@ -1,4 +1,6 @@
-"""Nodes in and out of service by each scheduler: what counts as idle, what a test asks for, and what is touched."""
+"""Nodes in and out of service by each scheduler: what counts as idle, what a test asks for, and
+what is touched.
+"""
 
 import json
 from collections.abc import Sequence
@@ -39,8 +41,15 @@ n9|reserved|none
 
 
 def cluster(kind: str, qualify: dict[str, Any], **platform: Any) -> Cluster:
-    described = {"name": "c", "nodes": 10, "platform": {"kind": kind, **platform}, "qualify": qualify}
-    return Cluster.model_validate(described if kind != "kubernetes" else {**described, "image": "r/i:1"})
+    described = {
+        "name": "c",
+        "nodes": 10,
+        "platform": {"kind": kind, **platform},
+        "qualify": qualify,
+    }
+    return Cluster.model_validate(
+        described if kind != "kubernetes" else {**described, "image": "r/i:1"}
+    )
 
 
 @pytest.fixture
@@ -60,7 +69,10 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
             case "squeue", _:
                 return "7|n8|train\n8|n9|seatrial-r\nnonsense\n"
             case "scontrol", "topology":
-                leaf, top = "SwitchName=s0 Level=0 Nodes=n[0-4]", "SwitchName=top Level=1 Nodes=n[0-9]"
+                leaf, top = (
+                    "SwitchName=s0 Level=0 Nodes=n[0-4]",
+                    "SwitchName=top Level=1 Nodes=n[0-9]",
+                )
                 return f"{leaf}\n{top}\n"
             case "scontrol", "seatrial-r1":
                 return "ReservationName=seatrial-r1 Nodes=n[3-4] Flags=MAINT\n"
@@ -73,23 +85,56 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return calls
 
 
-def test_slurm_leaves_planned_reserved_and_draining_nodes_alone(slurm: list[tuple[str, ...]]) -> None:
+def test_slurm_leaves_planned_reserved_and_draining_nodes_alone(
+    slurm: list[tuple[str, ...]],
+) -> None:
     nodes = node_service(cluster("slurm", {"qos": "low"})).nodes()
     states = {node.name: node.state for node in nodes}
     assert [name for name, state in states.items() if state == "idle"] == ["n0"]
-    assert [(node.name, node.has_failed) for node in nodes if node.state == "gated"] == [("n3", False), ("n4", True)]
-    assert [(node.name, node.is_ours) for node in nodes if node.state == "out"] == [("n5", True), ("n6", False)]
-    assert {node.name: node.group for node in nodes if node.name in ("n0", "n9")} == {"n0": "s0", "n9": "top"}
-    assert {node.name: node.why for node in nodes if node.name in ("n8", "n9")} == {"n8": "job 7", "n9": "reserved"}
+    assert [(node.name, node.has_failed) for node in nodes if node.state == "gated"] == [
+        ("n3", False),
+        ("n4", True),
+    ]
+    assert [(node.name, node.is_ours) for node in nodes if node.state == "out"] == [
+        ("n5", True),
+        ("n6", False),
+    ]
+    assert {node.name: node.group for node in nodes if node.name in ("n0", "n9")} == {
+        "n0": "s0",
+        "n9": "top",
+    }
+    assert {node.name: node.why for node in nodes if node.name in ("n8", "n9")} == {
+        "n8": "job 7",
+        "n9": "reserved",
+    }
 
 
-def test_a_job_of_slurm_is_short_and_may_be_preempted(slurm: list[tuple[str, ...]], tmp_path: Path) -> None:
-    at_work = cluster("slurm", {"qos": "low", "account": "ops"}, partition="gpu", exclude="n9", time_limit="02:00:00")
+def test_a_job_of_slurm_is_short_and_may_be_preempted(
+    slurm: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    at_work = cluster(
+        "slurm",
+        {"qos": "low", "account": "ops"},
+        partition="gpu",
+        exclude="n9",
+        time_limit="02:00:00",
+    )
     taken = node_service(at_work).take(("n0", "n3"))
     run = Run("r1", taken, load_suite("qualify"), tmp_path, taken=Taken(("n0", "n3"), ("n3",)))
     script = platform_for(taken).render(run).files["job.sbatch"]
-    asked = {line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")}
-    assert {"nodes=2", "nodelist=n0,n3", "time=00:05:00", "qos=low", "account=ops", "partition=gpu"} <= asked
+    asked = {
+        line.removeprefix("#SBATCH --")
+        for line in script.splitlines()
+        if line.startswith("#SBATCH")
+    }
+    assert {
+        "nodes=2",
+        "nodelist=n0,n3",
+        "time=00:05:00",
+        "qos=low",
+        "account=ops",
+        "partition=gpu",
+    } <= asked
     assert "reservation=seatrial-r1" in asked
     assert not any(line.startswith("exclude") for line in asked)
     assert slurm == []
@@ -113,7 +158,9 @@ def test_slurm_touches_only_what_waits_or_is_its_own(slurm: list[tuple[str, ...]
     ]
 
 
-def test_the_gate_of_slurm_opens_for_the_test_alone_and_closes_again(slurm: list[tuple[str, ...]]) -> None:
+def test_the_gate_of_slurm_opens_for_the_test_alone_and_closes_again(
+    slurm: list[tuple[str, ...]],
+) -> None:
     from seatrial.platforms.slurm.gate import close_gate, open_gate
 
     open_gate(Login(), "r1", ("n3", "n4"))
@@ -136,12 +183,18 @@ def test_the_gate_of_slurm_opens_for_the_test_alone_and_closes_again(slurm: list
     ("kind", "qualify", "message"),
     [
         ("slurm", {}, "qualify.qos: is required on Slurm, or qualify.partition"),
-        ("docker", {}, "qualify: is only for platforms kubernetes, slurm, baremetal and local, not docker"),
+        (
+            "docker",
+            {},
+            "qualify: is only for platforms kubernetes, slurm, baremetal and local, not docker",
+        ),
         ("local", {"at_once": 17}, "qualify.at_once"),
         ("local", {"max_age_days": 0}, "qualify.max_age_days"),
     ],
 )
-def test_a_section_that_makes_no_sense_is_refused(kind: str, qualify: dict[str, Any], message: str) -> None:
+def test_a_section_that_makes_no_sense_is_refused(
+    kind: str, qualify: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         cluster(kind, qualify)
 
@@ -149,10 +202,14 @@ def test_a_section_that_makes_no_sense_is_refused(kind: str, qualify: dict[str, 
 READY = [{"type": "Ready", "status": "True"}]
 
 
-def kube_node(name: str, *taints: str, ready: str = "True", failed: bool = False, **spec: Any) -> dict[str, Any]:
+def kube_node(
+    name: str, *taints: str, ready: str = "True", failed: bool = False, **spec: Any
+) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready}]
     if failed:
-        conditions.append({"type": "SeatrialQualified", "status": "False", "message": "gpu-ecc in run r"})
+        conditions.append(
+            {"type": "SeatrialQualified", "status": "False", "message": "gpu-ecc in run r"}
+        )
     return {
         "metadata": {
             "name": name,
@@ -164,10 +221,16 @@ def kube_node(name: str, *taints: str, ready: str = "True", failed: bool = False
     }
 
 
-def pod(name: str, node: str, owner: str = "", phase: str = "Running", **labels: str) -> dict[str, Any]:
+def pod(
+    name: str, node: str, owner: str = "", phase: str = "Running", **labels: str
+) -> dict[str, Any]:
     owners = [{"kind": owner}] if owner else []
     metadata = {"name": name, "namespace": "work", "labels": labels, "ownerReferences": owners}
-    return {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": node, "containers": []},
+        "status": {"phase": phase},
+    }
 
 
 class KubeApi:
@@ -182,7 +245,9 @@ class KubeApi:
         spec = {**self.nodes[name]["spec"], **patch["spec"]}
         self.nodes[name]["spec"] = {key: value for key, value in spec.items() if value is not None}
 
-    def patch_status(self, name: str, body: dict[str, Any], _content_type: str, **_: object) -> None:
+    def patch_status(
+        self, name: str, body: dict[str, Any], _content_type: str, **_: object
+    ) -> None:
         assert _content_type == "application/strategic-merge-patch+json"
         (condition,) = body["status"]["conditions"]
         assert condition["type"] == "SeatrialQualified"
@@ -240,7 +305,9 @@ def test_kubernetes_takes_nodes_without_pods_of_others(kube: KubeApi) -> None:
 
 def test_a_node_with_gpus_is_busy_by_pods_that_ask_for_one(kube: KubeApi) -> None:
     of_gpus = {"hardware": "H100-SXM", "gpus_per_node": 8, "image": "r/i:1", "qualify": {}}
-    at_work = Cluster.model_validate({"name": "c", "nodes": 9, "platform": {"kind": "kubernetes"}, **of_gpus})
+    at_work = Cluster.model_validate(
+        {"name": "c", "nodes": 9, "platform": {"kind": "kubernetes"}, **of_gpus}
+    )
     kube.pods[0]["spec"]["containers"] = [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]
     kube.pods[1]["spec"]["containers"] = [{"resources": {"limits": {"cpu": "1"}}}]
     busy_nodes = {node.name for node in node_service(at_work).nodes() if node.state == "busy"}
@@ -273,7 +340,11 @@ def test_kubernetes_touches_only_what_waits_or_is_its_own(kube: KubeApi) -> None
     service.let_in("n4")
     assert [kube.nodes[name]["spec"].get("taints") for name in ("n2", "n4")] == [[], []]
     assert "unschedulable" not in kube.nodes["n4"]["spec"]
-    for name, words in (("n1", "has neither taint"), ("n5", "has neither taint"), ("n99", "is no node")):
+    for name, words in (
+        ("n1", "has neither taint"),
+        ("n5", "has neither taint"),
+        ("n99", "is no node"),
+    ):
         with pytest.raises(InputError, match=words):
             service.let_in(name)
     assert kube.conditions == [
@@ -304,9 +375,13 @@ def test_hosts_without_a_scheduler_are_tested_by_their_names_alone() -> None:
         service.let_in("gpu-2")
 
 
-def test_local_nodes_play_a_cluster_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_nodes_play_a_cluster_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    at_work = Cluster.model_validate({"name": "played", "nodes": 5, "platform": {"kind": "local"}, "qualify": {}})
+    at_work = Cluster.model_validate(
+        {"name": "played", "nodes": 5, "platform": {"kind": "local"}, "qualify": {}}
+    )
     service = node_service(at_work)
     assert busy.main(["played", "job", "train", "node-1"]) == 0
     assert busy.main(["played", "gate", "node-2"]) == 0

@@ -29,18 +29,23 @@ CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what a test replaces in place; tests/integration/alerts/test_bounded.py has the processes."""
+    """Keep what a test replaces in place; tests/integration/alerts/test_bounded.py has the
+    processes.
+    """
     monkeypatch.setattr("seatrial.tasks.notify.BoundedSink", lambda sink: sink)
 
 
 def settings(**environ: str) -> AlertSettings:
-    return AlertSettings.from_env(Notify(), {f"SEATRIAL_{key}": value for key, value in environ.items()})
+    return AlertSettings.from_env(
+        Notify(), {f"SEATRIAL_{key}": value for key, value in environ.items()}
+    )
 
 
 def test_without_settings_it_says_what_to_set() -> None:
     notified = notify(nights.bad(1), CLUSTER, None, settings())
     assert notified.summary == (
-        "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK;"
+        "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or "
+        "SEATRIAL_SLACK_WEBHOOK;"
         " or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
     )
     assert not notified.failed
@@ -55,14 +60,32 @@ def test_one_receiver_is_enough(environ: dict[str, str]) -> None:
 
 
 BAD = [
-    ({"SLACK_WEBHOOK": "http://hooks.example.com/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    (
+        {"SLACK_WEBHOOK": "http://hooks.example.com/x"},
+        "SEATRIAL_SLACK_WEBHOOK must start with https://",
+    ),
     ({"SLACK_WEBHOOK": "https://host:99999/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
-    ({**SLACK, "SLACK_API_URL": "http://localhost.example.com/"}, "SEATRIAL_SLACK_API_URL must start with https://"),
-    ({**SLACK, "SLACK_API_URL": "https://slack..com/api"}, "SEATRIAL_SLACK_API_URL must start with https://"),
-    ({**SLACK, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
-    ({"ALERT_WEBHOOK": "http://alerts.example.com/"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    (
+        {**SLACK, "SLACK_API_URL": "http://localhost.example.com/"},
+        "SEATRIAL_SLACK_API_URL must start with https://",
+    ),
+    (
+        {**SLACK, "SLACK_API_URL": "https://slack..com/api"},
+        "SEATRIAL_SLACK_API_URL must start with https://",
+    ),
+    (
+        {**SLACK, "SLACK_CHANNEL": "two words"},
+        "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id",
+    ),
+    (
+        {"ALERT_WEBHOOK": "http://alerts.example.com/"},
+        "SEATRIAL_ALERT_WEBHOOK must start with https://",
+    ),
     ({"ALERT_WEBHOOK": "https://a..b/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"ALERT_URLS": "carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 1 (carrierpigeon://...)"),
+    (
+        {"ALERT_URLS": "carrierpigeon://x:secret@y"},
+        "SEATRIAL_ALERT_URLS: address 1 (carrierpigeon://...)",
+    ),
 ]
 
 
@@ -74,7 +97,9 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
     assert answer.failed
     summary = answer.summary
     assert summary.startswith(f"not configured: {problem}")
-    assert not any(secret in summary for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
+    assert not any(
+        secret in summary for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish")
+    )
     for key, value in environ.items():
         monkeypatch.setenv(f"SEATRIAL_{key}", value)
     with pytest.raises(InputError, match=r"^SEATRIAL_"):
@@ -83,22 +108,33 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
 
 @pytest.mark.parametrize(
     "addresses",
-    [TOKEN, "mailtos://ops:correct horse-battery@mail.example.com", "swordfish@mail.example.com/?to=json://not-a-real"],
+    [
+        TOKEN,
+        "mailtos://ops:correct horse-battery@mail.example.com",
+        "swordfish@mail.example.com/?to=json://not-a-real",
+    ],
 )
 def test_an_invalid_address_is_hidden(addresses: str) -> None:
     _, problem = settings(ALERT_URLS=addresses).legal()
     assert problem
-    assert f"SEATRIAL_ALERT_URLS: address {len(addresses.split())} is none that apprise knows; legal: " in problem
+    assert (
+        f"SEATRIAL_ALERT_URLS: address {len(addresses.split())} is none that apprise knows; legal: "
+        in problem
+    )
     for secret in ("xoxb", "not-a-real", "correct", "horse", "swordfish"):
         assert secret not in problem
 
 
-def test_a_token_without_a_channel_is_reported_and_other_receivers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_without_a_channel_is_reported_and_other_receivers_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
     assert notified.summary.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
     assert problem
-    assert [sink.name.partition(" (")[0] for sink in sinks] == ["mailtos://user:****@mail.example.com"]
+    assert [sink.name.partition(" (")[0] for sink in sinks] == [
+        "mailtos://user:****@mail.example.com"
+    ]
 
 
 def test_two_addresses_of_one_service_are_two_receivers() -> None:
@@ -114,17 +150,38 @@ def test_two_addresses_of_one_service_are_two_receivers() -> None:
     [
         ("msteams://T1/aaaabbbbcccc/dddd%40eeee", "POST /webhookb2/aaaabbbbcccc/dddd@eeee failed"),
         ("tgram://123456789:AAbbCCddEE/12", "https://api.example.com/bot123456789:AAbbCCddEE/send"),
-        ("json://ops:swordfishes@x.example.com/?token=not-a-real-one", "swordfishes, token not-a-real-one"),
-        ("slack://T1/B1/zzzz", "Max retries exceeded with url: /services/T1/B1/zzzz (Caused by NewConnectionError)"),
-        ("slack://T1/B1/zzzz", "404 Client Error: Not Found for url: https://hooks.example.com/services/T1/B1/zzzz"),
+        (
+            "json://ops:swordfishes@x.example.com/?token=not-a-real-one",
+            "swordfishes, token not-a-real-one",
+        ),
+        (
+            "slack://T1/B1/zzzz",
+            "Max retries exceeded with url: /services/T1/B1/zzzz (Caused by NewConnectionError)",
+        ),
+        (
+            "slack://T1/B1/zzzz",
+            "404 Client Error: Not Found for url: https://hooks.example.com/services/T1/B1/zzzz",
+        ),
     ],
 )
 def test_parts_of_a_secret_address_are_hidden(address: str, error: str) -> None:
     scrubbed = settings(ALERT_URLS=address).scrub(error)
     assert "***" in scrubbed
-    for secret in ("aaaabbbbcccc", "dddd@eeee", "123456789", "AAbbCC", "swordfishes", "not-a-real-one", "zzzz"):
+    for secret in (
+        "aaaabbbbcccc",
+        "dddd@eeee",
+        "123456789",
+        "AAbbCC",
+        "swordfishes",
+        "not-a-real-one",
+        "zzzz",
+    ):
         assert secret not in scrubbed
-    assert settings(ALERT_URLS=MAIL).scrub("mail.example.com: Connection refused").startswith("mail.example.com: ")
+    assert (
+        settings(ALERT_URLS=MAIL)
+        .scrub("mail.example.com: Connection refused")
+        .startswith("mail.example.com: ")
+    )
 
 
 def test_a_mistyped_receiver_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +203,11 @@ def test_a_mistyped_receiver_does_not_stop_the_others(monkeypatch: pytest.Monkey
     assert notified.failed
     assert notified.summary.startswith("mailtos://user:****@mail.example.com (")
     assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in notified.summary
-    for wrong in ("SEATRIAL_ALERT_WEBHOOK must", "address 1 (carrierpigeon://...)", "address 3 (owl://...)"):
+    for wrong in (
+        "SEATRIAL_ALERT_WEBHOOK must",
+        "address 1 (carrierpigeon://...)",
+        "address 3 (owl://...)",
+    ):
         assert wrong in notified.summary
     quiet = notify(nights.good(2), CLUSTER, None, own)
     assert quiet.failed
@@ -154,7 +215,13 @@ def test_a_mistyped_receiver_does_not_stop_the_others(monkeypatch: pytest.Monkey
 
 
 def test_secrets_do_not_show() -> None:
-    own = settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a", SLACK_WEBHOOK=WEBHOOK, ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL)
+    own = settings(
+        SLACK_TOKEN=TOKEN,
+        SLACK_CHANNEL="a",
+        SLACK_WEBHOOK=WEBHOOK,
+        ALERT_WEBHOOK=WEBHOOK,
+        ALERT_URLS=MAIL,
+    )
     for secret in (TOKEN, WEBHOOK, "swordfish"):
         assert secret not in repr(own)
         assert secret not in own.scrub(f"failed: {WEBHOOK}\n{TOKEN} {MAIL}")
@@ -166,13 +233,19 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
         raise RuntimeError(f"cannot post to {WEBHOOK}\nsorry")
 
     monkeypatch.setattr("seatrial.tasks.sinks.slack.webhook_client", broken)
-    notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
+    notified = notify(
+        nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere")
+    )
     assert notified == Notified(
-        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run sends it", failed=True
+        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run sends it",
+        failed=True,
     )
     monkeypatch.setattr(SlackSink, "send", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
-    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run sends it"
+    assert (
+        notified.summary
+        == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run sends it"
+    )
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
@@ -180,7 +253,10 @@ def test_an_invalid_host_is_reported_by_the_webhook(host: str) -> None:
     sink = WebhookSink(SecretStr(f"https://{host}/not-real"), settings().scrub)
     delivery = sink.digest(nights.good(1))
     assert delivery.failed
-    assert delivery.summary == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
+    assert (
+        delivery.summary
+        == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
+    )
 
 
 def test_a_failing_digest_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +266,13 @@ def test_a_failing_digest_does_not_stop_the_others(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(WebhookSink, "digest", broken)
     monkeypatch.setattr(AppriseSink, "digest", lambda *_: Delivery(Receipt(), "digest sent"))
     cluster = CLUSTER.model_copy(update={"notify": Notify(quiet="digest")})
-    notified = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
+    notified = notify(
+        nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL)
+    )
     assert notified.failed
-    assert notified.summary.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
+    assert notified.summary.startswith(
+        "webhook: FAILED seatrial itself failed (RuntimeError); mailtos://"
+    )
     assert notified.summary.endswith(": digest sent")
 
 
@@ -228,24 +308,33 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
         assert notify(nights.good(2), CLUSTER, store, own) == Notified("nothing new")
 
 
-def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_wins_over_blocks_and_over_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(configured, "_block", lambda name: f"json://from-{name}")
-    cluster = CLUSTER.model_copy(update={"notify": Notify.model_validate({"slack": {"channel": "east"}})})
+    cluster = CLUSTER.model_copy(
+        update={"notify": Notify.model_validate({"slack": {"channel": "east"}})}
+    )
     alert_settings = configured.settings_of(cluster)
     assert alert_settings.slack == SlackSettings(
-        SecretStr("json://from-seatrial-slack-token"), "east", SecretStr("json://from-seatrial-slack-webhook")
+        SecretStr("json://from-seatrial-slack-token"),
+        "east",
+        SecretStr("json://from-seatrial-slack-webhook"),
     )
     assert alert_settings.urls == (SecretStr("json://from-seatrial-alert-urls"),)
     monkeypatch.setenv("SEATRIAL_SLACK_CHANNEL", "alerts")
     monkeypatch.setenv("SEATRIAL_SLACK_WEBHOOK", WEBHOOK)
-    assert configured.settings_of(cluster).slack == SlackSettings(None, "alerts", SecretStr(WEBHOOK))
+    assert configured.settings_of(cluster).slack == SlackSettings(
+        None, "alerts", SecretStr(WEBHOOK)
+    )
     monkeypatch.undo()
     monkeypatch.setattr(configured, "_block", lambda _: None)
     assert not configured.settings_of(cluster).anybody
 
 
 @pytest.mark.parametrize(
-    ("channel", "written"), [("alerts", "#alerts"), ("#alerts", "#alerts"), ("C024BE91L", "C024BE91L")]
+    ("channel", "written"),
+    [("alerts", "#alerts"), ("#alerts", "#alerts"), ("C024BE91L", "C024BE91L")],
 )
 def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> None:
     assert shown(channel) == written
@@ -258,7 +347,11 @@ def test_the_files_settings_are_read(tmp_path: Path) -> None:
         "notify: {slack: {channel: '#gpu', mentions: {fail: [S0614TZR7]}}, quiet: digest}\n"
     )
     parsed = load_cluster(file).notify
-    assert (parsed.slack.channel, parsed.slack.mentions, parsed.quiet) == ("#gpu", {"fail": ("S0614TZR7",)}, "digest")
+    assert (parsed.slack.channel, parsed.slack.mentions, parsed.quiet) == (
+        "#gpu",
+        {"fail": ("S0614TZR7",)},
+        "digest",
+    )
 
 
 def test_what_a_library_logs_of_an_address_is_muted() -> None:

@@ -46,10 +46,19 @@ sys.exit(ended.exit_status if isinstance(ended, Unfinished) else 0)
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
-@pytest.mark.parametrize("when", ["within", "swallowed", "destructor", "twice", "after the verdict"])
-def test_the_exit_status_is_that_of_the_first_signal(number: signal.Signals, status: int, when: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
+)
+@pytest.mark.parametrize(
+    "when", ["within", "swallowed", "destructor", "twice", "after the verdict"]
+)
+def test_the_exit_status_is_that_of_the_first_signal(
+    number: signal.Signals, status: int, when: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(int(number)), when], capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT, str(int(number)), when],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0 if when == "after the verdict" else status, "")

@@ -1,4 +1,6 @@
-"""A run of some of a suite's checks: which they are, its name, and what its numbers are judged by."""
+"""A run of some of a suite's checks: which they are, its name, and what its numbers are judged
+by.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,26 +24,38 @@ from tests.command_line import command
     ("names", "run", "called"),
     [
         (["devices"], {"connectivity", "devices"}, "nightly (only devices)"),
-        (["training", "devices"], {"connectivity", "devices", "training"}, "nightly (only devices, training)"),
+        (
+            ["training", "devices"],
+            {"connectivity", "devices", "training"},
+            "nightly (only devices, training)",
+        ),
         (["connectivity"], {"connectivity"}, "nightly (only connectivity)"),
     ],
 )
 def test_a_part_of_a_suite(names: list[str], run: set[str], called: str) -> None:
     part = part_of(load_suite("nightly"), names)
     assert {kind.name for kind in CHECKS if part.section(kind.section)} == run
-    assert (part.name, whole_name(part.name), whole_name("nightly")) == (called, "nightly", "nightly")
+    assert (part.name, whole_name(part.name), whole_name("nightly")) == (
+        called,
+        "nightly",
+        "nightly",
+    )
 
 
 @pytest.mark.parametrize("name", ["trainin", "launch", "", "dcgm"])
 def test_a_check_that_the_suite_does_not_have(name: str) -> None:
-    with pytest.raises(InputError, match=rf"^--only '{name}': is no check of suite quick; legal: connectivity, "):
+    with pytest.raises(
+        InputError, match=rf"^--only '{name}': is no check of suite quick; legal: connectivity, "
+    ):
         part_of(load_suite("quick"), ["devices", name])
 
 
 def earlier(folder: Path, **verdicts: Verdict) -> str:
     """The folder of a run with these verdicts."""
     result = samples.healthy_local()
-    checks = tuple(Check(name, verdict, uncoded(f"{name} ended so")) for name, verdict in verdicts.items())
+    checks = tuple(
+        Check(name, verdict, uncoded(f"{name} ended so")) for name, verdict in verdicts.items()
+    )
     write_run_json(replace(result, checks=checks, suite="nightly (only devices)"), folder)
     return str(folder)
 
@@ -49,14 +63,20 @@ def earlier(folder: Path, **verdicts: Verdict) -> str:
 @pytest.mark.parametrize(
     ("verdicts", "only"),
     [
-        ({"connectivity": Verdict.PASS, "devices": Verdict.FAIL, "training": Verdict.NOT_RUN}, ("devices", "training")),
+        (
+            {"connectivity": Verdict.PASS, "devices": Verdict.FAIL, "training": Verdict.NOT_RUN},
+            ("devices", "training"),
+        ),
         ({"connectivity": Verdict.FAIL, "collectives": Verdict.PASS}, ("connectivity",)),
         ({"collectives": Verdict.DEGRADED, "localize": Verdict.FAIL}, ("collectives",)),
         ({"launch": Verdict.NOT_RUN, "training": Verdict.NOT_RUN}, ()),
     ],
 )
 def test_a_rerun_takes_what_did_not_pass_and_the_suite(
-    verdicts: dict[str, Verdict], only: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verdicts: dict[str, Verdict],
+    only: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[Any] = []
 
@@ -70,7 +90,9 @@ def test_a_rerun_takes_what_did_not_pass_and_the_suite(
     assert started == [("nightly", only)]
 
 
-def test_a_run_in_which_everything_passed_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_in_which_everything_passed_is_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = earlier(tmp_path / "r", devices=Verdict.PASS)
     assert command("run", "a.yaml", "--rerun", run) == 2
     assert "everything passed in it; leave --rerun out" in capsys.readouterr().err

@@ -24,7 +24,9 @@ def loop() -> "Iterator[subprocess.Popen[bytes]]":
 
 
 def ticks_of(pid: int) -> int:
-    return next(ticks for (number, _), ticks in other_programs._used_ticks().items() if number == pid)
+    return next(
+        ticks for (number, _), ticks in other_programs._used_ticks().items() if number == pid
+    )
 
 
 def test_a_program_of_others_counts_from_the_beginning_on(
@@ -47,4 +49,6 @@ def test_a_run_counts_from_the_start_of_its_process() -> None:
     other_programs.watch_from_now()
     (first,) = other_programs._from_the_start
     assert other_programs.watched() is first
-    assert other_programs.watched() is not first, "a later run of this process counts from its own start"
+    assert other_programs.watched() is not first, (
+        "a later run of this process counts from its own start"
+    )

@@ -49,9 +49,17 @@ def test_more_peers_than_a_node_may_try_are_a_sample(monkeypatch: pytest.MonkeyP
 def test_nodes_that_share_cores_try_what_these_carry_and_the_sample_is_repeatable() -> None:
     peers = peers_to_reach(names(40), "run-1", shared_cores=2)
     assert {len(set(tried)) for tried in peers.values()} == {6}
-    assert peers == peers_to_reach(names(40), "run-1", shared_cores=2) != peers_to_reach(names(40), "run-2", 2)
-    assert {len(tried) for tried in peers_to_reach(names(16), "run-1", shared_cores=2).values()} == {15}
-    assert {len(tried) for tried in peers_to_reach(names(512), "run-1", shared_cores=1).values()} == {2}
+    assert (
+        peers
+        == peers_to_reach(names(40), "run-1", shared_cores=2)
+        != peers_to_reach(names(40), "run-2", 2)
+    )
+    assert {
+        len(tried) for tried in peers_to_reach(names(16), "run-1", shared_cores=2).values()
+    } == {15}
+    assert {
+        len(tried) for tried in peers_to_reach(names(512), "run-1", shared_cores=1).values()
+    } == {2}
 
 
 def test_logins_are_the_heads_and_those_of_the_tree() -> None:
@@ -60,14 +68,20 @@ def test_logins_are_the_heads_and_those_of_the_tree() -> None:
     assert logins.pop("n0") == names(200)[1:]
     assert logins == {"n1": names(200)[65:129], "n2": names(200)[129:193], "n3": names(200)[193:]}
     shared = peers_to_log_in_to(names(200), shared_cores=2)
-    assert sorted(target for targets in shared.values() for target in targets) == sorted(names(200)[1:])
+    assert sorted(target for targets in shared.values() for target in targets) == sorted(
+        names(200)[1:]
+    )
 
 
 def test_a_login_that_fails_is_tried_by_others_so_that_the_node_is_blamed() -> None:
-    first = TriedPairs(peers_to_log_in_to(names(5)), {("n0", "n2"): uncoded("Host key verification failed.")})
+    first = TriedPairs(
+        peers_to_log_in_to(names(5)), {("n0", "n2"): uncoded("Host key verification failed.")}
+    )
     witnesses = second_logins(names(5), first.failed)
     assert witnesses == {"n3": ["n2"], "n4": ["n2"], "n1": ["n2"]}
-    everybody = merged(first, TriedPairs(witnesses, {(name, "n2"): uncoded("the same") for name in witnesses}))
+    everybody = merged(
+        first, TriedPairs(witnesses, {(name, "n2"): uncoded("the same") for name in witnesses})
+    )
     assert kinds_and_names(blame(everybody)) == [("node", "n2")]
     nobody_else = merged(first, TriedPairs(witnesses, {}))
     assert kinds_and_names(blame(nobody_else)) == [("link", "n0--n2")]
@@ -112,7 +126,8 @@ def test_a_peer_that_is_not_named_is_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "Welcome to node-0", '{"tried": 1, "failed": {}}', '{"tried": 2, "failed": {"no": [7]}}']
+    "line",
+    ["", "Welcome to node-0", '{"tried": 1, "failed": {}}', '{"tried": 2, "failed": {"no": [7]}}'],
 )
 def test_without_an_answer_no_peer_counts_as_reached(line: str) -> None:
     with pytest.raises(RemoteError) as caught:
@@ -148,14 +163,21 @@ def contacts_of(programs: Mapping[str, Printing]) -> dict[str, NodeConnection]:
     [
         ([], "node-0: nothing was printed"),
         (["Welcome"], "node-0: Welcome"),
-        ([json.dumps({"port": 0, "token": "5a" * 16})], 'node-0: {"port": 0, "token": "' + "5a" * 16 + '"}'),
+        (
+            [json.dumps({"port": 0, "token": "5a" * 16})],
+            'node-0: {"port": 0, "token": "' + "5a" * 16 + '"}',
+        ),
         ([LISTENS], "nothing was printed"),
         ([LISTENS, json.dumps({"id": 1, "error": "no route to host"})], "no route to host"),
-        ([LISTENS, json.dumps({"id": 7} | TRAFFIC)], json.dumps({"id": 7} | TRAFFIC)),  # of another request
+        # Of another request
+        ([LISTENS, json.dumps({"id": 7} | TRAFFIC)], json.dumps({"id": 7} | TRAFFIC)),
     ],
 )
 def test_what_a_node_printed_in_place_of_a_rate_is_shown(
-    lines: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lines: list[str],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     programs = {"first": Printing(*lines), "second": Printing(LISTENS)}
     monkeypatch.setattr(line_probe, "start_process", lambda transport, _: programs[transport])
@@ -182,7 +204,9 @@ def test_a_connection_that_is_lost_between_streams_is_no_rate(
     assert message.endswith("Socket is closed")
 
 
-def test_the_program_that_measures_streams_is_started_once_and_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_that_measures_streams_is_started_once_and_asked_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     late, second = json.dumps({"id": 1} | TRAFFIC), json.dumps({"id": 2} | TRAFFIC)
     first = Printing("Welcome", LISTENS, json.dumps({"id": 1} | TRAFFIC), late, second)
     programs = {"first": first, "second": Printing(LISTENS)}
@@ -199,7 +223,10 @@ def test_the_program_that_measures_streams_is_started_once_and_asked_often(monke
         assert try_streams(testbed, contacts, [("node-0", "node-1")], 1) == rates
     assert sorted(started) == ["first", "second"]
     peer = {"address": testbed.nodes[1].address, "port": 40123, "token": "5a" * 16}
-    assert [(request["id"], request["peer"]) for request in first.requests] == [(1, peer), (2, peer)]
+    assert [(request["id"], request["peer"]) for request in first.requests] == [
+        (1, peer),
+        (2, peer),
+    ]
 
 
 @pytest.mark.parametrize("taken", [["node-1"], ["node-1", "node-2"]])
@@ -218,4 +245,7 @@ def test_nodes_that_their_scheduler_took_are_not_blamed_and_said_once(
     monkeypatch.setattr(stages, "try_pairs", lambda *_: None)
     bed = replace(make_testbed(3), blameless_reason=lambda node: uncoded("the job was preempted"))
     present = stages.roll_call(make_run(tmp_path, nodes=3), bed)
-    assert (present.suspects, present.problems) == ((), (placed(host_list(taken), uncoded("the job was preempted")),))
+    assert (present.suspects, present.problems) == (
+        (),
+        (placed(host_list(taken), uncoded("the job was preempted")),),
+    )

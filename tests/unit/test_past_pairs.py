@@ -1,4 +1,6 @@
-"""`seatrial localize --history`: what runs of pairs have stored, as tests of what joins two nodes."""
+"""`seatrial localize --history`: what runs of pairs have stored, as tests of what joins two
+nodes.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,16 +27,30 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def plateau(gb_s: float, arm: str = "network") -> Measurement:
-    return Measurement("busbw_plateau", gb_s, "GB/s", WHOLE, {"operation": "all_reduce", "arm": arm})
+    return Measurement(
+        "busbw_plateau", gb_s, "GB/s", WHOLE, {"operation": "all_reduce", "arm": arm}
+    )
 
 
-def save(store: Store, number: int, names: tuple[str, ...], *measured: Measurement, days: float = 0) -> None:
+def save(
+    store: Store, number: int, names: tuple[str, ...], *measured: Measurement, days: float = 0
+) -> None:
     """A run of the pair that many days ago."""
     started = datetime.now(UTC) - timedelta(days=days)
-    check = Check("collectives", Verdict.PASS, uncoded("every result is right"), measurements=measured)
+    check = Check(
+        "collectives", Verdict.PASS, uncoded("every result is right"), measurements=measured
+    )
     ended, nodes = started + timedelta(minutes=2), [{"name": name} for name in names]
     result = RunResult(
-        f"run-{number}", "c", "qualify-pairs", started, ended, Verdict.PASS, Reason(), nodes=nodes, checks=(check,)
+        f"run-{number}",
+        "c",
+        "qualify-pairs",
+        started,
+        ended,
+        Verdict.PASS,
+        Reason(),
+        nodes=nodes,
+        checks=(check,),
     )
     store.save(result, Path("/gone"))
 
@@ -53,5 +69,7 @@ def test_the_rates_of_two_nodes_are_those_of_what_joins_them(store: Store) -> No
 
 def test_runs_without_pairs_are_said_to_be_such(store: Store) -> None:
     save(store, 0, ("n0", "n1", "n2"), plateau(330))
-    with pytest.raises(InputError, match="the 1 runs of c in the last 14 days have no tests of pairs"):
+    with pytest.raises(
+        InputError, match="the 1 runs of c in the last 14 days have no tests of pairs"
+    ):
         stored_tests(store, "c", 14)

@@ -1,12 +1,28 @@
-"""Limits that know the algorithm, shares of them, thresholds beyond them, and what the catalog knows of links."""
+"""Limits that know the algorithm, shares of them, thresholds beyond them, and what the catalog
+knows of links.
+"""
 
 import json
 
 import pytest
 
-from seatrial.catalog import devices, gpu_link_gb_s, node_link_gb_s, references, trainings, usual_gpus, with_links
+from seatrial.catalog import (
+    devices,
+    gpu_link_gb_s,
+    node_link_gb_s,
+    references,
+    trainings,
+    usual_gpus,
+    with_links,
+)
 from seatrial.catalog.nearest import no_reference
-from seatrial.catalog.physics import from_physics, plateau_words, refuse_beyond_physics, wire, with_shares
+from seatrial.catalog.physics import (
+    from_physics,
+    plateau_words,
+    refuse_beyond_physics,
+    wire,
+    with_shares,
+)
 from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import setup_of
@@ -29,7 +45,9 @@ PAIR = with_links(Setup("H100-SXM", 2, 8, 8, "IB-8x400G"))
 
 def judged(m: Measurement, setup: Setup) -> Judgement:
     """A plateau judged by what is published, after a sweep that ends at 8G."""
-    sweep = Measurement("busbw", m.value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
+    sweep = Measurement(
+        "busbw", m.value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G}
+    )
     judgement = judge(m, published(m, setup, swept_sizes([sweep])(m)))
     assert judgement is not None
     return judgement
@@ -44,22 +62,30 @@ def judged(m: Measurement, setup: Setup) -> Judgement:
         (NODE, plateau(1, 8, "all_gather"), 450),
         (PAIR, plateau(1, 16, algorithm="Ring"), 400),
         (PAIR, plateau(1, 16), 750),  # a tree over two nodes
-        (with_links(Setup("H100-SXM", 2, 8, 8)), plateau(1, 16), 750),  # NVLS in each node: 9/8 of the data
+        # NVLS in each node: 9/8 of the data
+        (with_links(Setup("H100-SXM", 2, 8, 8)), plateau(1, 16), 750),
         (NODE, plateau(1, 8, algorithm="Ring/Tree"), 450),
         (PAIR, plateau(1, 16, "alltoall"), 93.75),
         (NODE, plateau(1, 8, "sendrecv"), 450),
-        (PAIR, plateau(1, 16, "sendrecv"), 100),  # over the NICs of one rank and those of a neighbour
+        # Over the NICs of one rank and those of a neighbour
+        (PAIR, plateau(1, 16, "sendrecv"), 100),
         (with_links(Setup("GB200-NVL72", 18, 4, 4, "MNNVL")), plateau(1, 72), 900 * 142 / 73),
     ],
 )
-def test_the_limit_follows_the_algorithm(setup: Setup, measurement: Measurement, limit: float) -> None:
+def test_the_limit_follows_the_algorithm(
+    setup: Setup, measurement: Measurement, limit: float
+) -> None:
     baseline = from_physics(measurement, setup)
     assert baseline is not None
     assert baseline.centre == pytest.approx(limit)
 
 
-@pytest.mark.parametrize(("at", "verdict"), [({"algorithm": "Ring"}, Verdict.INCONCLUSIVE), ({}, Verdict.PASS)])
-def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(at: dict[str, str], verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("at", "verdict"), [({"algorithm": "Ring"}, Verdict.INCONCLUSIVE), ({}, Verdict.PASS)]
+)
+def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(
+    at: dict[str, str], verdict: Verdict
+) -> None:
     m = plateau(480, 16, **at)
     judgement = judge(m, published(m, PAIR, []))
     assert judgement is not None
@@ -70,17 +96,27 @@ def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(at: dict[str, str
     ("setup", "measurement", "share"),
     [
         (NODE, plateau(481.5, 8), 1.07),
-        (NODE, plateau(490, 8, algorithm="NVLS"), 0.7),  # (1 + 1/8) of the data crosses a link: 700 GB/s
+        # (1 + 1/8) of the data crosses a link: 700 GB/s
+        (NODE, plateau(490, 8, algorithm="NVLS"), 0.7),
         (PAIR, plateau(380, 16), 0.95),
         (PAIR, plateau(75, 16, "alltoall"), 0.8),
         (NODE, plateau(360, 8, "sendrecv"), 0.8),
-        (PAIR, plateau(40, 16, "sendrecv"), 0.8),  # one of eight GPUs sends to the other node: 50 GB/s of NICs
+        # One of eight GPUs sends to the other node: 50 GB/s of NICs
+        (PAIR, plateau(40, 16, "sendrecv"), 0.8),
     ],
 )
-def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measurement, share: float) -> None:
-    check = with_shares(Check("collectives", Verdict.PASS, Reason(), measurements=(measurement,)), setup)
+def test_the_share_of_what_the_links_allow(
+    setup: Setup, measurement: Measurement, share: float
+) -> None:
+    check = with_shares(
+        Check("collectives", Verdict.PASS, Reason(), measurements=(measurement,)), setup
+    )
     recorded = check.measurements[-1]
-    assert (recorded.metric, recorded.better, recorded.conditions) == ("busbw_share", None, measurement.conditions)
+    assert (recorded.metric, recorded.better, recorded.conditions) == (
+        "busbw_share",
+        None,
+        measurement.conditions,
+    )
     assert recorded.value == pytest.approx(share)
     assert f"{share:.0%}"[:-1] in plateau_words(check, setup)[0].sentence
 
@@ -105,16 +141,25 @@ def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None
     assert judged(plateau(value, 16, "sendrecv"), PAIR).verdict is verdict
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(4.5, Verdict.FAIL), (12, Verdict.DEGRADED), (15, Verdict.PASS)])
-def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(4.5, Verdict.FAIL), (12, Verdict.DEGRADED), (15, Verdict.PASS)]
+)
+def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(
+    value: float, verdict: Verdict
+) -> None:
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
     judgement = judged(plateau(value, 80, "gather"), setup)
     assert judgement.verdict is verdict
-    assert ("that node links of 400 GB/s allow" in judgement.reason.sentence) is (verdict is not Verdict.PASS)
+    assert ("that node links of 400 GB/s allow" in judgement.reason.sentence) is (
+        verdict is not Verdict.PASS
+    )
 
 
 def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
-    assert judged(plateau(45, 2), with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))).verdict is Verdict.PASS
+    assert (
+        judged(plateau(45, 2), with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))).verdict
+        is Verdict.PASS
+    )
 
 
 def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
@@ -122,7 +167,8 @@ def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
     with pytest.raises(InputError) as refused:
         refuse_beyond_physics(plateau(0, 16), 900, PAIR)
     assert str(refused.value) == (
-        "busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that all_reduce over 16 ranks can"
+        "busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that "
+        "all_reduce over 16 ranks can"
         " reach on node links of 400 GB/s; no run reaches more than 750"
     )
 
@@ -132,7 +178,14 @@ def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("fabric", "rate"),
-    [("IB-8x400G", 400), ("EFA-3200G", 400), ("EFA-400G", 50), ("GPUDirect-TCPXO", 200), ("EFA", None), (None, None)],
+    [
+        ("IB-8x400G", 400),
+        ("EFA-3200G", 400),
+        ("EFA-400G", 50),
+        ("GPUDirect-TCPXO", 200),
+        ("EFA", None),
+        (None, None),
+    ],
 )
 def test_a_fabric_says_its_rate(fabric: str | None, rate: float | None) -> None:
     assert node_link_gb_s(fabric) == rate
@@ -140,7 +193,11 @@ def test_a_fabric_says_its_rate(fabric: str | None, rate: float | None) -> None:
 
 def test_a_cluster_files_own_rates_win() -> None:
     assert with_links(Setup("H100-SXM", 2, 8, 8, "IB-8x400G", 300.0, 100.0)).gpu_link_gb_s == 300
-    assert (gpu_link_gb_s("H200-SXM"), usual_gpus("GB200-NVL72"), usual_gpus("cpu")) == (450, 4, None)
+    assert (gpu_link_gb_s("H200-SXM"), usual_gpus("GB200-NVL72"), usual_gpus("cpu")) == (
+        450,
+        4,
+        None,
+    )
 
 
 def test_figures_per_device_make_sense() -> None:
@@ -165,11 +222,17 @@ def test_every_hardware_of_the_catalog_has_its_links() -> None:
     ("setup", "why"),
     [
         (Setup("X999", 2, 8, 8, "IB"), "hardware X999 is not in the catalog"),
-        (Setup("H100-SXM", 16, 8, 8, "IB-8x400G"), "12 nodes of 8 H100-SXM over IB-8x400G, differs in node count"),
+        (
+            Setup("H100-SXM", 16, 8, 8, "IB-8x400G"),
+            "12 nodes of 8 H100-SXM over IB-8x400G, differs in node count",
+        ),
         (Setup("B200-SXM", 4, 8, 8, "RoCE-8x400G"), "over EFA-3200G, differs in fabric"),
         (Setup("H200-SXM", 4, 8, 8), "differs in fabric (name the fabric: EFA-3200G)"),
         (Setup("A100-SXM", 1, 4, 4), "differs in GPUs per node"),
-        (Setup("GH200", 2, 4, 4, "Slingshot-4x200G"), "nothing is published for all_reduce on GH200"),
+        (
+            Setup("GH200", 2, 4, 4, "Slingshot-4x200G"),
+            "nothing is published for all_reduce on GH200",
+        ),
         (Setup("V100-SXM", 1, 8, 8), "is for 8G"),
     ],
 )
@@ -181,7 +244,9 @@ def test_a_missing_reference_has_a_reason(setup: Setup, why: str) -> None:
 
 def test_a_known_algorithm_is_held_against_its_own_kind() -> None:
     h200 = Setup("H200-SXM", 1, 8, 8)
-    ring, nvls, tree = (from_catalog(h200, "all_reduce", 16 * G, algorithm=a) for a in ("Ring", "NVLS", "Tree"))
+    ring, nvls, tree = (
+        from_catalog(h200, "all_reduce", 16 * G, algorithm=a) for a in ("Ring", "NVLS", "Tree")
+    )
     assert ring and nvls and tree
     assert (ring.centre, nvls.centre) == (367.61, 482.26)
     assert tree.centre == 431.0, "no tree is published: what does not say how it was measured"
@@ -189,13 +254,22 @@ def test_a_known_algorithm_is_held_against_its_own_kind() -> None:
 
 def test_a_run_says_what_comes_nearest() -> None:
     cluster = Cluster.model_validate(
-        {"name": "lab", "nodes": 3, "gpus_per_node": 8, "hardware": "H100-SXM", "fabric": "IB-8x400G"}
+        {
+            "name": "lab",
+            "nodes": 3,
+            "gpus_per_node": 8,
+            "hardware": "H100-SXM",
+            "fabric": "IB-8x400G",
+        }
         | {"platform": LocalPlatform(kind="local")}
     )
     (check,) = compare(
-        [Check("collectives", Verdict.PASS, uncoded("swept"), measurements=(plateau(380, 24),))], setup_of(cluster)
+        [Check("collectives", Verdict.PASS, uncoded("swept"), measurements=(plateau(380, 24),))],
+        setup_of(cluster),
     )
-    assert check.reason.sentence.endswith("12 nodes of 8 H100-SXM over IB-8x400G, differs in node count")
+    assert check.reason.sentence.endswith(
+        "12 nodes of 8 H100-SXM over IB-8x400G, differs in node count"
+    )
     assert [m.metric for m in check.measurements] == ["busbw_plateau", "busbw_share"]
 
 
@@ -205,7 +279,10 @@ def test_a_run_says_what_comes_nearest() -> None:
 def test_the_catalog_is_listed_with_kinds_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("baseline", "list") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line.strip()]) == len(references()) + len(devices()) + len(trainings()) + 3
+    assert (
+        len([line for line in lines if line.strip()])
+        == len(references()) + len(devices()) + len(trainings()) + 3
+    )
     assert command("baseline", "list", "--hardware", "H200-SXM", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert {row["hardware"] for part in document.values() for row in part} == {"H200-SXM"}

@@ -34,10 +34,16 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         (env("PET_NODE_RANK=1 PET_NNODES=3 PET_NPROC_PER_NODE=1"), (1, 3, 0)),
         (env(SLURM + " RANK=5 WORLD_SIZE=8 LOCAL_RANK=1"), (5, 8, 1)),  # several ranks of a task
         # mpirun starts torchrun on every node
-        (env(MPIRUN.format(1, 2) + "RANK=7 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=none"), (7, 8, 3)),
+        (
+            env(MPIRUN.format(1, 2) + "RANK=7 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=none"),
+            (7, 8, 3),
+        ),
         # mpirun in a pod of Kubeflow, whose RANK counts pods
         (
-            env(MPIRUN.format(6, 8) + "RANK=1 WORLD_SIZE=8 PET_NPROC_PER_NODE=4 OMPI_COMM_WORLD_LOCAL_RANK=2"),
+            env(
+                MPIRUN.format(6, 8)
+                + "RANK=1 WORLD_SIZE=8 PET_NPROC_PER_NODE=4 OMPI_COMM_WORLD_LOCAL_RANK=2"
+            ),
             (6, 8, 2),
         ),
     ],
@@ -57,7 +63,10 @@ def test_the_rank_is_the_innermost_launchers(
         (env("WORLD_SIZE=4"), "WORLD_SIZE is set, but RANK is not"),
         (env("RANK=0 WORLD_SIZE=0"), "WORLD_SIZE is '0', not a whole number of 1 or more"),
         (env("RANK=-1 WORLD_SIZE=2"), "RANK is '-1', not a whole number of 0 or more"),
-        ({"RANK": "\x1b[2J", "WORLD_SIZE": "2"}, r"RANK is '\x1b[2J', not a whole number of 0 or more"),
+        (
+            {"RANK": "\x1b[2J", "WORLD_SIZE": "2"},
+            r"RANK is '\x1b[2J', not a whole number of 0 or more",
+        ),
         (env("RANK=0 WORLD_SIZE=2 LOCAL_RANK=1"), "LOCAL_RANK is 1, but RANK is 0"),
         (env(SLURM + " RANK=0 WORLD_SIZE=2"), "RANK is 0, but SLURM_PROCID is 1, both of 2 ranks"),
         (
@@ -66,11 +75,16 @@ def test_the_rank_is_the_innermost_launchers(
         ),
         (
             env("PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=auto"),
-            "PET_NODE_RANK is the rank of a node and PET_NPROC_PER_NODE is 'auto': start it by torchrun",
+            (
+                "PET_NODE_RANK is the rank of a node and PET_NPROC_PER_NODE is 'auto': start "
+                "it by torchrun"
+            ),
         ),
     ],
 )
-def test_contradictory_variables_are_named(placement: ModuleType, environ: dict[str, str], message: str) -> None:
+def test_contradictory_variables_are_named(
+    placement: ModuleType, environ: dict[str, str], message: str
+) -> None:
     with pytest.raises(placement.ContradictoryEnvironment) as caught:
         placement.place(environ)
     assert str(caught.value) == message
@@ -80,7 +94,11 @@ def test_contradictory_variables_are_named(placement: ModuleType, environ: dict[
     ("environ", "world_size", "address"),
     [
         ({}, 1, "127.0.0.1"),
-        (env(SLURM + " MASTER_ADDR=gpu-9 PET_MASTER_ADDR=pod-0 SLURM_JOB_NODELIST=n[0-1]"), 2, "gpu-9"),
+        (
+            env(SLURM + " MASTER_ADDR=gpu-9 PET_MASTER_ADDR=pod-0 SLURM_JOB_NODELIST=n[0-1]"),
+            2,
+            "gpu-9",
+        ),
         (env("PET_MASTER_ADDR=job-node-0-0.job"), 2, "job-node-0-0.job"),
         (env("OMPI_COMM_WORLD_LOCAL_SIZE=2"), 2, "127.0.0.1"),
         (env(SLURM + " SLURM_STEP_NODELIST=n[2-3] SLURM_JOB_NODELIST=n[0-3]"), 2, "n2"),
@@ -88,12 +106,17 @@ def test_contradictory_variables_are_named(placement: ModuleType, environ: dict[
         (env(MPIRUN.format(0, 2) + "SLURM_STEP_NODELIST=n1 SLURM_JOB_NODELIST=n[0-1]"), 2, "n0"),
     ],
 )
-def test_rank_0_is_found(placement: ModuleType, environ: dict[str, str], world_size: int, address: str) -> None:
+def test_rank_0_is_found(
+    placement: ModuleType, environ: dict[str, str], world_size: int, address: str
+) -> None:
     assert placement.master_address(environ, world_size) == address
 
 
 def test_several_ranks_need_the_address_of_rank_0(placement: ModuleType) -> None:
-    with pytest.raises(placement.ContradictoryEnvironment, match="2 ranks, but neither MASTER_ADDR nor --master-addr"):
+    with pytest.raises(
+        placement.ContradictoryEnvironment,
+        match="2 ranks, but neither MASTER_ADDR nor --master-addr",
+    ):
         placement.master_address(env("RANK=0 WORLD_SIZE=2"), 2)
 
 
@@ -113,7 +136,18 @@ def test_the_first_host_of_a_node_list(placement: ModuleType, nodes: str, first:
 
 
 @pytest.mark.parametrize(
-    "nodes", ["", "gpu-[01", "gpu-]", "gpu-[a-b]", "-oProxyCommand=x", "a b", "n[1-2;x]", ",n1", "a[" * 500_001]
+    "nodes",
+    [
+        "",
+        "gpu-[01",
+        "gpu-]",
+        "gpu-[a-b]",
+        "-oProxyCommand=x",
+        "a b",
+        "n[1-2;x]",
+        ",n1",
+        "a[" * 500_001,
+    ],
 )
 def test_what_is_no_node_list_is_refused(placement: ModuleType, nodes: str) -> None:
     with pytest.raises(
@@ -126,11 +160,15 @@ def test_what_is_no_node_list_is_refused(placement: ModuleType, nodes: str) -> N
 def test_the_port_and_the_device(placement: ModuleType) -> None:
     assert placement.master_port({}) == 29500
     assert placement.master_port(env("MASTER_PORT=1234 PET_MASTER_PORT=5")) == 1234
-    with pytest.raises(placement.ContradictoryEnvironment, match="MASTER_PORT is 70000, which is no port"):
+    with pytest.raises(
+        placement.ContradictoryEnvironment, match="MASTER_PORT is 70000, which is no port"
+    ):
         placement.master_port(env("MASTER_PORT=70000"))
     devices = [placement.device(env(backend)) for backend in ("", "BACKEND=gloo", "BACKEND=nccl")]
     assert devices == ["cpu", "cpu", "cuda"]
-    with pytest.raises(placement.ContradictoryEnvironment, match="BACKEND is 'mpi'; gloo and nccl are known"):
+    with pytest.raises(
+        placement.ContradictoryEnvironment, match="BACKEND is 'mpi'; gloo and nccl are known"
+    ):
         placement.device(env("BACKEND=mpi"))
 
 
@@ -141,7 +179,8 @@ def test_the_port_and_the_device(placement: ModuleType) -> None:
         (env("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=1"), 0),
         (env("PMIX_RANK=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=1"), 0),
         (env("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=2"), 3),
-        # mpirun in a job that was asked for with --gpus-per-task: its ranks see all GPUs of the node
+        # mpirun in a job that was asked for with --gpus-per-task: its ranks see all GPUs of the
+        # node
         (env(MPIRUN.format(3, 4) + "OMPI_COMM_WORLD_LOCAL_RANK=3 SLURM_GPUS_PER_TASK=1"), 3),
     ],
 )

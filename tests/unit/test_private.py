@@ -79,7 +79,11 @@ def test_files_and_folders_of_others_are_refused(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     for each in (path, folder):
         os.chown(each, 65534, 65534)
-    for refused in (lambda: write(path), lambda: read_private(path, 10), lambda: private_folder(folder)):
+    for refused in (
+        lambda: write(path),
+        lambda: read_private(path, 10),
+        lambda: private_folder(folder),
+    ):
         with pytest.raises(PermissionError, match="belongs to user id 65534, not to you"):
             refused()
     assert path.read_text() == "theirs"
@@ -108,7 +112,9 @@ def test_a_folder_and_its_parents_are_0700_without_a_umask(tmp_path: Path) -> No
 def test_a_folder_that_others_can_read_becomes_0700(tmp_path: Path) -> None:
     folder = tmp_path / "old"
     folder.mkdir(mode=0o755)
-    with pytest.raises(PermissionError, match=r"is open to other users \(mode 0755\); must be 0700"):
+    with pytest.raises(
+        PermissionError, match=r"is open to other users \(mode 0755\); must be 0700"
+    ):
         check_private_folder(folder)
     assert mode_of(closed_folder(folder)) == 0o700
 
@@ -118,7 +124,9 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder.mkdir(mode=0o777)
     (folder / "planted").touch()
     for refused in (closed_folder, private_folder, own_folder):
-        with pytest.raises(PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"):
+        with pytest.raises(
+            PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"
+        ):
             refused(folder)
     assert mode_of(folder) == 0o777
     (folder / "planted").unlink()
@@ -155,11 +163,17 @@ def test_a_folder_that_others_could_replace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("shared/runs")
     for mode, legal in ((0o755, True), (0o1777, True), (0o777, False)):
         shared.chmod(mode)
-        for path in (shared / "runs" / "r1", tmp_path / "link" / "r1", shared / "runs" / "new" / "r1"):
+        for path in (
+            shared / "runs" / "r1",
+            tmp_path / "link" / "r1",
+            shared / "runs" / "new" / "r1",
+        ):
             if legal:
                 check_parents(path)
             else:
-                with pytest.raises(PermissionError, match=r"lies in \S*/shared, which others may write to"):
+                with pytest.raises(
+                    PermissionError, match=r"lies in \S*/shared, which others may write to"
+                ):
                     check_parents(path)
 
 
@@ -170,12 +184,16 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_root_writes_below_no_folder_or_link_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_writes_below_no_folder_or_link_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "theirs").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("/tmp")
     for each in (tmp_path / "theirs", tmp_path / "link"):
         os.chown(each, 65534, 65534, follow_symlinks=False)
-        with pytest.raises(PermissionError, match=f"lies in {each}, which belongs to user id 65534"):
+        with pytest.raises(
+            PermissionError, match=f"lies in {each}, which belongs to user id 65534"
+        ):
             check_parents(each / "runs" / "r1")
         with monkeypatch.context() as patch:
             patch.setenv("SUDO_UID", "65534")
@@ -246,7 +264,9 @@ def test_a_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert "symbolic link" in caplog.text
 
 
-def test_a_full_disk_ends_a_log_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_a_log_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = RawLog(tmp_path / "x.log", SECRETS)
     assert log._file is not None
     os.dup2(os.open("/dev/full", os.O_WRONLY), log._file.fileno())

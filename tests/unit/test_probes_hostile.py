@@ -1,4 +1,6 @@
-"""What a probe reads from programs and from other nodes may be anything: it answers with a line, in little time."""
+"""What a probe reads from programs and from other nodes may be anything: it answers with a line, in
+little time.
+"""
 
 import json
 import re
@@ -33,14 +35,20 @@ def test_a_program_that_prints_a_long_line_has_no_version() -> None:
 
 def test_a_version_is_read_from_the_line_that_has_it() -> None:
     assert facts.version_in(_printing(r"'mpirun\n(Open MPI) 4.1.4\nreport 2.0'")) == "4.1.4"
-    assert facts.version_in(_printing("'OpenSSH_9.2p1 Debian-2, OpenSSL 3.0'"), facts.OPENSSH) == "9.2p1"
+    assert (
+        facts.version_in(_printing("'OpenSSH_9.2p1 Debian-2, OpenSSL 3.0'"), facts.OPENSSH)
+        == "9.2p1"
+    )
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         *("7", "null", "{}", "[]", "[" * 50_000, "nonsense"),
-        *(json.dumps({"port": port, "token": TOKEN}) for port in (0, 65536, 10**9, "22", True, 1.5)),
+        *(
+            json.dumps({"port": port, "token": TOKEN})
+            for port in (0, 65536, 10**9, "22", True, 1.5)
+        ),
         *(json.dumps({"port": 4000, "token": token}) for token in ("", "zz", 5, TOKEN + "00")),
     ],
 )
@@ -50,16 +58,25 @@ def test_a_node_that_does_not_say_where_it_listens_measures_nothing(answer: str)
 
 
 @contextmanager
-def _streams(address: str = "127.0.0.1") -> Iterator[tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]]:
+def _streams(
+    address: str = "127.0.0.1",
+) -> Iterator[tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]]:
     """The program stream.py: where it listens, and what it measures to a peer."""
     command = [sys.executable, "-S", stream.__file__, address]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
         assert program.stdin and program.stdout
         stdin, stdout = program.stdin, program.stdout
         listener: dict[str, Any] = json.loads(stdout.readline())
 
         def measure(peer: dict[str, Any]) -> dict[str, Any]:
-            request = {"id": 7, "peer": {"address": "127.0.0.1", **peer}, "max_bytes": 1 << 20, "max_seconds": 1}
+            request = {
+                "id": 7,
+                "peer": {"address": "127.0.0.1", **peer},
+                "max_bytes": 1 << 20,
+                "max_seconds": 1,
+            }
             print(json.dumps(request), file=stdin, flush=True)
             answer: dict[str, Any] = json.loads(stdout.readline())
             return answer
@@ -67,7 +84,9 @@ def _streams(address: str = "127.0.0.1") -> Iterator[tuple[dict[str, Any], Calla
         yield listener, measure
 
 
-@pytest.mark.parametrize("answer", [b"[" * 50_000 + b"\n", b"nonsense\n", b"\xff\n", b"", b"7" * (1 << 17)])
+@pytest.mark.parametrize(
+    "answer", [b"[" * 50_000 + b"\n", b"nonsense\n", b"\xff\n", b"", b"7" * (1 << 17)]
+)
 def test_a_peer_that_answers_nonsense_is_an_error(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as peer, _streams() as (_, measure):
 
@@ -86,7 +105,11 @@ def test_a_peer_that_answers_nonsense_is_an_error(answer: bytes) -> None:
 
 def test_streams_are_those_of_peers_that_know_the_token() -> None:
     with _streams() as (listener, _), _streams() as (_, measure):
-        for hello in (b"", b"GET / HTTP/1.1\r\n\r\n" * 4, bytes.fromhex(TOKEN) + stream.ORDER.pack(True, 1 << 20, 1.0)):
+        for hello in (
+            b"",
+            b"GET / HTTP/1.1\r\n\r\n" * 4,
+            bytes.fromhex(TOKEN) + stream.ORDER.pack(True, 1 << 20, 1.0),
+        ):
             with socket.create_connection(("127.0.0.1", listener["port"])) as stranger:
                 stranger.sendall(hello)
                 with suppress(OSError):  # it has hung up already
@@ -114,7 +137,9 @@ UUID = "GPU-1b2c3d4e-0000-1111-2222-333344445555"
         ("", ("", None, "")),
     ],
 )
-def test_a_gpu_has_a_clock_where_the_driver_tells_it(line: str, gpu: tuple[str, int | None, str]) -> None:
+def test_a_gpu_has_a_clock_where_the_driver_tells_it(
+    line: str, gpu: tuple[str, int | None, str]
+) -> None:
     assert facts.gpu_in(line) == gpu
 
 
@@ -127,12 +152,18 @@ case "$1" in *clocks*) {with_clock};; *) echo "{uuid}, NVIDIA H100 80GB HBM3";; 
     ("with_clock", "gpus"),
     [
         (f"echo '{UUID}, NVIDIA H100 80GB HBM3, 1980'", [("NVIDIA H100 80GB HBM3", 1980, UUID)]),
-        ("echo 'Field clocks.max.sm is not a valid field to query.'; exit 2", [("NVIDIA H100 80GB HBM3", None, UUID)]),
+        (
+            "echo 'Field clocks.max.sm is not a valid field to query.'; exit 2",
+            [("NVIDIA H100 80GB HBM3", None, UUID)],
+        ),
     ],
     ids=["with clock", "a driver that does not know the clock"],
 )
 def test_a_driver_that_does_not_know_the_clock_still_tells_the_gpus(
-    with_clock: str, gpus: list[tuple[str, int | None, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_clock: str,
+    gpus: list[tuple[str, int | None, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(_NVIDIA_SMI.format(with_clock=with_clock, uuid=UUID))
@@ -144,13 +175,18 @@ def test_a_driver_that_does_not_know_the_clock_still_tells_the_gpus(
 @pytest.mark.parametrize(
     ("serials", "count"),
     [
-        ({"product_uuid": "4c4c4544-0042", "board_serial": ".7XK2.CN", "machine-id": "3d1219c7"}, 2),
+        (
+            {"product_uuid": "4c4c4544-0042", "board_serial": ".7XK2.CN", "machine-id": "3d1219c7"},
+            2,
+        ),
         ({"product_uuid": "", "board_serial": "None", "machine-id": "3d1219c7"}, 1),
         ({"product_uuid": "", "board_serial": "0", "machine-id": ""}, 0),
     ],
     ids=["board", "installation", "nothing"],
 )
-def test_serials_leave_a_node_as_digests(serials: dict[str, str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serials_leave_a_node_as_digests(
+    serials: dict[str, str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(facts, "first_line", lambda path: serials[path.rpartition("/")[2]])
     ids = facts.hardware_ids([])
     assert len(ids) == count
@@ -160,7 +196,9 @@ def test_serials_leave_a_node_as_digests(serials: dict[str, str], count: int, mo
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "192.0.2.1"])
 def test_streams_are_taken_by_the_nodes_address_or_all(address: str) -> None:
-    """A name, which may be of the loopback interface in the node's own /etc/hosts, or an address that is translated."""
+    """A name, which may be of the loopback interface in the node's own /etc/hosts, or an address
+    that is translated.
+    """
     with _streams(address) as (listener, _), _streams() as (_, measure):
         assert "out" in measure(listener)
         is_narrow = address == "127.0.0.1"

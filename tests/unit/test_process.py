@@ -26,7 +26,9 @@ def child(request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[bytes]"]
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", ARGUMENT]
     pipe = subprocess.PIPE
     own_session = getattr(request, "param", True)
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=own_session) as started:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, start_new_session=own_session
+    ) as started:
         assert started.stdout
         started.stdout.readline()
         yield started
@@ -65,7 +67,16 @@ def test_one_in_a_session_of_others_is_not(child: "subprocess.Popen[bytes]") -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what it may end of others")
 def test_one_of_another_user_is_not() -> None:
-    command = ["setpriv", "--reuid=61234", "--clear-groups", "sh", "-c", "echo; read line", "sh", ARGUMENT]
+    command = [
+        "setpriv",
+        "--reuid=61234",
+        "--clear-groups",
+        "sh",
+        "-c",
+        "echo; read line",
+        "sh",
+        ARGUMENT,
+    ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as other:
         assert other.stdout
@@ -140,7 +151,11 @@ print("taken down")
 def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
     """Its worker was killed, and it has nodes to take down and an end to tell."""
     process = subprocess.Popen(
-        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", ORPHAN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with process:
         assert process.stderr
@@ -158,12 +173,17 @@ print("goes on")
 """
 
 
-@pytest.mark.parametrize(("starter", "output"), [("$$", ""), ("", "goes on\n")], ids=["by a runner", "by hand"])
+@pytest.mark.parametrize(
+    ("starter", "output"), [("$$", ""), ("", "goes on\n")], ids=["by a runner", "by hand"]
+)
 def test_a_run_whose_runner_has_gone_before_it_began_ends(starter: str, output: str) -> None:
     """All processes of `serve` got SIGTERM while it was importing."""
     script = f'exec 3<&0; SEATRIAL_STARTED_BY={starter} "$1" -c "$2" <&3 & exit'
     process = subprocess.Popen(
-        ["sh", "-c", script, "sh", sys.executable, LATE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ["sh", "-c", script, "sh", sys.executable, LATE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     process.wait()
     assert process.communicate("\n")[0] == output
@@ -216,7 +236,8 @@ def test_a_lost_machine_has_no_exit_status() -> None:
     process.close(1)
 
 
-# An SSH server that sends more than its window allows is cut off: paramiko itself would keep all of it.
+# An SSH server that sends more than its window allows is cut off: paramiko itself would keep all of
+# it.
 
 
 @pytest.fixture

@@ -64,8 +64,12 @@ def cluster(tmp_path: Path) -> str:
         (Verdict.NOT_RUN, "CRASHED"),
     ],
 )
-def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict, kind: str) -> None:
-    state = state_of(replace(healthy_local(), verdict=verdict, reason=uncoded("launch: no such image")))
+def test_failed_is_measured_and_bad_and_crashed_is_not_measured(
+    verdict: Verdict, kind: str
+) -> None:
+    state = state_of(
+        replace(healthy_local(), verdict=verdict, reason=uncoded("launch: no such image"))
+    )
     assert state.type.value == kind
     assert state.message == f"{verdict.value}: launch: no such image"
     assert has_verdict(state)
@@ -74,23 +78,41 @@ def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict
 
 def test_a_run_that_was_broken_off_came_to_no_verdict() -> None:
     state = crashed_state(SeatrialError("out/run.json cannot be written"))
-    assert (state.type.value, state.message) == ("CRASHED", "could not measure: out/run.json cannot be written")
+    assert (state.type.value, state.message) == (
+        "CRASHED",
+        "could not measure: out/run.json cannot be written",
+    )
     assert not has_verdict(state)
     assert not has_verdict(Crashed())
 
 
 def a_run(state: Any) -> FlowRun:
-    return FlowRun(id=uuid4(), flow_id=uuid4(), state=state, parameters={"cluster": "/etc/seatrial/a4-gke.yaml"})
+    return FlowRun(
+        id=uuid4(),
+        flow_id=uuid4(),
+        state=state,
+        parameters={"cluster": "/etc/seatrial/a4-gke.yaml"},
+    )
 
 
 def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others() -> None:
-    assert alert_text(a_run(Crashed(message="exit status -9"))) == "the check of a4-gke died: exit status -9"
+    assert (
+        alert_text(a_run(Crashed(message="exit status -9")))
+        == "the check of a4-gke died: exit status -9"
+    )
     assert re.match(
-        r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`", alert_text(a_run(Late())) or ""
+        r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`",
+        alert_text(a_run(Late())) or "",
     )
     stopped: State[Any] = Crashed(message="Execution was aborted by a termination signal.")
-    assert alert_text(a_run(stopped)) == "the check of a4-gke was cut off: `seatrial serve`, or the worker, was stopped"
-    others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
+    assert (
+        alert_text(a_run(stopped))
+        == "the check of a4-gke was cut off: `seatrial serve`, or the worker, was stopped"
+    )
+    others: list[State[Any]] = [
+        Crashed(message="inconclusive: launch: quota"),
+        Failed(message="fail: slow"),
+    ]
     for state in (*others, Running(), Completed()):
         assert alert_text(a_run(state)) is None
     silent = a_run(Crashed(message="exit status -9"))
@@ -104,7 +126,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     summaries: list[str] = []
 
     def send(_: BoundedSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        summaries.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
+        summaries.append(
+            f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}"
+        )
         return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(BoundedSink, "send", send)
@@ -128,7 +152,9 @@ def test_the_alarm_names_cluster_and_suite_even_if_their_files_are_broken(
     run.tags = ["nightly", "cluster:h100-east"]
     assert cluster_of(run).name == "h100-east"
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
-        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, WEBHOOK, alert_text(run))
+        notified = watch(
+            cluster_of(run), suite_of(run), timedelta.max, store, WEBHOOK, alert_text(run)
+        )
     assert not notified.failed
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 
@@ -139,7 +165,14 @@ def test_a_died_check_is_reported_without_a_history(
     """Both may have died of the same cause. Whether a run is late cannot be told then."""
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}")  # a folder is no database
     with _history("the check of trial died") as store:
-        watch(load_cluster(Path(cluster)), "nightly", timedelta.max, store, WEBHOOK, "the check of trial died")
+        watch(
+            load_cluster(Path(cluster)),
+            "nightly",
+            timedelta.max,
+            store,
+            WEBHOOK,
+            "the check of trial died",
+        )
     assert heard == ["trial/nightly: the check of trial died"]
     with pytest.raises(SeatrialError, match="history"), _history(None):
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
@@ -165,11 +198,13 @@ def test_every_field_of_the_form_is_described_or_a_choice() -> None:
 
 
 def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
-    fields = with_choices(parameter_schema(check).model_dump(), ["/a.yaml", "/b.yaml"], ["/own.yaml"])["properties"]
+    fields = with_choices(
+        parameter_schema(check).model_dump(), ["/a.yaml", "/b.yaml"], ["/own.yaml"]
+    )["properties"]
     assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
     assert fields["suite"]["enum"] == [*SHIPPED, "/own.yaml"]
     assert "anyOf" not in fields["suite"]
-    described = "A shipped suite, such as quick or nightly; see `seatrial suites`."
+    described = "A shipped suite, such as quick; see `seatrial suites`."
     assert fields["suite"]["description"] == described
     assert fields["wait_s"]["maximum"] == 86_400
 
@@ -178,7 +213,10 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text("nodes: 2\nplatform: {kind: local}\nschedule: {suite: quick, cron: 30 5 * * 1}\nqualify: {}\n")
+    other.write_text(
+        "nodes: 2\nplatform: {kind: local}\nschedule: {suite: quick, cron: 30 5 * * 1}\n"
+        "qualify: {}\n"
+    )
     site = ServeConfig((cluster, str(other)), timezone="Europe/Berlin")
     by_name = {d.name: d for d in deployments(site)}
     assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote", "qualify"}
@@ -186,8 +224,13 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     passes = [(s.slug, s.parameters, s.schedule.cron) for s in hourly]
     assert passes == [("other", {"cluster": str(other), "watch": True}, "0 * * * *")]
     schedules: list[Any] = by_name["nightly"].schedules or []
-    nights = [(s.slug, s.parameters["cluster"], s.parameters["suite"], s.schedule.cron) for s in schedules]
-    assert nights == [("trial", cluster, "nightly", "0 2 * * *"), ("other", str(other), "quick", "30 5 * * 1")]
+    nights = [
+        (s.slug, s.parameters["cluster"], s.parameters["suite"], s.schedule.cron) for s in schedules
+    ]
+    assert nights == [
+        ("trial", cluster, "nightly", "0 2 * * *"),
+        ("other", str(other), "quick", "30 5 * * 1"),
+    ]
     assert {s.schedule.timezone for s in schedules} == {"Europe/Berlin"}
     monkeypatch.setenv("PREFECT_API_URL", "http://here/api")
     trial, paused, qualify = announced(site, ["other"])[1:4]
@@ -195,9 +238,12 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     assert re.search(r", next \d{4}-\d\d-\d\d 02:00$", trial)
     assert paused == "nightly  other, suite quick: 30 5 * * 1 (Europe/Berlin), paused"
     over = deployments(ServeConfig(site.clusters, suite="acceptance"))
-    assert {(s.parameters or {})["suite"] for d in over for s in d.schedules or [] if d.name == "nightly"} == {
-        "acceptance"
-    }
+    assert {
+        (s.parameters or {})["suite"]
+        for d in over
+        for s in d.schedules or []
+        if d.name == "nightly"
+    } == {"acceptance"}
     entrypoints = [deployment.entrypoint or "" for deployment in by_name.values()]
     assert all(re.fullmatch(r"seatrial\.flows\.\w+\.\w+", entrypoint) for entrypoint in entrypoints)
 
@@ -206,7 +252,10 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     ("change", "message"),
     [
         ({"cron": "at night"}, "--cron 'at night': needs minute"),
-        ({"cron": "0 0 30 2 *"}, "--cron '0 0 30 2 *': there is no such day; legal is what comes, such as"),
+        (
+            {"cron": "0 0 30 2 *"},
+            "--cron '0 0 30 2 *': there is no such day; legal is what comes, such as",
+        ),
         ({"timezone": "Berlin"}, "--timezone Berlin: unknown; legal"),
         ({"timezone": "posix/Europe/Berlin"}, "--timezone posix/Europe/Berlin: unknown; legal"),
         ({"suite": "hard"}, "suite 'hard': unknown; legal"),
@@ -228,8 +277,16 @@ def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y", r": address 1 \(carrierpigeon://...\) is none"),
-        ("SEATRIAL_HISTORY", "postgresql://ann:ge@heim@host/db", ": an @ in a user or password must be written as"),
+        (
+            "SEATRIAL_ALERT_URLS",
+            "carrierpigeon://x:secret@y",
+            r": address 1 \(carrierpigeon://...\) is none",
+        ),
+        (
+            "SEATRIAL_HISTORY",
+            "postgresql://ann:ge@heim@host/db",
+            ": an @ in a user or password must be written as",
+        ),
     ],
 )
 def test_a_site_whose_alerts_or_history_can_never_work_is_refused(
@@ -253,7 +310,9 @@ def _prefect_yaml() -> Any:
 
 
 def test_prefect_yaml_has_what_serve_has_and_flows_take(cluster: str) -> None:
-    served = {d.name: d for d in deployments(ServeConfig((cluster,), "nightly", "0 2 * * *", "UTC"))}
+    served = {
+        d.name: d for d in deployments(ServeConfig((cluster,), "nightly", "0 2 * * *", "UTC"))
+    }
     written = {d["name"]: d for d in _prefect_yaml()["deployments"]}
     assert set(served) == set(written)
     for name, deployment in served.items():
@@ -265,20 +324,36 @@ def test_prefect_yaml_has_what_serve_has_and_flows_take(cluster: str) -> None:
         assert set(written[name].get("parameters", {})) <= set(accepted)
 
 
-def test_every_run_beats_as_often_as_a_lasting_server_expects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a pool, and by hand; by itself Prefect beats every 180 s, and a run would be called dead while it works."""
-    for name, value in {_BEAT: "", "PREFECT_SERVER_ANALYTICS_ENABLED": "", "PREFECT_API_URL": "http://x/api"}.items():
+def test_every_run_beats_as_often_as_a_lasting_server_expects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a pool, and by hand; by itself Prefect beats every 180 s, and a run would be called dead
+    while it works.
+    """
+    for name, value in {
+        _BEAT: "",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "",
+        "PREFECT_API_URL": "http://x/api",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv(_BEAT)
     provide_prefect_server()
-    beats = [deployment["work_pool"]["job_variables"]["env"][_BEAT] for deployment in _prefect_yaml()["deployments"]]
+    beats = [
+        deployment["work_pool"]["job_variables"]["env"][_BEAT]
+        for deployment in _prefect_yaml()["deployments"]
+    ]
     assert {*beats, os.environ[_BEAT]} == {str(SILENCE_S // 3)}
 
 
 # Whatever Prefect's server does while a run is decorated, the run goes on.
 
 
-ERRORS = [httpx.ConnectError("away"), ObjectNotFound(ValueError("gone")), ValueError("no JSON"), TypeError("no list")]
+ERRORS = [
+    httpx.ConnectError("away"),
+    ObjectNotFound(ValueError("gone")),
+    ValueError("no JSON"),
+    TypeError("no list"),
+]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

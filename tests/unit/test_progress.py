@@ -20,7 +20,10 @@ from seatrial.text.redact import Secrets
 from tests import samples
 
 SECRETS = Secrets(("s3cr3t-value",))
-HOSTILE = "node-1\x1b[2J\x9b31m s3cr3t-value\n2026-01-01 INFO seatrial: pass\r\u202etxt.exe hf_ABCDEFGHIJKLMNOPQRSTUV"
+HOSTILE = (
+    "node-1\x1b[2J\x9b31m s3cr3t-value\n2026-01-01 INFO seatrial: pass\r\u202etxt.exe "
+    "hf_ABCDEFGHIJKLMNOPQRSTUV"
+)
 
 
 def assert_harmless(text: str) -> None:
@@ -30,7 +33,9 @@ def assert_harmless(text: str) -> None:
 
 
 def record(message: str) -> logging.LogRecord:
-    return logging.LogRecord("seatrial.launch", logging.WARNING, "x.py", 1, "said %s", (message,), None)
+    return logging.LogRecord(
+        "seatrial.launch", logging.WARNING, "x.py", 1, "said %s", (message,), None
+    )
 
 
 def test_a_line_on_the_terminal_is_one_line_and_moves_nothing() -> None:
@@ -108,9 +113,12 @@ def test_a_trace_that_another_handler_has_formatted_is_redacted_too(tmp_path: Pa
     assert "s3cr3t" not in (tmp_path / "run.log").read_text()
 
 
-def test_what_prefect_itself_says_of_a_run_goes_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_prefect_itself_says_of_a_run_goes_without_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stream, engine = io.StringIO(), logging.getLogger("prefect.flow_runs")
-    monkeypatch.setattr(engine, "handlers", [logging.StreamHandler(stream)])  # Prefect's own sends to a server
+    # Prefect's own sends to a server
+    monkeypatch.setattr(engine, "handlers", [logging.StreamHandler(stream)])
     monkeypatch.setattr(engine, "propagate", False)
     with forward_logs(SECRETS):
         engine.error("Encountered %s", "s3cr3t-value", exc_info=ValueError(HOSTILE))
@@ -123,9 +131,12 @@ def test_what_prefect_itself_says_of_a_run_goes_without_secrets(monkeypatch: pyt
 
 def test_every_text_of_a_result_is_clean() -> None:
     suspect = Suspect("node", HOSTILE, 1.0, uncoded(HOSTILE))
-    measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4})
+    measurement = Measurement(
+        "busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4}
+    )
     judgements = tuple(
-        Judgement(measurement, verdict, uncoded(HOSTILE), "peers") for verdict in (Verdict.PASS, Verdict.FAIL)
+        Judgement(measurement, verdict, uncoded(HOSTILE), "peers")
+        for verdict in (Verdict.PASS, Verdict.FAIL)
     )
     check = Check(
         HOSTILE,
@@ -150,7 +161,13 @@ def test_every_text_of_a_result_is_clean() -> None:
     clean = without_secrets(result, SECRETS)
     assert clean.notes[0] == "first line\n  second line"
     assert clean.nodes[0]["cpus"] == 4
-    for text in (repr(clean.checks), repr(clean.suspects), repr(clean.nodes), repr(clean.fingerprint), clean.suite):
+    for text in (
+        repr(clean.checks),
+        repr(clean.suspects),
+        repr(clean.nodes),
+        repr(clean.fingerprint),
+        clean.suite,
+    ):
         assert "s3cr3t" not in text
         assert "hf_ABC" not in text
         assert not any(mark in text for mark in ("\x1b", "\\x1b", "\\x9b", "\\u202e", "\\r", "\\n"))
@@ -159,7 +176,13 @@ def test_every_text_of_a_result_is_clean() -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_clean_judgement_stays_the_same_object(verdict: Verdict) -> None:
     judgement = Judgement(
-        Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")), verdict, uncoded("fast"), "peers"
+        Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")),
+        verdict,
+        uncoded("fast"),
+        "peers",
     )
-    result = replace(samples.healthy_local(), checks=(Check("x", verdict, uncoded("y"), judgements=(judgement,)),))
+    result = replace(
+        samples.healthy_local(),
+        checks=(Check("x", verdict, uncoded("y"), judgements=(judgement,)),),
+    )
     assert without_secrets(result, SECRETS).checks[0].judgements[0] is judgement

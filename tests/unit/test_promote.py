@@ -1,4 +1,6 @@
-"""Baselines that a person approves: what may be pinned, what is kept of it, and what it does to the next verdict."""
+"""Baselines that a person approves: what may be pinned, what is kept of it, and what it does to the
+next verdict.
+"""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ LATENCY = Measurement("latency", 20.0, "us", Subject("cluster", "lab"), better="
 
 
 def plateau(value: float) -> Measurement:
-    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"})
+    return Measurement(
+        "busbw_plateau", value, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"}
+    )
 
 
 def matmul(value: float) -> Measurement:
@@ -42,10 +46,21 @@ def save(
     setup: Setup | None = None,
 ) -> str:
     at = START + timedelta(days=number)
-    check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value), matmul(700), LATENCY))
+    check = Check(
+        "collectives", verdict, uncoded("because"), 1.0, (plateau(value), matmul(700), LATENCY)
+    )
     software = {"nccl": nccl}
     run = RunResult(
-        f"run-{number}", "lab", "quick", at, at, verdict, Reason(), checks=[check], fingerprint=software, setup=setup
+        f"run-{number}",
+        "lab",
+        "quick",
+        at,
+        at,
+        verdict,
+        Reason(),
+        checks=[check],
+        fingerprint=software,
+        setup=setup,
     )
     store.save(run, Path())
     return run.run_id
@@ -66,7 +81,9 @@ def a_run(verdict: Verdict = Verdict.PASS) -> RunRow:
     return RunRow("run-1", "lab", "quick", START, START, verdict, Reason(), {}, "")
 
 
-def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(store: Store) -> None:
+def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(
+    store: Store,
+) -> None:
     for number, value in enumerate((380.0, 400.0, 390.0)):
         save(store, number, value)
     pinned = promote(store, "run-2", ANN)
@@ -83,7 +100,9 @@ def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(s
 
 def test_many_quiet_runs_pin_tightly() -> None:
     m = plateau(400)
-    (pin,) = pins(a_run(), [m], {m.series(): [400, 401, 399, 402, 398, 400, 401, 399, 400, 400.5]}, ANN)
+    (pin,) = pins(
+        a_run(), [m], {m.series(): [400, 401, 399, 402, 398, 400, 401, 399, 400, 400.5]}, ANN
+    )
     assert pin.low is not None
     assert 0.94 < pin.low / 400 < 0.99
 
@@ -104,7 +123,9 @@ def test_a_bad_run_is_refused_and_forced_only_with_a_reason_that_is_kept(store: 
 
 
 @pytest.mark.parametrize("forced", ["", "it is a fast cluster"])
-def test_a_threshold_beyond_physics_is_refused_in_one_line_also_when_forced(store: Store, forced: str) -> None:
+def test_a_threshold_beyond_physics_is_refused_in_one_line_also_when_forced(
+    store: Store, forced: str
+) -> None:
     """Two nodes of eight GPUs whose links carry 400 GB/s: no all_reduce over 16 ranks reads 900."""
     links = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")
     for number, value in enumerate((700.0, 700.0, 700.0)):
@@ -115,7 +136,8 @@ def test_a_threshold_beyond_physics_is_refused_in_one_line_also_when_forced(stor
     with pytest.raises(InputError) as refused:
         promote(store, "run-2", Approval("ann", START, "", forced))
     assert str(refused.value) == (
-        "run run-2: busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that all_reduce over 16"
+        "run run-2: busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s "
+        "that all_reduce over 16"
         " ranks can reach on node links of 400 GB/s; no run reaches more than 750"
     )
     assert {pin.centre for pin in store.pinned("lab").values()} == {700.0, 20.0}  # as it was before
@@ -132,27 +154,47 @@ def test_too_few_runs_of_the_same_software_are_refused(store: Store) -> None:
 
 def test_a_run_that_is_not_there_is_named_with_those_that_are(store: Store) -> None:
     save(store, 0, 400)
-    with pytest.raises(InputError, match="run nowhere: is not in the history; the newest there: run-0"):
+    with pytest.raises(
+        InputError, match="run nowhere: is not in the history; the newest there: run-0"
+    ):
         promote(store, "nowhere", ANN)
 
 
 def test_differences_are_the_furthest_off_first() -> None:
     pinned = {
-        p.series: p for m in (plateau(400), LATENCY) for p in pins(a_run(), [m], {m.series(): [m.value] * 3}, ANN)
+        p.series: p
+        for m in (plateau(400), LATENCY)
+        for p in pins(a_run(), [m], {m.series(): [m.value] * 3}, ANN)
     }
     first, second = differences(pinned, [plateau(100), LATENCY])
-    assert (first.pin.unit, first.value, first.deviation, first.inside) == ("GB/s", 100, -0.75, False)
+    assert (first.pin.unit, first.value, first.deviation, first.inside) == (
+        "GB/s",
+        100,
+        -0.75,
+        False,
+    )
     assert (second.deviation, second.inside) == (0.0, True)
     assert [d.value for d in differences(pinned, [LATENCY])] == [20.0, None]
 
 
 def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -> None:
-    evil = Measurement("busbw", 400.0, "GB/s", Subject("cluster", "lab"), {"operation": "` ![p](http://x/p.png) `"})
+    evil = Measurement(
+        "busbw", 400.0, "GB/s", Subject("cluster", "lab"), {"operation": "` ![p](http://x/p.png) `"}
+    )
     for number in range(3):
         reason = "node-1 said: ![p](http://x/p.png)"
         check = Check("collectives", Verdict.PASS, uncoded(reason), 1.0, (evil,))
         store.save(
-            RunResult(f"run-{number}", "lab", "quick", START, START, Verdict.PASS, uncoded(reason), checks=[check]),
+            RunResult(
+                f"run-{number}",
+                "lab",
+                "quick",
+                START,
+                START,
+                Verdict.PASS,
+                uncoded(reason),
+                checks=[check],
+            ),
             Path(),
         )
     promote(store, "run-2", ANN)
@@ -200,7 +242,10 @@ def test_the_commands_from_promoting_to_expiring(store: Store, tmp_path: Path) -
     off = json.loads(command("diff", "run-9", "--json").output)
     assert [(d["value"], d["inside"]) for d in off] == [(90.0, False), (20.0, True)]
     assert "outside" in command("diff", "run-9").output
-    assert command("expire", "lab", "--metric", "latency").output == "lab: 1 pinned baselines removed\n"
+    assert (
+        command("expire", "lab", "--metric", "latency").output
+        == "lab: 1 pinned baselines removed\n"
+    )
     assert isinstance(command("expire", "lab", "--metric", "latency").exception, InputError)
     unknown = str(command("expire", "lba").exception)
     assert unknown == "baseline expire: no pinned baselines for 'lba'; clusters with some: lab"

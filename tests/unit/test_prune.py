@@ -37,10 +37,20 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def aged(days: float, verdict: Verdict = Verdict.PASS, cluster: str = "lab", suite: str = "quick") -> RunResult:
+def aged(
+    days: float, verdict: Verdict = Verdict.PASS, cluster: str = "lab", suite: str = "quick"
+) -> RunResult:
     started = NOW - timedelta(days=days)
     name = f"{cluster}-{suite}-{days:g}"
-    return a_run(1, verdict=verdict, run_id=name, cluster=cluster, suite=suite, started=started, finished=started)
+    return a_run(
+        1,
+        verdict=verdict,
+        run_id=name,
+        cluster=cluster,
+        suite=suite,
+        started=started,
+        finished=started,
+    )
 
 
 def later_runs(store: Store, count: int = 35) -> None:
@@ -82,7 +92,9 @@ def test_nothing_is_removed_without_yes(runs: Path, store: Store) -> None:
         store.save(result, folder_of(runs, result))
     shown = pruned("--older-than", "30d")
     assert "lab-quick-100" in shown.output
-    assert "would remove: 2 folders, 0.0 MB; 2 runs of the history; --yes removes them" in shown.output
+    assert (
+        "would remove: 2 folders, 0.0 MB; 2 runs of the history; --yes removes them" in shown.output
+    )
     assert names(runs) == {"lab-quick-1", "lab-quick-100", "lab-quick-200"}
     assert len(store.runs(limit=100)) == 38
     shown = pruned("--older-than", "30d", "--yes")
@@ -98,7 +110,11 @@ def test_the_history_keeps_what_the_next_run_is_compared_with(runs: Path, store:
         store.save(result, folder_of(runs, result))
     pruned("--older-than", "1d", "--keep", "1", "--yes")
     assert names(runs) == {"lab-quick-1", "lab-nightly-93"}
-    assert {row.run_id for row in store.runs(limit=100)[33:]} == {"lab-quick-1", "lab-quick-91", "lab-nightly-93"}
+    assert {row.run_id for row in store.runs(limit=100)[33:]} == {
+        "lab-quick-1",
+        "lab-quick-91",
+        "lab-nightly-93",
+    }
 
 
 @pytest.mark.parametrize(
@@ -106,7 +122,13 @@ def test_the_history_keeps_what_the_next_run_is_compared_with(runs: Path, store:
     [
         (  # the last run that passed stays of each cluster and suite
             [
-                *(aged(300), aged(200), aged(150, FAIL), aged(250, suite="nightly"), aged(400, cluster="other")),
+                *(
+                    aged(300),
+                    aged(200),
+                    aged(150, FAIL),
+                    aged(250, suite="nightly"),
+                    aged(400, cluster="other"),
+                ),
                 aged(1, FAIL),
             ],
             ("--older-than", "30d"),
@@ -124,7 +146,9 @@ def test_the_history_keeps_what_the_next_run_is_compared_with(runs: Path, store:
         ),
     ],
 )
-def test_kept_runs_are_not_removed(runs: Path, there: list[RunResult], words: tuple[str, ...], left: set[str]) -> None:
+def test_kept_runs_are_not_removed(
+    runs: Path, there: list[RunResult], words: tuple[str, ...], left: set[str]
+) -> None:
     for result in there:
         folder_of(runs, result)
     pruned(*words, "--yes")
@@ -217,7 +241,9 @@ def test_what_is_no_run_stays(runs: Path, content: str) -> None:
     assert "\x1b" not in shown.output
 
 
-def test_nothing_goes_where_the_history_cannot_be_read(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_goes_where_the_history_cannot_be_read(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder_of(runs, aged(300, FAIL))
     broken = runs.parent / "broken.sqlite"
     broken.write_text("no database, but long enough to look at" * 100)
@@ -236,7 +262,9 @@ def test_json_says_what_would_go(runs: Path) -> None:
     assert (document["deleted"], document["size_bytes"]) == (False, folder["size_bytes"])
 
 
-def test_what_cannot_be_removed_is_named_and_the_others_go(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_named_and_the_others_go(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stuck, other = folder_of(runs, aged(300, FAIL)), folder_of(runs, aged(200, FAIL))
     rmtree = shutil.rmtree
 
@@ -246,7 +274,9 @@ def test_what_cannot_be_removed_is_named_and_the_others_go(runs: Path, monkeypat
         rmtree(name, dir_fd=where["dir_fd"])
 
     monkeypatch.setattr("seatrial.runs.prune.shutil.rmtree", refuse)
-    with pytest.raises(SeatrialError, match=r"run lab-quick-300 cannot be removed: .*Operation not permitted"):
+    with pytest.raises(
+        SeatrialError, match=r"run lab-quick-300 cannot be removed: .*Operation not permitted"
+    ):
         pruned("--older-than", "30d", "--yes")
     assert not other.exists()
     assert stuck.exists()

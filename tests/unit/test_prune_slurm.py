@@ -27,7 +27,9 @@ def job(folder: Path, number: int, days: float, output: str = GOOD) -> None:
 
 
 def pruned(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(prune, ["--slurm-output", str(folder), *words], catch_exceptions=False)
+    return CliRunner().invoke(
+        prune, ["--slurm-output", str(folder), *words], catch_exceptions=False
+    )
 
 
 def jobs(folder: Path) -> set[str]:

@@ -17,14 +17,32 @@ HOST = os.uname().nodename
 
 
 def start(pipe: Path, rank: str, *program: str) -> list[str]:
-    return ["env", f"OMPI_COMM_WORLD_RANK={rank}", "sh", str(SHELL / "rank.sh"), str(pipe), *program]
+    return [
+        "env",
+        f"OMPI_COMM_WORLD_RANK={rank}",
+        "sh",
+        str(SHELL / "rank.sh"),
+        str(pipe),
+        *program,
+    ]
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"])
 def test_a_rank_reports_itself_and_is_its_program_then(name: str, tmp_path: Path) -> None:
-    command = ["sh", str(SHELL / "rank.sh"), str(tmp_path / "pipe"), "sh", "-c", "echo out; echo $$; kill -9 $$"]
-    environment = {key: value for key, value in os.environ.items() if "RANK" not in key and "SLURM" not in key}
-    with subprocess.Popen(command, env={**environment, name: "3"}, stdout=subprocess.PIPE, text=True) as rank:
+    command = [
+        "sh",
+        str(SHELL / "rank.sh"),
+        str(tmp_path / "pipe"),
+        "sh",
+        "-c",
+        "echo out; echo $$; kill -9 $$",
+    ]
+    environment = {
+        key: value for key, value in os.environ.items() if "RANK" not in key and "SLURM" not in key
+    }
+    with subprocess.Popen(
+        command, env={**environment, name: "3"}, stdout=subprocess.PIPE, text=True
+    ) as rank:
         assert rank.stdout
         lines = [line for line in rank.stdout.read().splitlines() if line]
     assert lines == [f"seatrial-rank: 3 on {HOST}", "out", str(rank.pid)]
@@ -36,15 +54,22 @@ def test_a_rank_reports_itself_in_one_write(shell: str, tmp_path: Path) -> None:
     """So that no half line of another rank gets between the line end before it and the report."""
     reads, writes = os.pipe2(os.O_DIRECT)  # a read returns what one write wrote
     command = [shell, str(SHELL / "rank.sh"), str(tmp_path / "pipe"), "true"]
-    subprocess.run(command, env={**os.environ, "OMPI_COMM_WORLD_RANK": "3"}, stdout=writes, check=True)
+    subprocess.run(
+        command, env={**os.environ, "OMPI_COMM_WORLD_RANK": "3"}, stdout=writes, check=True
+    )
     assert os.read(reads, 4096).decode() == f"\nseatrial-rank: 3 on {HOST}\n"
     os.close(reads)
     os.close(writes)
 
 
 def test_a_program_that_is_missing_is_named_with_its_rank(tmp_path: Path) -> None:
-    done = subprocess.run(start(tmp_path, "2", "no-such-program"), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (127, f"{HOST} rank 2: cannot start: no-such-program is not installed\n")
+    done = subprocess.run(
+        start(tmp_path, "2", "no-such-program"), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        127,
+        f"{HOST} rank 2: cannot start: no-such-program is not installed\n",
+    )
 
 
 @pytest.mark.parametrize("supervisor", ["python", "shell"])
@@ -61,7 +86,9 @@ def test_what_rank_0_prints_comes_apart(supervisor: str, tmp_path: Path) -> None
         program = ["sh", str(SHELL / "supervise.sh"), "60.0"]
         variables = base64.b64encode(f"export SEATRIAL_PIPE={pipe}\n".encode()).decode()
     pipes = subprocess.PIPE
-    with subprocess.Popen([*program, *both], stdin=pipes, stdout=pipes, stderr=pipes, text=True) as process:
+    with subprocess.Popen(
+        [*program, *both], stdin=pipes, stdout=pipes, stderr=pipes, text=True
+    ) as process:
         assert process.stdin
         process.stdin.write(f"{variables}\n")
         process.stdin.flush()

@@ -1,4 +1,6 @@
-"""No node speaks for another: what counts of the ranks' output is what the launcher's tag says of each line."""
+"""No node speaks for another: what counts of the ranks' output is what the launcher's tag says of
+each line.
+"""
 
 import pytest
 
@@ -53,12 +55,20 @@ def test_the_table_is_rank_0s() -> None:
     assert section
     planned, *_ = planned_sweeps(make_testbed(2), section)
     table = [
-        "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 1 iters: 1 agg iters: 1",
-        "     1048576        262144     float     sum      -1    197.5    5.31    5.31  0    197.5    5.31    5.31  0",
+        (
+            "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup "
+            "iters: 1 iters: 1 agg iters: 1"
+        ),
+        (
+            "     1048576        262144     float     sum      -1    197.5    5.31    5.31  0 "
+            "   197.5    5.31    5.31  0"
+        ),
         "# Avg bus bandwidth    : 5.31",
     ]
     for rank, rows in ((1, 0), (0, 1)):
-        reader = _OutputReader(planned, Setting("all_reduce", "float32", 2, "", (1048576,)), quiet=True)
+        reader = _OutputReader(
+            planned, Setting("all_reduce", "float32", 2, "", (1048576,)), quiet=True
+        )
         for line in lines(*(f"[1,{rank}]<stdout>:{row}" for row in table)):
             reader.line(line)
         sweep = reader.sweep()
@@ -95,9 +105,14 @@ def test_a_rank_cannot_blame_another_node(line: str) -> None:
 
 def test_a_rank_that_speaks_is_not_silent() -> None:
     line = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
-    lost = "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer [10.0.0.2]:2732"
+    lost = (
+        "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer "
+        "[10.0.0.2]:2732"
+    )
     assert [suspect.name for suspect in lost_ranks(mpi_result(line), make_testbed(4))] == ["node-2"]
-    assert "node-2" not in {suspect.name for suspect in lost_ranks(mpi_result(line, lost), make_testbed(4))}
+    assert "node-2" not in {
+        suspect.name for suspect in lost_ranks(mpi_result(line, lost), make_testbed(4))
+    }
 
 
 def test_a_rank_may_report_that_it_cannot_start() -> None:
@@ -107,5 +122,9 @@ def test_a_rank_may_report_that_it_cannot_start() -> None:
 
 
 def test_mpirun_may_blame_any_rank() -> None:
-    line = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
-    assert [suspect.name for suspect in lost_ranks(mpi_result("[1,0]<stdout>:x", line), make_testbed(4))] == ["node-2"]
+    line = (
+        "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
+    )
+    assert [
+        suspect.name for suspect in lost_ranks(mpi_result("[1,0]<stdout>:x", line), make_testbed(4))
+    ] == ["node-2"]

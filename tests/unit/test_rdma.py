@@ -1,4 +1,6 @@
-"""The tests of a pair by perftest, its command lines, the rails of nodes, and what its numbers are held against."""
+"""The tests of a pair by perftest, its command lines, the rails of nodes, and what its numbers are
+held against.
+"""
 
 import json
 import subprocess
@@ -35,7 +37,10 @@ from tests.fake_platform import FakePlatform, Request
 from tests.unit.readers.healthy import OUTPUTS
 
 RAIL = Rail("mlx5_3", 18_518, {"node-0": 3, "node-1": 7})
-HELP = "  --use_cuda=<id>  --use_cuda_dmabuf  --data_validation  --report_gbits  --use_cuda_bus_id=<id>"
+HELP = (
+    "  --use_cuda=<id>  --use_cuda_dmabuf  --data_validation  --report_gbits  "
+    "--use_cuda_bus_id=<id>"
+)
 
 
 def command(test: PairTest, known: str = "", server: str = "", **fields: Any) -> str:
@@ -49,14 +54,25 @@ def test_the_usual_command_of_both_ends() -> None:
 
 
 def test_gpu_memory_and_validation_where_perftest_has_them() -> None:
-    write = command(PairTest("ib_write_bw", (RAIL,), "out"), HELP, gid_index=3, folder="/opt/perftest/bin", seconds=1)
+    write = command(
+        PairTest("ib_write_bw", (RAIL,), "out"),
+        HELP,
+        gid_index=3,
+        folder="/opt/perftest/bin",
+        seconds=1,
+    )
     assert write == (
-        "/opt/perftest/bin/ib_write_bw -F -d mlx5_3 -p 18518 -x 3 -s 8388608 -q 4 --report_gbits -D 1 -f 0"
+        "/opt/perftest/bin/ib_write_bw -F -d mlx5_3 -p 18518 -x 3 -s 8388608 -q 4 --report_gbits "
+        "-D 1 -f 0"
         " --data_validation --use_cuda=7 --use_cuda_dmabuf"
     )
-    send, latency = (command(PairTest(name, (RAIL,), "out"), HELP) for name in ("ib_send_bw", "ib_write_lat"))
+    send, latency = (
+        command(PairTest(name, (RAIL,), "out"), HELP) for name in ("ib_send_bw", "ib_write_lat")
+    )
     assert "--data_validation" not in send + latency
-    assert latency == "ib_write_lat -F -d mlx5_3 -p 18518 -s 2 -n 1000 --use_cuda=7 --use_cuda_dmabuf"
+    assert (
+        latency == "ib_write_lat -F -d mlx5_3 -p 18518 -s 2 -n 1000 --use_cuda=7 --use_cuda_dmabuf"
+    )
     assert "--use_rocm=7" in command(PairTest("ib_write_bw", (RAIL,), "out"), "--use_rocm=<id>")
 
 
@@ -72,7 +88,13 @@ def test_each_rail_alone_then_all_at_once() -> None:
 
 def inventory(*rates: float, gpus: int = 0) -> Inventory:
     ports = [
-        {"port": f"mlx5_{i}/1", "kind": "InfiniBand", "up": rate > 0, "gbit_s": rate, "numa": i // 2}
+        {
+            "port": f"mlx5_{i}/1",
+            "kind": "InfiniBand",
+            "up": rate > 0,
+            "gbit_s": rate,
+            "numa": i // 2,
+        }
         for i, rate in enumerate(rates)
     ]
     ports.append({"port": "eth0", "kind": "network", "up": True, "gbit_s": 800.0})
@@ -92,7 +114,8 @@ def test_a_gpu_on_the_same_socket_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fabric", "way", "low"), [("IB-8x400G", "out", 40), ("RoCE-4x200G", "both", 40), ("IB", "out", None)]
+    ("fabric", "way", "low"),
+    [("IB-8x400G", "out", 40), ("RoCE-4x200G", "both", 40), ("IB", "out", None)],
 )
 def test_the_limit_is_the_rate_of_a_port(fabric: str, way: str, low: float | None) -> None:
     conditions: dict[str, ConditionValue] = {"rail": "mlx5_0", "way": way, "message_bytes": 8 << 20}
@@ -102,8 +125,18 @@ def test_the_limit_is_the_rate_of_a_port(fabric: str, way: str, low: float | Non
 
 
 REAL_JSON = {
-    "test_info": {"test": "RDMA_Write_Bidirectional_BW_Test", "Device": "mlx5_0", "Number_of_qps": 4},
-    "results": {"MsgSize": 8388608, "n_iterations": 58, "BW_peak": 0.0, "BW_average": 392.1, "MsgRate": 0.005843},
+    "test_info": {
+        "test": "RDMA_Write_Bidirectional_BW_Test",
+        "Device": "mlx5_0",
+        "Number_of_qps": 4,
+    },
+    "results": {
+        "MsgSize": 8388608,
+        "n_iterations": 58,
+        "BW_peak": 0.0,
+        "BW_average": 392.1,
+        "MsgRate": 0.005843,
+    },
 }
 
 
@@ -118,13 +151,17 @@ def test_the_json_of_perftest_is_read_whatever_its_unit() -> None:
         "mlx5_0",
     )
     assert m.value * 8 == pytest.approx(392.1, rel=1e-3)
-    latency = {"test_info": {"test": "Send_Latency_Test"}, "results": {"MsgSize": 2, "t_typical": 1.61}}
+    latency = {
+        "test_info": {"test": "Send_Latency_Test"},
+        "results": {"MsgSize": 2, "t_typical": 1.61},
+    }
     report = read_document(latency)
     assert report and [(m.metric, m.value) for m in report.measurements] == [("rdma_latency", 1.61)]
 
 
 @pytest.mark.parametrize(
-    "results", [{}, {"MsgSize": True, "MsgRate": 1}, {"MsgSize": 8, "MsgRate": -1}, {"MsgSize": 1e300}]
+    "results",
+    [{}, {"MsgSize": True, "MsgRate": 1}, {"MsgSize": 8, "MsgRate": -1}, {"MsgSize": 1e300}],
 )
 def test_json_without_numbers_is_no_result(results: dict[str, object]) -> None:
     report = read_document({"test_info": {"test": "RDMA_Write_BW_Test"}, "results": results})
@@ -133,7 +170,9 @@ def test_json_without_numbers_is_no_result(results: dict[str, object]) -> None:
 
 
 def test_data_that_arrive_changed_are_corrupt() -> None:
-    (result,) = read_perftest(["VALIDATION: FAILED (server) - 3 error(s), first at QP 0, Chunk 1"]).results
+    (result,) = read_perftest(
+        ["VALIDATION: FAILED (server) - 3 error(s), first at QP 0, Chunk 1"]
+    ).results
     assert (result.verdict, result.code) == (Verdict.CORRUPT, "tool-wrong-data")
 
 
@@ -146,7 +185,9 @@ def test_data_that_arrive_changed_are_corrupt() -> None:
         (Listening, {"id": 1, "listening": "yes"}),
     ],
 )
-def test_an_answer_that_no_probe_gives_is_refused(model: type[NodeAnswer], fields: dict[str, object]) -> None:
+def test_an_answer_that_no_probe_gives_is_refused(
+    model: type[NodeAnswer], fields: dict[str, object]
+) -> None:
     with pytest.raises(ValueError):
         read_answer(model, json.dumps(fields))
 
@@ -159,8 +200,13 @@ def test_each_rail_has_a_port_of_its_own_and_each_program_a_result(tmp_path: Pat
             return ""
         asked = json.loads(request.stdin)
         ports.add(tuple(asked["ports"]))
-        outputs = [HELP if "--help" in words else OUTPUTS["ib_write_bw"] for words in asked["programs"]]
-        ended = {"id": asked["id"], "ended": [{"status": 0, "output": output} for output in outputs]}
+        outputs = [
+            HELP if "--help" in words else OUTPUTS["ib_write_bw"] for words in asked["programs"]
+        ]
+        ended = {
+            "id": asked["id"],
+            "ended": [{"status": 0, "output": output} for output in outputs],
+        }
         listening = [{"id": asked["id"], "listening": True}] if asked["ports"] else []
         return "".join(f"{json.dumps(line)}\n" for line in (*listening, ended))
 
@@ -175,17 +221,23 @@ def test_each_rail_has_a_port_of_its_own_and_each_program_a_result(tmp_path: Pat
     assert ports == {(), (18_515,), (18_516,), (18_515, 18_516)}
 
 
-def printed_by(*programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30) -> list[dict[str, Any]]:
+def printed_by(
+    *programs: list[str], ports: tuple[int, ...] = (), seconds: float = 30
+) -> list[dict[str, Any]]:
     """What the probe prints of these programs."""
     request = json.dumps({"id": 1, "programs": programs, "ports": ports, "seconds": seconds})
     command = [sys.executable, "-S", str(probe("programs"))]
-    done = subprocess.run(command, input=request + "\n", capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        command, input=request + "\n", capture_output=True, text=True, timeout=120, check=True
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_programs_run_beside_each_other_and_print_little() -> None:
     flood = [sys.executable, "-S", "-c", "print('x' * 80_000_000)"]
-    (answer,) = printed_by(["echo", "here"], ["/nonexistent/program"], ["sh", "-c", "exit 3"], flood)
+    (answer,) = printed_by(
+        ["echo", "here"], ["/nonexistent/program"], ["sh", "-c", "exit 3"], flood
+    )
     first, missing, third, much = answer["ended"]
     assert (first, third["status"]) == ({"status": 0, "output": "here"}, 3)
     assert missing["status"] == 127 and "No such file" in missing["output"]

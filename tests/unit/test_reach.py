@@ -1,4 +1,6 @@
-"""The model of what healthy nodes reach of their links, and how it judges plateaus without a published row."""
+"""The model of what healthy nodes reach of their links, and how it judges plateaus without a
+published row.
+"""
 
 from dataclasses import replace
 
@@ -25,10 +27,15 @@ def ib(nodes: int, fabric: str | None = "IB-8x400G") -> Setup:
 
 def swept(whole: Measurement) -> list[Measurement]:
     """The sizes of the sweep that the plateau summarises."""
-    return [replace(whole, metric="busbw", conditions={**whole.conditions, "message_bytes": size}) for size in SIZES]
+    return [
+        replace(whole, metric="busbw", conditions={**whole.conditions, "message_bytes": size})
+        for size in SIZES
+    ]
 
 
-def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tuple[Verdict, str | None]:
+def verdict_of(
+    value: float, setup: Setup, operation: str = "all_reduce"
+) -> tuple[Verdict, str | None]:
     whole = plateau(value, setup.ranks, operation)
     judgement = judge(whole, published_baselines(whole, setup, swept_sizes(swept(whole))(whole)))
     assert judgement is not None
@@ -38,9 +45,17 @@ def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tup
 @pytest.mark.parametrize("nodes", [4, 8, 16])
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(104, Verdict.FAIL), (180, Verdict.FAIL), (220, Verdict.DEGRADED), (297, Verdict.DEGRADED), (375, Verdict.PASS)],
+    [
+        (104, Verdict.FAIL),
+        (180, Verdict.FAIL),
+        (220, Verdict.DEGRADED),
+        (297, Verdict.DEGRADED),
+        (375, Verdict.PASS),
+    ],
 )
-def test_a_known_fabric_has_an_expected_range_at_every_scale(nodes: int, value: float, verdict: Verdict) -> None:
+def test_a_known_fabric_has_an_expected_range_at_every_scale(
+    nodes: int, value: float, verdict: Verdict
+) -> None:
     code = "within-interval" if verdict is Verdict.PASS else "worse-than-model"
     assert verdict_of(value, ib(nodes)) == (verdict, code)
 
@@ -101,8 +116,13 @@ def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_le
     reason = one_nic_less(sweep, ib(8))
     assert ((reason or Reason()).code == "one-nic-less") is is_less
     for other in ({"operation": "all_gather"}, {"algorithm": "NVLSTree"}):
-        assert one_nic_less([busbw(rate, size, 64, **other) for size, rate in rates.items()], ib(8)) is None
-    assert one_nic_less(sweep, ib(8, "IB-4x400G")) is None, "of four it is a quarter, which the model finds"
+        assert (
+            one_nic_less([busbw(rate, size, 64, **other) for size, rate in rates.items()], ib(8))
+            is None
+        )
+    assert one_nic_less(sweep, ib(8, "IB-4x400G")) is None, (
+        "of four it is a quarter, which the model finds"
+    )
 
 
 def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:
@@ -113,20 +133,28 @@ def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:
     for algorithm in ("Ring", "Ring/Tree"):
         baseline = from_reach(plateau(365, 8, algorithm=algorithm), node, SIZES)
         assert baseline is not None
-        assert baseline.centre == pytest.approx(353, rel=0.02), "81 % of the 450 GB/s of GPU links, at 4G"
+        assert baseline.centre == pytest.approx(353, rel=0.02), (
+            "81 % of the 450 GB/s of GPU links, at 4G"
+        )
 
 
 def published() -> list[Reference]:
     """What was measured on two and more nodes, at sizes that the model is asked for."""
     return [
-        row for row in references() if row.nodes > 1 and row.kind == "measured" and row.message_bytes >= SMALLEST_BYTES
+        row
+        for row in references()
+        if row.nodes > 1 and row.kind == "measured" and row.message_bytes >= SMALLEST_BYTES
     ]
 
 
 def test_no_published_measurement_is_called_slow() -> None:
-    """The error of the model: all measured rows are above 80 % of it; all but trees over two nodes below 115 %."""
+    """The error of the model: all measured rows are above 80 % of it; all but trees over two nodes
+    below 115 %.
+    """
     for row in published():
-        setup = with_links(Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric))
+        setup = with_links(
+            Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
+        )
         measured = busbw(row.busbw_gb_s, row.message_bytes, setup.ranks, operation=row.collective)
         modelled = model(measured, setup, row.message_bytes)
         if modelled is None:

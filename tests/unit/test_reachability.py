@@ -23,11 +23,15 @@ def blame(tried: dict[Pair, str]) -> Blame:
     peers: dict[str, list[str]] = {}
     for a, b in tried:
         peers.setdefault(a, []).append(b)
-    return reachability.blame(TriedPairs(peers, {pair: uncoded(error) for pair, error in tried.items() if error}))
+    return reachability.blame(
+        TriedPairs(peers, {pair: uncoded(error) for pair, error in tried.items() if error})
+    )
 
 
 def error_by_pair(failing: set[frozenset[str]], names: list[str] = NAMES) -> dict[Pair, str]:
-    return {pair: "refused" if frozenset(pair) in failing else "" for pair in permutations(names, 2)}
+    return {
+        pair: "refused" if frozenset(pair) in failing else "" for pair in permutations(names, 2)
+    }
 
 
 def all_of(name: str, names: list[str] = NAMES) -> set[frozenset[str]]:
@@ -82,7 +86,9 @@ def between(a: Sequence[str], b: Sequence[str]) -> set[frozenset[str]]:
         (64, 56, "node-[0-55]--node-[56-63]", 8),
     ],
 )
-def test_a_cut_is_one_finding_with_both_sides(count: int, at: int, name: str, set_aside: int) -> None:
+def test_a_cut_is_one_finding_with_both_sides(
+    count: int, at: int, name: str, set_aside: int
+) -> None:
     names = [f"node-{i}" for i in range(count)]
     result = blame(error_by_pair(between(names[:at], names[at:]), names))
     (suspect,) = result.suspects
@@ -95,7 +101,11 @@ def test_a_cut_is_one_finding_with_both_sides(count: int, at: int, name: str, se
 def test_a_cut_into_three_and_a_dead_node_beside_it() -> None:
     names = [f"n{i}" for i in range(10)]
     sides = names[:4], names[4:7], names[7:9]
-    failing = between(sides[0], [*sides[1], *sides[2]]) | between(sides[1], sides[2]) | all_of("n9", names)
+    failing = (
+        between(sides[0], [*sides[1], *sides[2]])
+        | between(sides[1], sides[2])
+        | all_of("n9", names)
+    )
     result = blame(error_by_pair(failing, names))
     assert kinds_and_names(result) == [("link", "n[0-3]--n[4-6]--n[7-8]"), ("node", "n9")]
     assert set(result.set_aside) == set(names[4:])
@@ -105,7 +115,13 @@ def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
     names = [f"node-{i}" for i in range(256)]
     peers = peers_to_reach(names, "run", shared_cores=8)
     across = between(names[:96], names[96:])
-    result = blame({(a, b): "timed out" if frozenset((a, b)) in across else "" for a in names for b in peers[a]})
+    result = blame(
+        {
+            (a, b): "timed out" if frozenset((a, b)) in across else ""
+            for a in names
+            for b in peers[a]
+        }
+    )
     assert suspect_names(result) == ["node-[0-95]--node-[96-255]"]
 
 
@@ -128,7 +144,9 @@ SIDES = st.lists(st.integers(2, 6), min_size=2, max_size=4)
 
 
 @given(SIDES, st.randoms(use_true_random=False))
-def test_whichever_nodes_are_on_which_side_the_cut_is_named_exactly(sizes: list[int], rng: random.Random) -> None:
+def test_whichever_nodes_are_on_which_side_the_cut_is_named_exactly(
+    sizes: list[int], rng: random.Random
+) -> None:
     names = [f"node-{i}" for i in range(sum(sizes))]
     shuffled = rng.sample(names, len(names))
     sides, start = [], 0
@@ -138,7 +156,9 @@ def test_whichever_nodes_are_on_which_side_the_cut_is_named_exactly(sizes: list[
     failing = {pair for a, b in combinations(sides, 2) for pair in between(a, b)}
     result = blame(error_by_pair(failing, names))
     (suspect,) = result.suspects
-    in_order = sorted((sorted(side, key=natural) for side in sides), key=lambda side: natural(side[0]))
+    in_order = sorted(
+        (sorted(side, key=natural) for side in sides), key=lambda side: natural(side[0])
+    )
     assert suspect.name == "--".join(host_list(side) for side in in_order)
     assert len(result.set_aside) == len(names) - max(sizes)
 

@@ -1,4 +1,6 @@
-"""Reasons: code and values make the sentence; joined and placed ones keep the code; files and the store carry it."""
+"""Reasons: code and values make the sentence; joined and placed ones keep the code; files and the
+store carry it.
+"""
 
 import ast
 import copy
@@ -19,7 +21,16 @@ from seatrial.checks.connectivity.rates import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError
-from seatrial.model.reason import Reason, caused, extended, join, placed, rewritten, uncoded, unplaced
+from seatrial.model.reason import (
+    Reason,
+    caused,
+    extended,
+    join,
+    placed,
+    rewritten,
+    uncoded,
+    unplaced,
+)
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.explanations import AREAS, CATALOG
@@ -44,11 +55,17 @@ def _sources() -> list[Path]:
 
 
 def _constants(path: Path) -> set[str]:
-    return {node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {
+        node.value
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
 def _made(path: Path) -> Iterator[tuple[str, str, set[str] | None]]:
-    """Where code makes a reason with a literal code: place, code, and the names of the values if all are literal."""
+    """Where code makes a reason with a literal code: place, code, and the names of the values if
+    all are literal.
+    """
     for node in nodes(path):
         match node:
             case ast.Call(
@@ -57,7 +74,11 @@ def _made(path: Path) -> Iterator[tuple[str, str, set[str] | None]]:
                 keywords=values,
             ):
                 names = {value.arg for value in values if value.arg}
-                yield f"{path.name}:{node.lineno}", code, names if all(v.arg for v in values) else None
+                yield (
+                    f"{path.name}:{node.lineno}",
+                    code,
+                    names if all(v.arg for v in values) else None,
+                )
 
 
 def test_every_reason_in_the_code_is_explained_with_its_values() -> None:
@@ -65,12 +86,15 @@ def test_every_reason_in_the_code_is_explained_with_its_values() -> None:
     assert len(made) > 20
     for place, code, values in made:
         assert code in CATALOG, f"{place}: {code} is not explained"
-        assert values is None or _fields(CATALOG[code].template) <= values, f"{place}: {code} lacks a value"
+        assert values is None or _fields(CATALOG[code].template) <= values, (
+            f"{place}: {code} lacks a value"
+        )
 
 
 def test_every_code_is_used() -> None:
     constants = {constant for path in _sources() for constant in _constants(path)}
-    prefixes = ("worse-than-", "image-build-", "localize-")  # judge, builders.failures, localize.findings
+    # Judge, builders.failures, localize.findings
+    prefixes = ("worse-than-", "image-build-", "localize-")
     made_of_parts = {code for code in CATALOG if code.startswith(prefixes)}
     assert set(CATALOG) - made_of_parts - set(causes.REASONS) <= constants
     assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
@@ -80,7 +104,9 @@ def test_the_table_is_in_order_and_whole() -> None:
     with (ROOT / "seatrial/model/reasons.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     places = [row["area"] for row in rows]
-    assert [area for area, _ in groupby(places)] == list(dict.fromkeys(places)), "an area is in two places"
+    assert [area for area, _ in groupby(places)] == list(dict.fromkeys(places)), (
+        "an area is in two places"
+    )
     assert len({row["code"] for row in rows}) == len(rows), "a code is there twice"
     assert all(row["sentence"] and row["meaning"] for row in rows)
 
@@ -100,7 +126,9 @@ def test_an_unknown_code_or_value_is_an_error() -> None:
 
 
 def test_values_are_no_templates() -> None:
-    assert str(Reason.of("ssh-session", problem="{address} %s {0}")) == "no session: {address} %s {0}"
+    assert (
+        str(Reason.of("ssh-session", problem="{address} %s {0}")) == "no session: {address} %s {0}"
+    )
 
 
 def test_joined_and_placed_reasons_keep_codes() -> None:
@@ -134,20 +162,32 @@ def test_reasons_are_equal_by_code_and_values() -> None:
         (NodesError({"node-1": REFUSED}).reason, f"node-1: {REFUSED}"),
     ],
 )
-def test_a_reason_that_is_copied_cut_extended_or_raised_keeps_its_code(changed: Reason, text: str) -> None:
-    assert (changed.sentence, changed.code, changed.values.keys()) == (text, "ssh-refused", REFUSED.values.keys())
+def test_a_reason_that_is_copied_cut_extended_or_raised_keeps_its_code(
+    changed: Reason, text: str
+) -> None:
+    assert (changed.sentence, changed.code, changed.values.keys()) == (
+        text,
+        "ssh-refused",
+        REFUSED.values.keys(),
+    )
     assert changed.values == REFUSED.values or len(text) == 5
 
 
 def test_a_reason_without_a_code_never_gets_one() -> None:
-    assert extended(uncoded("a text"), " (node-1)").code is LaunchError("a text").reason.code is None
+    assert (
+        extended(uncoded("a text"), " (node-1)").code is LaunchError("a text").reason.code is None
+    )
     assert unplaced(uncoded("node-1: a text")) == uncoded("node-1: a text")
 
 
 def test_a_reason_that_names_its_cause_has_the_code_of_the_cause() -> None:
     late = Reason.of("launch-timeout", limit_s="1", setting="start_timeout_s", story=REFUSED)
     named = caused(late, REFUSED)
-    assert (named.sentence, named.code, named.values) == (late.sentence, "ssh-refused", REFUSED.values)
+    assert (named.sentence, named.code, named.values) == (
+        late.sentence,
+        "ssh-refused",
+        REFUSED.values,
+    )
     assert caused(late, uncoded("a text")) == caused(late, None) == late
 
 
@@ -178,16 +218,28 @@ def _run() -> RunResult:
     unjudged = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
     check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), raw_result=unjudged)
     verdict, reason = conclude([check])
-    return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])
+    return RunResult(
+        "run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed]
+    )
 
 
 def test_run_json_has_the_codes_and_they_are_read_back_and_may_be_missing(tmp_path: Path) -> None:
     document = _run().to_dict()
-    assert document["code"] == document["checks"][0]["code"] == document["suspects"][0]["code"] == "ssh-refused"
+    assert (
+        document["code"]
+        == document["checks"][0]["code"]
+        == document["suspects"][0]["code"]
+        == "ssh-refused"
+    )
     assert document["checks"][0]["found"]["code"] == "ssh-timeout"
     (tmp_path / "run.json").write_text(json.dumps(document))
     assert load_result(tmp_path).to_dict() == document
-    for part in (document, document["checks"][0], document["checks"][0]["found"], document["suspects"][0]):
+    for part in (
+        document,
+        document["checks"][0],
+        document["checks"][0]["found"],
+        document["suspects"][0],
+    ):
         del part["code"], part["values"]
     (tmp_path / "run.json").write_text(json.dumps(document))
     result = load_result(tmp_path)
@@ -206,7 +258,12 @@ def test_the_store_keeps_codes(tmp_path: Path) -> None:
         stored = store.result("run-1")
     assert stored is not None
     document = stored.to_dict()
-    assert document["code"] == document["checks"][0]["code"] == document["suspects"][0]["code"] == "ssh-refused"
+    assert (
+        document["code"]
+        == document["checks"][0]["code"]
+        == document["suspects"][0]["code"]
+        == "ssh-refused"
+    )
     assert document["checks"][0]["found"]["suspects"][0]["code"] == "ssh-refused"
 
 

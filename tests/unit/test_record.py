@@ -57,7 +57,10 @@ def test_everything_is_written_and_saved(run: Run) -> None:
     assert set(written) == FILES
     assert {path.name for path in run.out.iterdir()} == FILES
     assert json.loads(written["run.json"].read_text()) == result.to_dict()
-    assert "<h1>pass: connectivity, collectives, training: all pass</h1>" in written["report.html"].read_text()
+    assert (
+        "<h1>pass: connectivity, collectives, training: all pass</h1>"
+        in written["report.html"].read_text()
+    )
     assert shelf.saved == [(result, run.out)]
 
 
@@ -82,7 +85,8 @@ def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> No
         SeatrialError, match=r"runs/one: run.json cannot be written: .*; choose another --out$"
     ) as raised:
         record(samples.healthy_local(), run)
-    assert not isinstance(raised.value, InputError)  # which ends with exit status 2, but the run has measured
+    # Which ends with exit status 2, but the run has measured
+    assert not isinstance(raised.value, InputError)
 
 
 @pytest.fixture
@@ -104,13 +108,17 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
-def test_a_run_that_was_told_though_not_recorded_did_not_die(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_told_though_not_recorded_did_not_die(
+    full: RunState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(check, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
     assert check.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
-def test_a_run_that_is_recorded_nowhere_could_not_measure(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_recorded_nowhere_could_not_measure(
+    full: RunState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
         check.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
@@ -121,15 +129,21 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: RunState, monkey
     assert outcome.exit_status == 3
 
 
-def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(
+    full: RunState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uploaded: list[Run] = []
     monkeypatch.setattr(check, "upload", lambda run, *_: uploaded.append(run))
     check.record_cut(full, KeyboardInterrupt())
     assert uploaded == [full.run]
 
 
-@pytest.mark.parametrize(("cut", "code"), [(KeyboardInterrupt(), "cut-off"), (SeatrialError(uncoded("broken")), None)])
-def test_a_run_that_is_cut_off_without_a_result_gets_one(run: Run, cut: BaseException, code: str | None) -> None:
+@pytest.mark.parametrize(
+    ("cut", "code"), [(KeyboardInterrupt(), "cut-off"), (SeatrialError(uncoded("broken")), None)]
+)
+def test_a_run_that_is_cut_off_without_a_result_gets_one(
+    run: Run, cut: BaseException, code: str | None
+) -> None:
     """As a campaign between two phases; what failed is no run that was cut off."""
     with pytest.raises(type(cut)), check.recorded_if_cut(run):
         raise cut
@@ -156,11 +170,20 @@ def test_a_failing_history_is_named(run: Run, caplog: pytest.LogCaptureFixture) 
 def test_what_prefect_shows_as_markdown_is_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(
-        "seatrial.tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description)
+        "seatrial.tasks.record.create_table_artifact",
+        lambda *, description, **_: shown.append(description),
     )
     monkeypatch.setattr("seatrial.tasks.record.create_markdown_artifact", lambda **_: None)
-    record_task.fn(replace(samples.healthy_local(), reason=uncoded("node-1 said: <b> @all ![p](http://x/p.png)")), run)
-    assert shown[0].splitlines()[0] == "pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"
+    record_task.fn(
+        replace(
+            samples.healthy_local(), reason=uncoded("node-1 said: <b> @all ![p](http://x/p.png)")
+        ),
+        run,
+    )
+    assert (
+        shown[0].splitlines()[0]
+        == "pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"
+    )
     assert [line.partition(":")[0] for line in shown[0].splitlines()[2::2]] == ["since", "next"]
 
 
@@ -204,4 +227,6 @@ def _with_nan() -> RunResult:
     judgement = Judgement(loss, Verdict.CORRUPT, uncoded("NaN"), "sanity", deviation=math.inf)
     check = Check("training", Verdict.CORRUPT, uncoded("NaN"), 1.0, (loss, other), (judgement,))
     nodes = [{"name": "node-0", "load": math.nan, "path": Path("/x")}]
-    return replace(samples.healthy_local(), checks=[check], nodes=nodes, timings={"launch": math.nan})
+    return replace(
+        samples.healthy_local(), checks=[check], nodes=nodes, timings={"launch": math.nan}
+    )

@@ -50,7 +50,10 @@ def test_what_looks_like_a_secret_is_hidden(line: str, left: str) -> None:
         "tokens_per_s: 12345678.9 over 8 ranks",
         "#  out-of-place  in-place",
         "Accepted publickey for root from 10.0.0.1 port 51234 ssh2: ED25519 SHA256:" + "a" * 43,
-        "2026-11-21 15:44:02,123 INFO seatrial.launch: run 20261121-1544-4b688: 2 nodes, head node-0 (10.77.0.2)",
+        (
+            "2026-11-21 15:44:02,123 INFO seatrial.launch: run 20261121-1544-4b688: 2 nodes, "
+            "head node-0 (10.77.0.2)"
+        ),
         "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE ; OOB eth0:10.0.0.1<0>",
         '{"message_bytes": 8388608, "dtype": "float32"}',
         "gs://bucket/testbed-logs/run/nccl-test-results.txt",
@@ -66,14 +69,19 @@ def test_what_tells_what_happened_stays(line: str) -> None:
 
 
 def test_known_secrets_go_wherever_they_stand() -> None:
-    secrets = secrets_in({"SLACK_WEBHOOK": "https://hooks/T0/B0/x", "HOME": "/root/elsewhere", "A_TOKEN": "short"})
+    secrets = secrets_in(
+        {"SLACK_WEBHOOK": "https://hooks/T0/B0/x", "HOME": "/root/elsewhere", "A_TOKEN": "short"}
+    )
     assert secrets == ["https://hooks/T0/B0/x"]  # what is short would be found in harmless text
     assert shown("post https://hooks/T0/B0/x now", secrets=tuple(secrets)) == ["post *** now"]
 
 
 def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
     text = "WORD=abc and 'WORD': 'x'\nWORDLESS=no\nWORD=\nnothing\n"
-    assert Secrets(names=("WORD",)).hidden_in(text) == "WORD=*** and 'WORD': '***'\nWORDLESS=no\nWORD=\nnothing\n"
+    assert (
+        Secrets(names=("WORD",)).hidden_in(text)
+        == "WORD=*** and 'WORD': '***'\nWORDLESS=no\nWORD=\nnothing\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +118,11 @@ def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with log_file(tmp_path / "run.log", Secrets()):
-        (handler,) = (each for each in logging.getLogger("seatrial").handlers if isinstance(each, logging.FileHandler))
+        (handler,) = (
+            each
+            for each in logging.getLogger("seatrial").handlers
+            if isinstance(each, logging.FileHandler)
+        )
         assert handler.stream is not None
         os.dup2(os.open("/dev/full", os.O_WRONLY), handler.stream.fileno())
         logging.getLogger("seatrial.launch").warning("a line that finds no place")
@@ -119,14 +131,52 @@ def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(
 
 
 def test_private_keys_go_as_a_whole() -> None:
-    key = ["-----BEGIN OPENSSH PRIVATE KEY-----\n", "b3BlbnNzaC1rZXk\n", "-----END OPENSSH PRIVATE KEY-----\n"]
+    key = [
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+        "b3BlbnNzaC1rZXk\n",
+        "-----END OPENSSH PRIVATE KEY-----\n",
+    ]
     assert shown("before\n", *key, "after\n") == ["before\n", "*** a private key ***\n", "after\n"]
 
 
 ENDLESS = (
-    *("eyJ", "-eyJ", "eyJaaaaaaaaaa.", "a=", "://", "x://", "x://a:", "x://a:b@", "https://aaaaaaaaaaaaaaaaaaaa", "a"),
-    *(" ", '"', "'", "token", "token=", "token ", 'token"   =   ', "TOKEN_", "A_KEY", "A_AUTH-", "AUTH", "_pass "),
-    *("LICENSE_FILE", "authorization:", "authorization: ", "bearer ", "hf_", "sk-", "-sk-", "xox", "PRIVATE KEY"),
+    *(
+        "eyJ",
+        "-eyJ",
+        "eyJaaaaaaaaaa.",
+        "a=",
+        "://",
+        "x://",
+        "x://a:",
+        "x://a:b@",
+        "https://aaaaaaaaaaaaaaaaaaaa",
+        "a",
+    ),
+    *(
+        " ",
+        '"',
+        "'",
+        "token",
+        "token=",
+        "token ",
+        'token"   =   ',
+        "TOKEN_",
+        "A_KEY",
+        "A_AUTH-",
+        "AUTH",
+        "_pass ",
+    ),
+    *(
+        "LICENSE_FILE",
+        "authorization:",
+        "authorization: ",
+        "bearer ",
+        "hf_",
+        "sk-",
+        "-sk-",
+        "xox",
+        "PRIVATE KEY",
+    ),
     *("-----BEGIN PRIVATE KEY", "s3cr3t-valu", "s3cr3t-", "%2", "1", "1.", "1e"),
 )
 
@@ -172,7 +222,8 @@ def test_a_known_secret_is_found_in_base64_wherever_it_begins(before: str, after
             (left,) = shown(f"got {printed} here", secrets=(SECRET,))
             around = left.removeprefix("got ").removesuffix(" here").split("***")
             assert len(around) == 2
-            # What stays was made of the text around the secret, and of less than one byte of each of its ends.
+            # What stays was made of the text around the secret, and of less than one byte of each
+            # of its ends.
             assert len(around[0]) <= (len(before) * 8 + 7) // 6 + 1
             assert len(around[1].rstrip("=")) <= (len(after) * 8 + 7) // 6 + 1
 
@@ -195,7 +246,10 @@ def test_a_secret_within_a_line_that_never_ends_is_found_wherever_it_falls(filli
     for start in range(64 * 1024 - 16, 64 * 1024 + 32):
         redactor = Redactor(secrets)
         text = (filling * start)[:start] + "s3cr3t-value" + filling * 40_000
-        redacted = "".join(redactor.feed(text[at : at + 16_384]) for at in range(0, len(text), 16_384)) + redactor.end()
+        redacted = (
+            "".join(redactor.feed(text[at : at + 16_384]) for at in range(0, len(text), 16_384))
+            + redactor.end()
+        )
         assert redacted == text.replace("s3cr3t-value", "***")
 
 
@@ -215,11 +269,14 @@ def test_the_first_line_of_a_private_key_does_not_hide_a_whole_log() -> None:
 
 def test_a_thousand_secrets_are_looked_for_at_once() -> None:
     values = tuple(f"secret-{number:06}-of-many" for number in range(1000))
-    (left,) = shown(f"first {values[0]}, last {values[-1]}, none secret-001000-of-many", secrets=values)
+    (left,) = shown(
+        f"first {values[0]}, last {values[-1]}, none secret-001000-of-many", secrets=values
+    )
     assert left == "first ***, last ***, none secret-001000-of-many"
 
 
-# Which values are known to be secret: by the names of their variables, by what they look like, in URLs.
+# Which values are known to be secret: by the names of their variables, by what they look like, in
+# URLs.
 
 
 def test_what_is_secret_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,23 +286,44 @@ def test_what_is_secret_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     secret = {"name": "LICENSE_FILE", "secret": "license", "key": "file"}
     platform = {"kind": "kubernetes", "secret_env": [secret]}
-    fields = {"name": "c", "nodes": 2, "image": "registry.example.com/x:1", "env": {"NCCL_DEBUG": "INFO-of-NCCL"}}
+    fields = {
+        "name": "c",
+        "nodes": 2,
+        "image": "registry.example.com/x:1",
+        "env": {"NCCL_DEBUG": "INFO-of-NCCL"},
+    }
     assert secrets_of(Cluster.model_validate({**fields, "platform": platform})) == Secrets(
         ("known-to-the-site",), ("LICENSE_FILE",)
     )
-    own = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_API_KEY": "known-to-the-nodes"}}
-    assert secrets_of(Cluster.model_validate(own)) == Secrets(("known-to-the-nodes", "known-to-the-site"))
-    monkeypatch.setenv("SEATRIAL_ALERT_URLS", "none json://alerts.example.com/hunter2 ntfys://topic")
-    (clean,) = secrets_of(Cluster.model_validate(own)).out_of(["to json://alerts.example.com/hunter2 or ntfys://topic"])
+    own = {
+        "name": "c",
+        "nodes": 2,
+        "platform": {"kind": "local"},
+        "env": {"MY_API_KEY": "known-to-the-nodes"},
+    }
+    assert secrets_of(Cluster.model_validate(own)) == Secrets(
+        ("known-to-the-nodes", "known-to-the-site")
+    )
+    monkeypatch.setenv(
+        "SEATRIAL_ALERT_URLS", "none json://alerts.example.com/hunter2 ntfys://topic"
+    )
+    (clean,) = secrets_of(Cluster.model_validate(own)).out_of(
+        ["to json://alerts.example.com/hunter2 or ntfys://topic"]
+    )
     assert clean == "to *** or ***"
 
 
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:
-    assert secrets_in({"MY_CREDENTIALS": "first line\nthe second line"}) == ["the second line", "first line"]
+    assert secrets_in({"MY_CREDENTIALS": "first line\nthe second line"}) == [
+        "the second line",
+        "first line",
+    ]
 
 
 def test_names_of_variables_show_which_are_secret() -> None:
-    assert all(map(looks_secret, ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "wandb_api_key", "SENTRY_DSN")))
+    assert all(
+        map(looks_secret, ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "wandb_api_key", "SENTRY_DSN"))
+    )
     assert not any(map(looks_secret, ("NCCL_DEBUG", "HOSTNAME", "KEYBOARD", "PATH")))
 
 
@@ -255,7 +333,11 @@ def test_values_that_look_like_a_token_are_secret_whatever_their_variable_is_cal
         "OTHER": "0123456789abcdef0123456789abcdef",
         "LOGIN": "use hf_ABCDEFGHIJKLMNOPQRSTUV please",
     }
-    assert secrets_in(tokens) == [tokens["MY_SETTING"], tokens["OTHER"], "hf_ABCDEFGHIJKLMNOPQRSTUV"]
+    assert secrets_in(tokens) == [
+        tokens["MY_SETTING"],
+        tokens["OTHER"],
+        "hf_ABCDEFGHIJKLMNOPQRSTUV",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +364,10 @@ def test_values_that_tell_what_happened_are_no_secrets(name: str, value: str) ->
         ("postgresql+psycopg://me:hunt3r2@db/history", ["hunt3r2"]),
         ("postgresql://me:hunter2%40home@db/history", ["hunter2%40home", "hunter2@home"]),
         ("http://me:with/a/slash@proxy:3128", ["with/a/slash"]),
-        ("postgresql://db/history?user=me&password=correct%20horse&x=1", ["correct%20horse", "correct horse"]),
+        (
+            "postgresql://db/history?user=me&password=correct%20horse&x=1",
+            ["correct%20horse", "correct horse"],
+        ),
         ("host=db user=me password=correct-horse", ["correct-horse"]),
     ],
 )

@@ -1,4 +1,6 @@
-"""No host of a package registry stands in the tree: packages come from where each machine gets its own."""
+"""No host of a package registry stands in the tree: packages come from where each machine gets its
+own.
+"""
 
 import re
 import subprocess
@@ -32,7 +34,9 @@ HOSTS = [
         ("packages", "cloud", "google", "com"),
     ]
 ]
-REGISTRY = re.compile(rf"(?<![\w-])(?:[\w-]+\.)*(?:{'|'.join(map(re.escape, HOSTS))})(?![\w-])", re.IGNORECASE)
+REGISTRY = re.compile(
+    rf"(?<![\w-])(?:[\w-]+\.)*(?:{'|'.join(map(re.escape, HOSTS))})(?![\w-])", re.IGNORECASE
+)
 
 
 def registry_hosts(text: str) -> list[str]:
@@ -47,9 +51,15 @@ def test_a_host_is_recognised_wherever_it_stands(host: str) -> None:
 
 
 def test_no_tracked_file_names_one() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
     assert Path(__file__) in files
     texts = {file: file.read_bytes().decode(errors="replace") for file in files}
-    named = {str(file.relative_to(ROOT)): hosts for file, text in texts.items() if (hosts := registry_hosts(text))}
+    named = {
+        str(file.relative_to(ROOT)): hosts
+        for file, text in texts.items()
+        if (hosts := registry_hosts(text))
+    }
     assert named == {}

@@ -37,11 +37,24 @@ def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
     """A run as the flow makes it."""
     at = START + timedelta(days=number)
     swept = Check("collectives", Verdict.PASS, uncoded("1 sweep"), 1.0, (plateau(value, 16),))
-    checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at), as_before)
+    checks = compare(
+        [*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at), as_before
+    )
     verdict, reason = conclude(checks)
     suspects = merge_suspects(checks)
     return RunResult(
-        f"run-{number}", "lab", "quick", at, at, verdict, reason, (), checks, suspects, {"nccl": "2.27"}, setup=LAB
+        f"run-{number}",
+        "lab",
+        "quick",
+        at,
+        at,
+        verdict,
+        reason,
+        (),
+        checks,
+        suspects,
+        {"nccl": "2.27"},
+        setup=LAB,
     )
 
 
@@ -66,7 +79,9 @@ def outcome(run: RunResult) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("number", [0, 3, 4])
 def test_without_new_rules_a_stored_run_comes_to_what_it_came_to(store: Store, number: int) -> None:
-    """Also the first, although later runs are in the history by now; whole reasons, intervals and all."""
+    """Also the first, although later runs are in the history by now; whole reasons, intervals and
+    all.
+    """
     value = (360.0, 362.0, 358.0, 361.0, 36.0)[number]
     with open_store("sqlite://") as then:
         for earlier in range(number):
@@ -99,11 +114,16 @@ def test_a_new_pin_judges_an_old_run(store: Store) -> None:
 def test_what_a_check_found_by_itself_stays(store: Store) -> None:
     """A dead node is no matter of rules; a number that was too low is."""
     dead = Suspect("node", "node-1", 1.0, uncoded("connection refused"))
-    own = Check("connectivity", Verdict.FAIL, uncoded("node-1: connection refused"), suspects=(dead,))
+    own = Check(
+        "connectivity", Verdict.FAIL, uncoded("node-1: connection refused"), suspects=(dead,)
+    )
     store.save(judged(9, 36.0, store, own), Path())
     store.pin("lab", [Pin(plateau(0, 16).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
     result = rejudge(run_of("run-9"), store)
-    assert (result.checks[0].verdict, result.checks[0].reason.sentence) == (Verdict.FAIL, "node-1: connection refused")
+    assert (result.checks[0].verdict, result.checks[0].reason.sentence) == (
+        Verdict.FAIL,
+        "node-1: connection refused",
+    )
     assert result.checks[1].verdict is Verdict.PASS
     assert result.suspects == [replace(dead, verdict=Verdict.FAIL)]
 
@@ -114,7 +134,10 @@ def test_a_run_whose_checks_were_lost_never_becomes_a_pass(store: Store, tmp_pat
         connection.execute("DELETE FROM checks WHERE run_id = 'run-9'")
         connection.execute("UPDATE runs SET setup = NULL WHERE run_id = 'run-9'")
     result = rejudge(run_of("run-9"), store)
-    assert (result.verdict, result.reason.sentence) == (Verdict.INCONCLUSIVE, "nothing was measured")
+    assert (result.verdict, result.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        "nothing was measured",
+    )
 
 
 def test_a_runs_folder_is_judged_again_as_well(store: Store, tmp_path: Path) -> None:
@@ -146,7 +169,10 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
 def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path) -> None:
     evil = Check("launch", Verdict.NOT_RUN, uncoded("node-1 said:\n\x1b[2Kpass: fine"))
     at = START + timedelta(days=9)
-    store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
+    store.save(
+        RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]),
+        tmp_path,
+    )
     output = command("rejudge", "run-9").output
     assert "launch: not_run: node-1 said: [2Kpass: fine\n" in output
     assert not {"\x1b", "pass: fine"} & {*output, *output.splitlines()}

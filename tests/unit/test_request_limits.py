@@ -30,7 +30,9 @@ async def answer(request: Request) -> PlainTextResponse:
 def address() -> Iterator[tuple[str, int]]:
     app = Starlette(routes=[Route("/", answer, methods=["GET", "POST"])])
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(limited(app), fd=listener.fileno(), log_level="error", http=HeadersInTime)
+        config = uvicorn.Config(
+            limited(app), fd=listener.fileno(), log_level="error", http=HeadersInTime
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -18,7 +18,9 @@ from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from tests import samples
 
-FULL = httpx.HTTPStatusError("500", request=httpx.Request("POST", "http://p"), response=httpx.Response(500))
+FULL = httpx.HTTPStatusError(
+    "500", request=httpx.Request("POST", "http://p"), response=httpx.Response(500)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +32,12 @@ def _no_prefect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     results.clear()
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, prefect_knows: bool = True) -> object:
-    """What a run by hand returns whose attempts end so; where not `prefect_knows`, Prefect fails after the end."""
+def run(
+    monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, prefect_knows: bool = True
+) -> object:
+    """What a run by hand returns whose attempts end so; where not `prefect_knows`, Prefect fails
+    after the end.
+    """
     left = list(ends)
 
     def check(**_: Any) -> Any:
@@ -50,7 +56,10 @@ def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, prefect_k
 def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run(monkeypatch, FULL)
     assert isinstance(outcome, by_hand.Unfinished)
-    assert (outcome.exit_status, "Prefect failed: HTTPStatusError: 500" in outcome.reason.sentence) == (3, True)
+    assert (
+        outcome.exit_status,
+        "Prefect failed: HTTPStatusError: 500" in outcome.reason.sentence,
+    ) == (3, True)
 
 
 def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +67,9 @@ def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.Monkey
     assert run(monkeypatch, result, prefect_knows=False) is result
 
 
-@pytest.mark.parametrize(("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)])
+@pytest.mark.parametrize(
+    ("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)]
+)
 def test_a_database_that_cannot_grow_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
@@ -75,7 +86,8 @@ def test_a_database_that_cannot_grow_is_named(
 def test_too_little_address_space_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (600 << 20, -1))
     with pytest.raises(
-        InputError, match=r"^ulimit -v is 614400 KiB of address space, a run needs 2097152; run `ulimit"
+        InputError,
+        match=r"^ulimit -v is 614400 KiB of address space, a run needs 2097152; run `ulimit",
     ):
         run_by_hand._check_address_space()
     monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))

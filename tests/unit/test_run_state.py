@@ -36,7 +36,9 @@ def failing(error: Exception) -> None:
         (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
     ],
 )
-def test_an_error_in_a_step_becomes_a_check(state: RunState, error: Exception, verdict: Verdict) -> None:
+def test_an_error_in_a_step_becomes_a_check(
+    state: RunState, error: Exception, verdict: Verdict
+) -> None:
     with state.attempt("launch"):
         failing(error)
     (check,) = state.checks
@@ -48,11 +50,16 @@ def test_an_error_in_a_step_becomes_a_check(state: RunState, error: Exception, v
 
 def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    state = RunState(replace(run, cluster=run.cluster.model_copy(update={"env": {"MY_TOKEN": "s3cr3t-value"}})))
+    state = RunState(
+        replace(run, cluster=run.cluster.model_copy(update={"env": {"MY_TOKEN": "s3cr3t-value"}}))
+    )
     with state.attempt("launch"):
         failing(LaunchError("node-1 said: s3cr3t-value"))
     state.note("s3cr3t-value is not taken")
-    assert (state.result().reason.sentence, state.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
+    assert (state.result().reason.sentence, state.result().notes) == (
+        "launch: node-1 said: ***",
+        ("*** is not taken",),
+    )
 
 
 def test_the_platform_hears_of_each_check_that_is_through(state: RunState) -> None:
@@ -64,10 +71,14 @@ def test_the_platform_hears_of_each_check_that_is_through(state: RunState) -> No
 
 def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:
     with state.attempt("teardown"):
-        failing(NodesError({"node-1": uncoded("NotReady: silent"), "node-3": uncoded("NotReady: gone")}))
+        failing(
+            NodesError({"node-1": uncoded("NotReady: silent"), "node-3": uncoded("NotReady: gone")})
+        )
     result = state.result()
     assert result.reason.sentence == "node-1 (100 % sure): NotReady: silent; also node-3"
-    assert [(suspect.kind, suspect.name, suspect.evidence.sentence) for suspect in result.suspects] == [
+    assert [
+        (suspect.kind, suspect.name, suspect.evidence.sentence) for suspect in result.suspects
+    ] == [
         ("node", "node-1", "NotReady: silent"),
         ("node", "node-3", "NotReady: gone"),
     ]
@@ -123,7 +134,9 @@ def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState)
     with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
     assert not state.can_run("training", after="connectivity")
-    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="connectivity"))
+    assert state.checks[-1] == Check(
+        "training", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="connectivity")
+    )
 
 
 def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:

@@ -1,7 +1,8 @@
-"""Every reason that the code can give has a code, so that the runbook, which is made from the catalog, has it.
+"""Every reason that the code can give has a code, so that the runbook, which is made from the
+catalog, has it.
 
-A reason is what an error of ours says, what stands behind a bad verdict, what blames a node, and what the modules in
-WORDS return.
+A reason is what an error of ours says, what stands behind a bad verdict, what blames a node, and
+what the modules in WORDS return.
 """
 
 import ast
@@ -54,7 +55,9 @@ PARTS = {  # of longer reasons, of plans, or before bad input
 def reasons() -> dict[str, str]:
     """Each reason, `…` for what it is filled in with, and where it is made."""
     trees = {path.relative_to(ROOT).as_posix(): nodes(path) for path in modules()}
-    errors = _errors([node for tree in trees.values() for node in tree if isinstance(node, ast.ClassDef)])
+    errors = _errors(
+        [node for tree in trees.values() for node in tree if isinstance(node, ast.ClassDef)]
+    )
     places = {
         _plain(text): f"{name}:{getattr(node, 'lineno', 0)}"
         for name, tree in trees.items()
@@ -65,11 +68,18 @@ def reasons() -> dict[str, str]:
 
 
 def _errors(classes: Sequence[ast.ClassDef]) -> set[str]:
-    """Our errors that end in a run's reason; InputError names file, field and what is legal by itself."""
+    """Our errors that end in a run's reason; InputError names file, field and what is legal by
+    itself.
+    """
     names, before = {"SeatrialError"}, 0
     while len(names) > before:
         before = len(names)
-        names |= {c.name for c in classes for base in c.bases if isinstance(base, ast.Name) and base.id in names}
+        names |= {
+            c.name
+            for c in classes
+            for base in c.bases
+            if isinstance(base, ast.Name) and base.id in names
+        }
         names.discard("InputError")
     return names
 
@@ -78,9 +88,13 @@ def _reasons_in(node: ast.AST, errors: set[str], *, shown: bool) -> Iterator[str
     match node:
         case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in errors:
             yield from _texts(first)
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if name in MAKERS:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if (
+            name in MAKERS
+        ):
             yield from (text for arg in args for text in _texts(arg))
-        case ast.Call(func=ast.Attribute(attr="append", value=ast.Attribute(attr="problems")), args=[problem]):
+        case ast.Call(
+            func=ast.Attribute(attr="append", value=ast.Attribute(attr="problems")), args=[problem]
+        ):
             yield from _texts(problem)
         case ast.Call(args=parts) | ast.Tuple(elts=parts):
             for verdict, reason in pairwise(parts):
@@ -90,7 +104,9 @@ def _reasons_in(node: ast.AST, errors: set[str], *, shown: bool) -> Iterator[str
             yield from _texts(value)
         case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value) if shown:
             yield from _texts(value)
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if shown and name.isupper():
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if (
+            shown and name.isupper()
+        ):
             yield from (text for value in values for text in _texts(value))
         case _:
             return
@@ -113,7 +129,9 @@ def _texts(value: ast.expr) -> Iterator[str]:
         case ast.Constant(value=str(text)):
             yield text
         case ast.JoinedStr(values=parts):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts
+            )
         case ast.IfExp(body=one, orelse=other):
             yield from (*_texts(one), *_texts(other))
         case ast.BoolOp(values=several) | ast.List(elts=several) | ast.Tuple(elts=several):
@@ -125,8 +143,12 @@ def _texts(value: ast.expr) -> Iterator[str]:
 
 
 def _tells(text: str) -> bool:
-    """Whether it is more than a place for somebody else's words; what begins with a space or a mark is a part."""
-    return sum(map(str.isalpha, text)) >= 5 and " " in text and (text[0].isalnum() or text[0] == "…")
+    """Whether it is more than a place for somebody else's words; what begins with a space or a mark
+    is a part.
+    """
+    return (
+        sum(map(str.isalpha, text)) >= 5 and " " in text and (text[0].isalnum() or text[0] == "…")
+    )
 
 
 def _plain(text: str) -> str:
@@ -152,5 +174,9 @@ def test_every_reason_has_a_code() -> None:
     ],
 )
 def test_reasons_are_found_in_code(code: str, texts: list[str]) -> None:
-    made = [text for node in ast.walk(ast.parse(code)) for text in _reasons_in(node, {"LaunchError"}, shown=False)]
+    made = [
+        text
+        for node in ast.walk(ast.parse(code))
+        for text in _reasons_in(node, {"LaunchError"}, shown=False)
+    ]
     assert made == texts

@@ -1,4 +1,6 @@
-"""A node that comes back under another name keeps its history; one that takes over a name does not inherit it."""
+"""A node that comes back under another name keeps its history; one that takes over a name does not
+inherit it.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,10 +24,13 @@ SETUP = Setup("cpu", 8, 0, 1)
 
 
 def parts(*machines: int) -> dict[str, NodeHardware]:
-    """node-0 is the first machine given, and so on: each with a board and two GPUs of its own, all of one image."""
+    """node-0 is the first machine given, and so on: each with a board and two GPUs of its own, all
+    of one image.
+    """
     return {
         f"node-{n}": NodeHardware(
-            "H100", ids=frozenset({"image", *(f"{part}-{m}" for part in ("board", "gpu-a", "gpu-b"))})
+            "H100",
+            ids=frozenset({"image", *(f"{part}-{m}" for part in ("board", "gpu-a", "gpu-b"))}),
         )
         for n, m in enumerate(machines)
     }
@@ -46,7 +51,11 @@ def with_ids(hardware: Mapping[str, NodeHardware], node: str, *ids: str) -> dict
         (parts(0, 1, 2), {}, {}),
         (parts(0, 0, 0), parts(0, 0, 0), {}),
         (with_ids(parts(0, 1, 2), "node-2", "board-2", "gpu-a-2", "gpu-new"), parts(0, 1, 2), {}),
-        (with_ids(parts(0, 1, 2), "node-2", "board-new", "gpu-new", "gpu-b-2"), parts(0, 1, 2), {"node-2": None}),
+        (
+            with_ids(parts(0, 1, 2), "node-2", "board-new", "gpu-new", "gpu-b-2"),
+            parts(0, 1, 2),
+            {"node-2": None},
+        ),
         (with_ids(parts(0, 1, 2), "node-2"), parts(0, 1, 2), {}),
         (with_ids(parts(0, 1, 2), "node-2", "board-1"), parts(0, 1, 2), {}),
     ],
@@ -65,20 +74,31 @@ def with_ids(hardware: Mapping[str, NodeHardware], node: str, *ids: str) -> dict
     ],
 )
 def test_a_machine_is_known_by_its_parts(
-    tonight: Mapping[str, NodeHardware], then: Mapping[str, NodeHardware], names: Mapping[str, str | None]
+    tonight: Mapping[str, NodeHardware],
+    then: Mapping[str, NodeHardware],
+    names: Mapping[str, str | None],
 ) -> None:
     assert earlier_names(tonight, then) == names
 
 
 def subjects(node: str) -> list[Subject]:
-    return [Subject("node", node), Subject("gpu", f"{node}/gpu-0"), Subject("link", f"{node}--{node}")]
+    return [
+        Subject("node", node),
+        Subject("gpu", f"{node}/gpu-0"),
+        Subject("link", f"{node}--{node}"),
+    ]
 
 
-def night(number: int, machines: Sequence[int], rng: np.random.Generator, slow: int = -1) -> RunResult:
-    """Machine m makes 600 + 10 m TFLOP/s, a slow one 10 % less, with 1 % noise; everything is measured three times."""
+def night(
+    number: int, machines: Sequence[int], rng: np.random.Generator, slow: int = -1
+) -> RunResult:
+    """Machine m makes 600 + 10 m TFLOP/s, a slow one 10 % less, with 1 % noise; everything is
+    measured three times.
+    """
     hardware = parts(*machines)
     nodes = [
-        {"name": name, "gpu_model": made.gpu_model, "hardware_ids": sorted(made.ids)} for name, made in hardware.items()
+        {"name": name, "gpu_model": made.gpu_model, "hardware_ids": sorted(made.ids)}
+        for name, made in hardware.items()
     ]
     measured = tuple(
         Measurement("matmul", rate * np.exp(0.01 * rng.standard_normal()), "TFLOP/s", subject)
@@ -90,7 +110,16 @@ def night(number: int, machines: Sequence[int], rng: np.random.Generator, slow: 
     at = START + timedelta(days=number)
     check = Check("devices", Verdict.PASS, Reason(), 1.0, measured)
     return RunResult(
-        f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), nodes, checks=[check], setup=SETUP
+        f"run-{number}",
+        "lab",
+        "quick",
+        at,
+        at,
+        Verdict.PASS,
+        Reason(),
+        nodes,
+        checks=[check],
+        setup=SETUP,
     )
 
 
@@ -107,7 +136,9 @@ def test_a_history_goes_with_the_machine() -> None:
     median = {m.subject.name: past.location[:, i] for i, m in enumerate(measured.values())}
     for name, machine in (("node-0", 1), ("node-1", 0), ("node-2", 2)):
         for subject in (name, f"{name}/gpu-0", f"{name}--{name}"):
-            assert np.median(median[subject]) == pytest.approx(600 + 10 * machine, rel=0.006), subject
+            assert np.median(median[subject]) == pytest.approx(600 + 10 * machine, rel=0.006), (
+                subject
+            )
     assert np.isnan(median["node-7"]).all()
     assert past.count.sum() == 12 * 3 * 3 * 7
     assert stored is not None
@@ -116,7 +147,8 @@ def test_a_history_goes_with_the_machine() -> None:
 
 def test_a_node_that_is_slow_under_a_new_name_is_found_by_its_own_history() -> None:
     rng = np.random.default_rng(4)
-    places = (7, 1, 2, 3, 4, 5, 6, 0)  # machine 7, used to 670 TFLOP/s, is node-0 now, which used to make 600
+    # Machine 7, used to 670 TFLOP/s, is node-0 now, which used to make 600
+    places = (7, 1, 2, 3, 4, 5, 6, 0)
     with open_store("sqlite://") as store:
         for number in range(20):
             store.save(night(number, range(8), rng), Path())

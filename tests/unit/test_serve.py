@@ -43,7 +43,10 @@ def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
         other.listen()
         port = other.getsockname()[1]
         option, value = ("--port", port) if taken else ("--host", host)
-        with pytest.raises(InputError, match=rf"^{option} {value}: .+; give another {option}$"), _listening(host, port):
+        with (
+            pytest.raises(InputError, match=rf"^{option} {value}: .+; give another {option}$"),
+            _listening(host, port),
+        ):
             pass
 
 
@@ -57,8 +60,12 @@ def test_a_login_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> No
     assert kept_auth_string(tmp_path / "other")[0] != made
 
 
-@pytest.mark.parametrize("planted", ["link", "dangling link", "readable", "empty", "no password", "folder", "pipe"])
-def test_a_login_that_somebody_else_may_have_put_there_is_refused(tmp_path: Path, planted: str) -> None:
+@pytest.mark.parametrize(
+    "planted", ["link", "dangling link", "readable", "empty", "no password", "folder", "pipe"]
+)
+def test_a_login_that_somebody_else_may_have_put_there_is_refused(
+    tmp_path: Path, planted: str
+) -> None:
     file, target = tmp_path / "seatrial-serve.auth", tmp_path / "target"
     match planted:
         case "link":
@@ -71,14 +78,18 @@ def test_a_login_that_somebody_else_may_have_put_there_is_refused(tmp_path: Path
         case "pipe":
             os.mkfifo(file, 0o600)
         case _:
-            file.write_text({"readable": "ann:password", "empty": "", "no password": "ann"}[planted])
+            file.write_text(
+                {"readable": "ann:password", "empty": "", "no password": "ann"}[planted]
+            )
             file.chmod(0o644 if planted == "readable" else 0o600)
     with pytest.raises(InputError, match=rf"^{re.escape(str(file))}: .+; remove it"):
         kept_auth_string(tmp_path)
     assert planted == "link" or not target.exists()
 
 
-@pytest.mark.parametrize("login", ["", "password", ":password", "ann:", "ann:pass word", "ann:pass\nword"])
+@pytest.mark.parametrize(
+    "login", ["", "password", ":password", "ann:", "ann:pass word", "ann:pass\nword"]
+)
 def test_a_login_that_is_set_and_is_none_is_refused(login: str) -> None:
     """Prefect's own server takes it, also where it lets nobody or everybody in."""
     with (
@@ -110,7 +121,9 @@ def test_a_new_login_is_shown_with_how_to_type_it_and_the_exports_work(
     assert capsys.readouterr().out == f"login    in {home}/seatrial-serve.auth\n"
 
 
-def test_a_configured_login_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_configured_login_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
         assert _login(tmp_path) == ("ann:password", f"${SERVER_AUTH}")
     assert "password" not in capsys.readouterr().out
@@ -122,7 +135,13 @@ def test_a_configured_login_is_not_shown(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_names_of_a_server() -> None:
     hosts, seen = "server, prefect.seatrial,*", "https://c.example.com/api"
     environment = {"SEATRIAL_SERVER_HOSTS": hosts, "PREFECT_SERVER_UI_API_URL": seen}
-    assert own_names(environment) == ["127.0.0.1", "c.example.com", "localhost", "prefect.seatrial", "server"]
+    assert own_names(environment) == [
+        "127.0.0.1",
+        "c.example.com",
+        "localhost",
+        "prefect.seatrial",
+        "server",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +168,10 @@ def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: 
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
-    with closing(listen("127.0.0.1", 0, backlog=1)) as listener, socket.create_connection(listener.getsockname()):
+    with (
+        closing(listen("127.0.0.1", 0, backlog=1)) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -165,7 +187,9 @@ class _NoServer:
         pass
 
 
-def test_results_are_not_pickled_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_not_pickled_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "TemporaryServer", _NoServer)
     monkeypatch.setattr(os, "environ", {"PREFECT_HOME": str(tmp_path)})
     provide_prefect_server()
@@ -176,8 +200,9 @@ def test_results_are_not_pickled_by_default(tmp_path: Path, monkeypatch: pytest.
 # The garbage of a server on SQLite does not keep its event loop from going on.
 
 
-# The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
-# the only one who can end that wait making so many objects that the collector is due.
+# The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to
+# write in a thread, and the only one who can end that wait making so many objects that the
+# collector is due.
 _SERVER = """
 import contextlib, sqlite3, sys, threading, weakref
 from seatrial.flows.serving.server import collect_apart
@@ -212,7 +237,9 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
     assert (done.stdout, done.stderr) == ("written 1\n", "")
 
 
-def test_each_server_collects_garbage_in_a_thread(monkeypatch: pytest.MonkeyPatch, no_umask: None) -> None:
+def test_each_server_collects_garbage_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, no_umask: None
+) -> None:
     """That of a run, and the lasting one."""
     done: list[str] = []
     for module in (server, webserver):

@@ -38,8 +38,12 @@ def _compose() -> dict[str, Any]:
 
 def test_the_compose_file_is_valid() -> None:
     jsonschema.validate(_compose(), get_builtin_schema("vendor.compose-spec"))
-    required = set(re.findall(r"\$\{(\w+):\?", (DEPLOYMENTS / "server" / "compose.yaml").read_text()))
-    assert required <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+    required = set(
+        re.findall(r"\$\{(\w+):\?", (DEPLOYMENTS / "server" / "compose.yaml").read_text())
+    )
+    assert required <= set(
+        re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE)
+    )
 
 
 def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
@@ -61,18 +65,35 @@ def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
 
 
 def test_the_worker_has_the_receivers_of_alerts() -> None:
-    """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it open."""
+    """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it
+    open.
+    """
     pages = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
-    variables = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", pages)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
+    # For tests
+    variables = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", pages)) - {
+        "SEATRIAL_SLACK_API_URL"
+    }
     worker = _compose()["services"]["worker"]["environment"]
-    assert worker["PREFECT_UI_URL"] == "${PREFECT_URL:-http://127.0.0.1:4200}"  # in links, as people reach it
+    # In links, as people reach it
+    assert worker["PREFECT_UI_URL"] == "${PREFECT_URL:-http://127.0.0.1:4200}"
     assert variables
-    assert {name: worker.get(name) for name in variables} == {name: f"${{{name}:-}}" for name in variables}
-    assert variables <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+    assert {name: worker.get(name) for name in variables} == {
+        name: f"${{{name}:-}}" for name in variables
+    }
+    assert variables <= set(
+        re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE)
+    )
 
 
 def test_what_env_leaves_open_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLACK_TOKEN", "SLACK_CHANNEL", "SLACK_WEBHOOK", "ALERT_WEBHOOK", "ALERT_URLS", "METRICS"):
+    for name in (
+        "SLACK_TOKEN",
+        "SLACK_CHANNEL",
+        "SLACK_WEBHOOK",
+        "ALERT_WEBHOOK",
+        "ALERT_URLS",
+        "METRICS",
+    ):
         monkeypatch.setenv(f"SEATRIAL_{name}", "")
     assert AlertSettings.from_env(Notify()) == AlertSettings()
     assert target_of_environment() is None
@@ -103,7 +124,12 @@ def _rights(file: str) -> set[tuple[str, str]]:
     """What a role of the whole cluster may do, as (resource, verb)."""
     documents = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / file).read_text())
     rules = (rule for each in documents if each["kind"] == "ClusterRole" for rule in each["rules"])
-    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    return {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 def test_qualify_may_see_pods_and_set_a_condition_beyond_what_isolate_may() -> None:
@@ -113,8 +139,12 @@ def test_qualify_may_see_pods_and_set_a_condition_beyond_what_isolate_may() -> N
 
 
 def _pods() -> Iterator[dict[str, Any]]:
-    """Specs of everything that runs on Kubernetes: server, database, worker, and the Job of a run."""
-    yield from (m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {}))
+    """Specs of everything that runs on Kubernetes: server, database, worker, and the Job of a
+    run.
+    """
+    yield from (
+        m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {})
+    )
     yield _base_job_template()["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
 
 
@@ -131,7 +161,12 @@ def test_every_container_runs_without_rights() -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
     # only the worker and the run talk to the API server
-    assert [pod.get("automountServiceAccountToken", True) for pod in pods] == [False, False, True, True]
+    assert [pod.get("automountServiceAccountToken", True) for pod in pods] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_every_container_of_compose_runs_without_rights() -> None:
@@ -155,8 +190,12 @@ def test_server_and_runs_have_namespaces_of_their_own() -> None:
     assert _namespaces()["seatrial"]["pod-security.kubernetes.io/enforce"] == "restricted"
     assert set(_namespaces()) == {"seatrial", "seatrial-runs"}
     rights = ("Role", "RoleBinding")
-    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] not in rights} == {"seatrial"}
-    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] in rights} == {"seatrial-runs"}
+    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] not in rights} == {
+        "seatrial"
+    }
+    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] in rights} == {
+        "seatrial-runs"
+    }
     assert _base_job_template()["job_configuration"]["namespace"] == "seatrial-runs"
     role = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / "role.yaml").read_text())
     subjects = [subject for each in role for subject in each.get("subjects", ())]
@@ -164,9 +203,18 @@ def test_server_and_runs_have_namespaces_of_their_own() -> None:
 
 
 def test_a_run_gets_nothing_from_the_secret_of_the_server() -> None:
-    (worker,) = (m for m in _manifests() if m["kind"] == "Deployment" and m["metadata"]["name"] == "seatrial-worker")
-    env = {each["name"]: each.get("value") for each in worker["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert env["PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_NAME"] == "seatrial-api"
+    (worker,) = (
+        m
+        for m in _manifests()
+        if m["kind"] == "Deployment" and m["metadata"]["name"] == "seatrial-worker"
+    )
+    env = {
+        each["name"]: each.get("value")
+        for each in worker["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert (
+        env["PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_NAME"] == "seatrial-api"
+    )
     assert env["PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES"] == "seatrial-runs"
     assert "seatrial-prefect" not in json.dumps(_base_job_template())
 
@@ -176,37 +224,66 @@ def test_the_worker_may_do_what_prefects_worker_does_and_no_more() -> None:
     package = find_spec("prefect_kubernetes")  # which takes seconds to import
     assert package
     assert package.origin
-    source = "".join(Path(package.origin).with_name(f"{name}.py").read_text() for name in ("worker", "observer"))
-    calls = set(re.findall(r"\.(create|read|list|patch|replace|delete)_namespaced_(job|pod_log|pod)\(", source))
+    source = "".join(
+        Path(package.origin).with_name(f"{name}.py").read_text() for name in ("worker", "observer")
+    )
+    calls = set(
+        re.findall(
+            r"\.(create|read|list|patch|replace|delete)_namespaced_(job|pod_log|pod)\(", source
+        )
+    )
     verbs = {"read": "get", "replace": "update"}
     plural = {"job": "jobs", "pod": "pods", "pod_log": "pods/log"}
     called = {(plural[kind], verbs.get(verb, verb)) for verb, kind in calls}
-    watched = {(kind, verb) for kind in ("jobs", "pods") for verb in ("list", "watch")}  # kopf.on.event
+    # Kopf.on.event
+    watched = {(kind, verb) for kind in ("jobs", "pods") for verb in ("list", "watch")}
     (role,) = (m for m in _manifests() if m["kind"] == "Role")
-    granted = {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
+    granted = {
+        (kind, verb)
+        for rule in role["rules"]
+        for kind in rule["resources"]
+        for verb in rule["verbs"]
+    }
     assert called | watched <= granted
     assert granted - called - watched <= {("jobs", "get"), ("pods", "get")}
 
 
 def test_the_image_is_named_wherever_it_is_run() -> None:
-    """People replace it in the manifests; the Jobs' template is in the image by then, and gets it from there."""
+    """People replace it in the manifests; the Jobs' template is in the image by then, and gets it
+    from there.
+    """
     containers = [
-        c for m in _manifests() if "template" in m.get("spec", {}) for c in m["spec"]["template"]["spec"]["containers"]
+        c
+        for m in _manifests()
+        if "template" in m.get("spec", {})
+        for c in m["spec"]["template"]["spec"]["containers"]
     ]
     ours = [each for each in containers if each["name"] != "postgres"]
     assert {each["image"] for each in ours} == {"REGISTRY/seatrial"}
     (worker,) = (each for each in ours if each["name"] == "worker")
     assert {"name": "SEATRIAL_IMAGE", "value": "REGISTRY/seatrial"} in worker["env"]
     template = _base_job_template()
-    (container,) = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"]
+    (container,) = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     assert container["image"] == "REGISTRY/seatrial"
-    assert "s|REGISTRY/seatrial|$SEATRIAL_IMAGE|" in (DEPLOYMENTS / "server" / "start-worker").read_text()
+    assert (
+        "s|REGISTRY/seatrial|$SEATRIAL_IMAGE|"
+        in (DEPLOYMENTS / "server" / "start-worker").read_text()
+    )
 
 
 def test_a_deployment_chooses_no_more_than_the_resources_of_its_job() -> None:
     """The template fixes command, image, namespace and service account."""
     template = _base_job_template()
-    free = {"cpu_request", "cpu_limit", "memory_request", "memory_limit", "finished_job_ttl", "active_deadline_seconds"}
+    free = {
+        "cpu_request",
+        "cpu_limit",
+        "memory_request",
+        "memory_limit",
+        "finished_job_ttl",
+        "active_deadline_seconds",
+    }
     assert set(template["variables"]["properties"]) == free
     assert set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"]))) == free
 
@@ -231,13 +308,16 @@ def test_the_base_job_template_makes_a_job() -> None:
 
     template = _base_job_template()
     defaults = {
-        key: field["default"] for key, field in template["variables"]["properties"].items() if "default" in field
+        key: field["default"]
+        for key, field in template["variables"]["properties"].items()
+        if "default" in field
     }
     configuration = _filled(template["job_configuration"], defaults)
     job = KubernetesWorkerJobConfiguration.model_validate(configuration).job_manifest
     job["metadata"] = {"name": "flow-run", "namespace": job["metadata"]["namespace"]}
     pod = job["spec"]["template"]["spec"]
-    del pod["completions"], pod["parallelism"]  # Prefect insists on them, Kubernetes leaves them out
+    # Prefect insists on them, Kubernetes leaves them out
+    del pod["completions"], pod["parallelism"]
     (container,) = pod["containers"]
     container["args"] = container["args"].split()
     assert container["args"] == ["python", "-m", "prefect.engine"]
@@ -275,10 +355,14 @@ def test_pages_about_the_api_are_not_there(path: str) -> None:
     assert status_of(own_pages_alone(app, ["server"], []), path=path) == 404
 
 
-@pytest.mark.parametrize(("method", "status"), [("GET", 404), ("HEAD", 404), ("PUT", 405), ("DELETE", 405)])
+@pytest.mark.parametrize(
+    ("method", "status"), [("GET", 404), ("HEAD", 404), ("PUT", 405), ("DELETE", 405)]
+)
 def test_the_runs_folders_are_only_read(tmp_path: Path, method: str, status: int) -> None:
     app = guarded(Starlette(), "ann:password", "/seatrial/runs", str(tmp_path))
-    assert status_of(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status
+    assert (
+        status_of(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status
+    )
     assert status_of(app, method=method, path="/seatrial/runs/x") == 401
 
 
@@ -301,5 +385,7 @@ uvicorn.run = ask
 
 
 def test_the_server_of_a_run_has_a_single_name_and_no_pages() -> None:
-    done = subprocess.run([sys.executable, "-c", _ASKED + _SERVE, "0"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKED + _SERVE, "0"], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "200 400 403\n", done.stderr

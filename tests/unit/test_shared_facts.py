@@ -1,4 +1,6 @@
-"""Many nodes of one machine: one is asked for the software of all that see its files, and no other is taken for it."""
+"""Many nodes of one machine: one is asked for the software of all that see its files, and no other
+is taken for it.
+"""
 
 import subprocess
 from collections.abc import Mapping
@@ -41,7 +43,10 @@ def facts_of(shared: SharedFacts, contact: FakeContact) -> dict[str, Any]:
 
 def after_first(system: System | None = FIRST) -> SharedFacts:
     shared = SharedFacts()
-    assert facts_of(shared, FakeContact(system, {"hostname": "node-0", "cpus": 2})) == {"hostname": "node-0", "cpus": 2}
+    assert facts_of(shared, FakeContact(system, {"hostname": "node-0", "cpus": 2})) == {
+        "hostname": "node-0",
+        "cpus": 2,
+    }
     return shared
 
 
@@ -56,7 +61,9 @@ def after_first(system: System | None = FIRST) -> SharedFacts:
         (None, ["install and ask"], 4),
     ],
 )
-def test_only_a_node_that_sees_the_same_files_is_not_asked(system: System | None, asked: list[str], cpus: int) -> None:
+def test_only_a_node_that_sees_the_same_files_is_not_asked(
+    system: System | None, asked: list[str], cpus: int
+) -> None:
     contact = FakeContact(system, {"hostname": "node-1", "cpus": 4})
     assert facts_of(after_first(), contact) == {"hostname": "node-1", "cpus": cpus}
     assert contact.asked == asked
@@ -75,11 +82,15 @@ def test_a_node_that_cannot_tell_its_facts_leaves_it_to_the_next() -> None:
 
 
 def run_here(_: object, command: str, **__: object) -> CommandResult:
-    done = subprocess.run(["sh", "-c", "echo Welcome; " + command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", "echo Welcome; " + command], capture_output=True, text=True, check=False
+    )
     return CommandResult(done.returncode, done.stdout, 0.0)
 
 
-def test_a_system_is_told_by_boot_root_and_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_is_told_by_boot_root_and_probes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(system_module, "run_command", run_here)
     probe = tmp_path / "it's facts.py"
     without = ask_system(cast(Any, None), str(probe), 5)
@@ -92,7 +103,13 @@ def test_a_system_is_told_by_boot_root_and_probes(tmp_path: Path, monkeypatch: p
     assert there.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-@pytest.mark.parametrize("output", ["", "Welcome", f"seatrial-system  {BOOT} 8:2", "seatrial-system node-1 x 8:2"])
-def test_an_answer_that_lacks_something_tells_no_system(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_module, "run_command", lambda *_, **__: CommandResult(0, output, 0.0))
+@pytest.mark.parametrize(
+    "output", ["", "Welcome", f"seatrial-system  {BOOT} 8:2", "seatrial-system node-1 x 8:2"]
+)
+def test_an_answer_that_lacks_something_tells_no_system(
+    output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        system_module, "run_command", lambda *_, **__: CommandResult(0, output, 0.0)
+    )
     assert ask_system(cast(Any, None), "/w/facts.py", 5) is None

@@ -1,4 +1,6 @@
-"""The simulated fleet: what is drawn is what was asked for, and `seatrial simulate` scores the judge against it."""
+"""The simulated fleet: what is drawn is what was asked for, and `seatrial simulate` scores the
+judge against it.
+"""
 
 import json
 from pathlib import Path
@@ -11,10 +13,32 @@ from click.testing import CliRunner
 
 from seatrial.cli.app import app
 from seatrial.simulate import score
-from seatrial.simulate.rows import GPUS, KINDS, RUN, Draws, Floats, Noise, fleet_series, make, night_rows
+from seatrial.simulate.rows import (
+    GPUS,
+    KINDS,
+    RUN,
+    Draws,
+    Floats,
+    Noise,
+    fleet_series,
+    make,
+    night_rows,
+)
 from seatrial.simulate.score import NIGHTS_BEFORE, READINGS, judge_healthy, scores
 
-ARGUMENTS = ["simulate", "--nodes", "8", "--nights", "2", "--trials", "1", "--healthy", "2", "--seed", "3"]
+ARGUMENTS = [
+    "simulate",
+    "--nodes",
+    "8",
+    "--nights",
+    "2",
+    "--trials",
+    "1",
+    "--healthy",
+    "2",
+    "--seed",
+    "3",
+]
 
 
 def nights(noise: Noise, series: int = 2_000, count: int = 30, readings: int = 4) -> Floats:
@@ -23,7 +47,9 @@ def nights(noise: Noise, series: int = 2_000, count: int = 30, readings: int = 4
 
 
 @pytest.mark.parametrize("shape", ["t4", "normal", "lognormal"])
-def test_noise_and_spread_are_as_large_as_asked_for(shape: Literal["t4", "normal", "lognormal"]) -> None:
+def test_noise_and_spread_are_as_large_as_asked_for(
+    shape: Literal["t4", "normal", "lognormal"],
+) -> None:
     values = nights(Noise(shape))
     assert values.mean(axis=(0, 2)).std() == pytest.approx(0.01, rel=0.1)
     assert (values - values.mean(axis=(0, 2), keepdims=True)).std() == pytest.approx(0.03, rel=0.05)
@@ -31,8 +57,12 @@ def test_noise_and_spread_are_as_large_as_asked_for(shape: Literal["t4", "normal
 
 def test_readings_of_a_night_share_the_part_of_the_noise_that_lasts() -> None:
     values = nights(Noise("normal", spread=0.0, lasting=0.25))
-    assert np.corrcoef(values[..., 0].ravel(), values[..., 1].ravel())[0, 1] == pytest.approx(0.25, abs=0.02)
-    assert np.corrcoef(values[1:].mean(axis=2).ravel(), values[:-1].mean(axis=2).ravel())[0, 1] > 0.4
+    assert np.corrcoef(values[..., 0].ravel(), values[..., 1].ravel())[0, 1] == pytest.approx(
+        0.25, abs=0.02
+    )
+    assert (
+        np.corrcoef(values[1:].mean(axis=2).ravel(), values[:-1].mean(axis=2).ravel())[0, 1] > 0.4
+    )
 
 
 def test_a_drift_moves_all_series_of_a_metric_together() -> None:
@@ -41,7 +71,9 @@ def test_a_drift_moves_all_series_of_a_metric_together() -> None:
 
 
 def test_strays_loud_series_and_rounding_are_as_asked_for() -> None:
-    assert (nights(Noise("normal", stray=0.02, stray_loss=0.75)) < 0.5).mean() == pytest.approx(0.02, rel=0.1)
+    assert (nights(Noise("normal", stray=0.02, stray_loss=0.75)) < 0.5).mean() == pytest.approx(
+        0.02, rel=0.1
+    )
     loud = nights(Noise("normal", spread=0.0, loud=0.02)).std(axis=(0, 2)) > 0.06
     assert loud.mean() == pytest.approx(0.02, abs=0.01)
     assert set(np.round(nights(Noise(tick=0.05)) / 0.05 % 1, 6).ravel()) <= {0.0, 1.0}
@@ -49,7 +81,13 @@ def test_strays_loud_series_and_rounding_are_as_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "hit"),
-    [("slow node", 2 * GPUS + 3), ("slow GPU", 2), ("slow NVLink", 1), ("slow NIC", 2 + 5), ("upgrade", 16 + 5)],
+    [
+        ("slow node", 2 * GPUS + 3),
+        ("slow GPU", 2),
+        ("slow NVLink", 1),
+        ("slow NIC", 2 + 5),
+        ("upgrade", 16 + 5),
+    ],
 )
 def test_a_fault_lowers_what_it_should(kind: str, hit: int) -> None:
     series = fleet_series(16, RUN)
@@ -78,7 +116,11 @@ def test_rows_have_the_columns_of_measurements_in_order_of_the_readings() -> Non
     series = fleet_series(4, RUN)
     rows = night_rows(series, np.tile([1.0, 0.5], (len(series), 1)), 3)
     first, second = rows.iloc[0], rows.iloc[1]
-    assert (first["metric"], first["subject"], first["unit"]) == ("matmul", "node-000/gpu-0", "TFLOP/s")
+    assert (first["metric"], first["subject"], first["unit"]) == (
+        "matmul",
+        "node-000/gpu-0",
+        "TFLOP/s",
+    )
     assert (first["value"], second["value"], second["subject"]) == (700.0, 350.0, "node-000/gpu-0")
     assert set(rows["run_id"]) == {"night-003"}
     assert set(rows.loc[rows["subject_kind"] == "cluster", "ranks"]) == {"32"}
@@ -95,10 +137,14 @@ def test_gross_faults_are_found_and_nobody_else_is_blamed(monkeypatch: pytest.Mo
     rng = np.random.default_rng(5)
     assert judge_healthy(16, 5, rng).alarms == 0
     by_kind = list(scores(16, 2, 1, rng))
-    assert [(one.kind, len(one.nights), one.wrong) for one in by_kind] == [(kind, 1, 0) for kind in gross]
+    assert [(one.kind, len(one.nights), one.wrong) for one in by_kind] == [
+        (kind, 1, 0) for kind in gross
+    ]
 
 
-def test_the_command_prints_one_document_and_the_same_seed_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_one_document_and_the_same_seed_the_same_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(score, "KINDS", {"slow node": {"20 %": 0.2}})
     monkeypatch.setattr(score, "NIGHTS_BEFORE", 3)
     once, again = (CliRunner().invoke(app, [*ARGUMENTS, "--json"]).output for _ in range(2))
@@ -116,4 +162,6 @@ def test_the_file_holds_the_readings_of_a_slow_node(tmp_path: Path) -> None:
     assert len(rows) == (NIGHTS_BEFORE + 2) * len(fleet_series(8, RUN)) * READINGS
     matmul = rows[(rows["metric"] == "matmul") & rows["subject"].str.startswith(printed["subject"])]
     bad = matmul["run_id"] >= printed["from_run"]
-    assert matmul[bad]["value"].median() / matmul[~bad]["value"].median() == pytest.approx(0.9, abs=0.02)
+    assert matmul[bad]["value"].median() / matmul[~bad]["value"].median() == pytest.approx(
+        0.9, abs=0.02
+    )

@@ -36,7 +36,10 @@ def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = ALONE
 
 @pytest.mark.slow
 def test_devices_and_facts_are_one_line_of_json_from_each_process(tmp_path: Path) -> None:
-    answers = [json.loads(line) for line in run(tmp_path, "devices", "--seconds", "0.05", start=TORCHRUN).splitlines()]
+    answers = [
+        json.loads(line)
+        for line in run(tmp_path, "devices", "--seconds", "0.05", start=TORCHRUN).splitlines()
+    ]
     assert len(answers) == 2
     for (device,) in (answer["devices"] for answer in answers):
         assert (device["wrong"], device["error"]) == ("", "")
@@ -76,7 +79,11 @@ def test_a_sweep_reads_as_one_of_nccl_tests(tmp_path: Path) -> None:
 def test_every_probe_by_hand_is_a_file_that_does_not_say_when_it_was_made() -> None:
     for name in BY_HAND:
         with zipfile.ZipFile(io.BytesIO(single_file(name))) as file:
-            started = {"devices", "collective", "all_reduce", "training", "facts"} if name == "check" else set()
+            started = (
+                {"devices", "collective", "all_reduce", "training", "facts"}
+                if name == "check"
+                else set()
+            )
             assert {f"{part}.py" for part in (name, *started)} <= set(file.namelist())
             assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}, name
 
@@ -84,17 +91,25 @@ def test_every_probe_by_hand_is_a_file_that_does_not_say_when_it_was_made() -> N
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "check.pyz"
     arguments = ["probe", "facts", "--out", str(file)]
-    assert CliRunner().invoke(app, arguments, catch_exceptions=False).output == f"{file}: python {file} --help\n"
+    assert (
+        CliRunner().invoke(app, arguments, catch_exceptions=False).output
+        == f"{file}: python {file} --help\n"
+    )
     assert file.read_bytes() == single_file("facts")
-    with pytest.raises(InputError, match=r"check\.pyz: is there already; remove it, or name another file with --out$"):
+    with pytest.raises(
+        InputError,
+        match=r"check\.pyz: is there already; remove it, or name another file with --out$",
+    ):
         CliRunner().invoke(app, arguments, catch_exceptions=False, standalone_mode=False)
 
 
-# Probes run on the nodes: they import the standard library, torch and each other; more only if they can do without.
+# Probes run on the nodes: they import the standard library, torch and each other; more only if they
+# can do without.
 
 
-# torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
-# images need Pillow, object stores fsspec, and fp8 torchao, which a probe asks for by name.
+# torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is;
+# only folders of images need Pillow, object stores fsspec, and fp8 torchao, which a probe asks for
+# by name.
 OPTIONAL = {
     "datasets": {"PIL"},
     "devices": {"numpy"},

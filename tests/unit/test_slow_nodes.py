@@ -1,4 +1,6 @@
-"""Which node the streams between nodes speak against: a network of known links in, the slow ones out."""
+"""Which node the streams between nodes speak against: a network of known links in, the slow ones
+out.
+"""
 
 import math
 import random
@@ -34,7 +36,13 @@ from tests.unit.fake_network import FAST, FOUR, SLOW, names, network
 
 
 def judged(streams: dict[Pair, float]) -> Check:
-    check = Check("connectivity", Verdict.PASS, uncoded("4 of 4 nodes answer"), 0.0, tuple(measurements(streams)))
+    check = Check(
+        "connectivity",
+        Verdict.PASS,
+        uncoded("4 of 4 nodes answer"),
+        0.0,
+        tuple(measurements(streams)),
+    )
     return settled(check, Knowledge(Setup("CPU", 4, 0, 1)))
 
 
@@ -62,14 +70,18 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
 
 def test_a_node_that_receives_slowly_is_the_only_suspect() -> None:
     streams = explore(Plan(FOUR), network(lambda a, b: SLOW if b == "node-0" else FAST))
-    assert {name: mb_s for name, mb_s in ingress(streams).items() if mb_s < FAST} == {"node-0": SLOW}
+    assert {name: mb_s for name, mb_s in ingress(streams).items() if mb_s < FAST} == {
+        "node-0": SLOW
+    }
     assert set(egress(streams).values()) == {FAST}
     assert summary(streams).startswith("node-0 receives 24 MB/s;")
     assert suspect_names(judged(dict(streams))) == ["node-0"]
 
 
 def test_one_slow_link_is_recorded_and_blames_neither_end() -> None:
-    streams = explore(Plan(FOUR), network(lambda a, b: SLOW if (a, b) == ("node-1", "node-2") else FAST))
+    streams = explore(
+        Plan(FOUR), network(lambda a, b: SLOW if (a, b) == ("node-1", "node-2") else FAST)
+    )
     assert slow_nodes(streams) == []
     recorded = [m for m in measurements(streams) if m.subject.kind == "link"]
     assert {m.better for m in recorded} == {None}
@@ -82,7 +94,9 @@ def test_one_slow_link_is_recorded_and_blames_neither_end() -> None:
 
 
 def test_a_healthy_node_between_two_slow_ones_is_cleared_by_a_second_try() -> None:
-    streams = explore(Plan(names(7)), network(lambda a, b: SLOW if a in ("node-1", "node-3") else FAST))
+    streams = explore(
+        Plan(names(7)), network(lambda a, b: SLOW if a in ("node-1", "node-3") else FAST)
+    )
     assert set(slow_nodes(streams)) == {"node-1", "node-3"}
     assert ingress(streams)["node-2"] == FAST
 
@@ -102,7 +116,9 @@ def test_nobody_is_blamed_for_two_slow_neighbours_where_few_are_healthy(
     nodes: int, senders: Sequence[int], receivers: Sequence[int]
 ) -> None:
     slow = {f"node-{i}" for i in senders}, {f"node-{i}" for i in receivers}
-    streams = explore(Plan(names(nodes)), network(lambda a, b: SLOW if a in slow[0] or b in slow[1] else FAST))
+    streams = explore(
+        Plan(names(nodes)), network(lambda a, b: SLOW if a in slow[0] or b in slow[1] else FAST)
+    )
     assert set(slow_nodes(streams)) == slow[0] | slow[1]
 
 
@@ -111,7 +127,9 @@ def test_nobody_is_blamed_for_two_slow_neighbours_where_few_are_healthy(
 def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> None:
     some = st.sets(st.sampled_from(names(nodes)), max_size=(nodes - 1) // 4)
     senders, receivers = data.draw(some), data.draw(some)
-    streams = explore(Plan(names(nodes)), network(lambda a, b: SLOW if a in senders or b in receivers else FAST))
+    streams = explore(
+        Plan(names(nodes)), network(lambda a, b: SLOW if a in senders or b in receivers else FAST)
+    )
     assert set(slow_nodes(streams)) == senders | receivers
     assert slow_links(streams) == {}
 
@@ -161,9 +179,20 @@ def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
 ) -> None:
     streams = {(a, b): FAST / 64 if slow(a, b) else FAST for a, b in permutations(names(nodes), 2)}
     suspects = tuple(slow_suspects(streams))
-    own = Check("connectivity", Verdict.DEGRADED, uncoded("slow"), 0.0, tuple(measurements(streams)), suspects=suspects)
+    own = Check(
+        "connectivity",
+        Verdict.DEGRADED,
+        uncoded("slow"),
+        0.0,
+        tuple(measurements(streams)),
+        suspects=suspects,
+    )
     check = settled(own, Knowledge(Setup("CPU", nodes, 0, 1)))
-    bad = [j for j in check.judgements if j.verdict is not Verdict.PASS and j.measurement.metric == metric]
+    bad = [
+        j
+        for j in check.judgements
+        if j.verdict is not Verdict.PASS and j.measurement.metric == metric
+    ]
     assert len(bad) == count
     assert {(j.verdict, j.source) for j in bad} == {(Verdict.FAIL, "peers")}
     assert check.verdict is Verdict.FAIL
@@ -175,7 +204,11 @@ def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
     ("nodes", "link", "expected"),
     [
         (64, of_racks, {"node-[0-7]--node-[8-63]"}),
-        (64, lambda a, b: FAST * 0.02 if {a, b} == {"node-20", "node-21"} else FAST, {"node-20--node-21"}),
+        (
+            64,
+            lambda a, b: FAST * 0.02 if {a, b} == {"node-20", "node-21"} else FAST,
+            {"node-20--node-21"},
+        ),
         (64, lambda a, b: FAST / 5 if "node-9" in (a, b) else FAST, {"node-9"}),
         (3, lambda a, b: 23.9 if a == "node-2" else FAST / 2, {"node-2"}),
         (64, lambda a, b: FAST, set()),
@@ -195,14 +228,20 @@ def test_what_is_printed_as_slow_is_judged_slow(
 
 @pytest.mark.parametrize("day", [None, 0, 5, 17])
 @pytest.mark.parametrize(
-    ("nodes", "first_side"), [(64, range(8)), (64, range(32)), (64, range(20, 36)), (12, range(2)), (4, range(2))]
+    ("nodes", "first_side"),
+    [(64, range(8)), (64, range(32)), (64, range(20, 36)), (12, range(2)), (4, range(2))],
 )
-def test_a_slow_cut_is_one_finding_with_both_sides(nodes: int, first_side: range, day: int | None) -> None:
+def test_a_slow_cut_is_one_finding_with_both_sides(
+    nodes: int, first_side: range, day: int | None
+) -> None:
     one = {f"node-{i}" for i in first_side}
     carry = network(lambda a, b: FAST / 50 if len(one & {a, b}) == 1 else FAST)
     (suspect,) = slow_suspects(explore(Plan(names(nodes), day=day), carry))
     assert suspect.evidence.code == "tcp-cut-slow"
-    sides = [host_list(name for name in names(nodes) if (name in one) is first) for first in (True, False)]
+    sides = [
+        host_list(name for name in names(nodes) if (name in one) is first)
+        for first in (True, False)
+    ]
     assert suspect.name in {"--".join(sides), "--".join(reversed(sides))}
 
 
@@ -218,14 +257,19 @@ def test_nodes_of_a_slower_model_are_held_against_each_other() -> None:
     """Six of 60 have a tenth of the network; of these, one has a tenth of that again."""
     old = [f"node-{i}" for i in range(54, 60)]
     models = {name: "A100" if name in old else "H100" for name in names(60)}
-    rates = {name: FAST / 10 if name in old else FAST for name in names(60)} | {"node-56": FAST / 100}
+    rates = {name: FAST / 10 if name in old else FAST for name in names(60)} | {
+        "node-56": FAST / 100
+    }
     streams = explore(Plan(names(60), day=3), network(lambda a, b: min(rates[a], rates[b])))
     (suspect,) = slow_suspects(streams, models)
     assert suspect.name == "node-56"
-    assert str(suspect.evidence).startswith("sends 20 MB/s of TCP at best, the faster half of the nodes 200 MB/s")
+    assert str(suspect.evidence).startswith(
+        "sends 20 MB/s of TCP at best, the faster half of the nodes 200 MB/s"
+    )
     assert {"node-54", "node-55"} < {suspect.name for suspect in slow_suspects(streams)}
     healthy = explore(
-        Plan(names(60), day=3), network(lambda a, b: min(rates[n] if n != "node-56" else 200.0 for n in (a, b)))
+        Plan(names(60), day=3),
+        network(lambda a, b: min(rates[n] if n != "node-56" else 200.0 for n in (a, b))),
     )
     assert slow_suspects(healthy, models) == []
 
@@ -235,13 +279,17 @@ def test_nodes_of_a_slower_model_are_held_against_each_other() -> None:
 def test_a_slow_node_does_not_pass_as_one_of_a_slower_model(of_it: int, model: str) -> None:
     """One or two nodes of a model, or of an unknown one, tell nobody what that model carries."""
     models = dict.fromkeys(names(16), "H100") | dict.fromkeys(names(of_it), model)
-    streams = explore(Plan(names(16), day=3), network(lambda a, b: SLOW if "node-0" in (a, b) else FAST))
+    streams = explore(
+        Plan(names(16), day=3), network(lambda a, b: SLOW if "node-0" in (a, b) else FAST)
+    )
     (suspect,) = slow_suspects(streams, models)
     assert (suspect.kind, suspect.name) == ("node", "node-0")
 
 
 @pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (4, 2), (5, 2), (5, 3), (6, 3), (7, 5)])
-def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(nodes: int, slow: int) -> None:
+def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(
+    nodes: int, slow: int
+) -> None:
     senders = set(names(nodes)[-slow:])
     streams = explore(Plan(names(nodes)), network(lambda a, b: FAST / 10 if a in senders else FAST))
     assert slow_suspects(streams) == []
@@ -262,5 +310,7 @@ def test_half_of_the_nodes_at_a_tenth_are_two_groups_and_no_pass() -> None:
 def test_noise_of_busy_processors_blames_nobody(nodes: int, noise: float) -> None:
     rng = random.Random(nodes)
     for _ in range(20):
-        streams = explore(Plan(names(nodes)), network(lambda a, b: FAST * rng.lognormvariate(0, noise)))
+        streams = explore(
+            Plan(names(nodes)), network(lambda a, b: FAST * rng.lognormvariate(0, noise))
+        )
         assert slow_suspects(streams) == []

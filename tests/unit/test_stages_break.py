@@ -1,4 +1,6 @@
-"""Whatever breaks in a stage of a run, with whatever error: there is a verdict, a run.json, and people are told."""
+"""Whatever breaks in a stage of a run, with whatever error: there is a verdict, a run.json, and
+people are told.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -45,7 +47,9 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         return SimpleNamespace(failed=False)
 
     def passes(kind: CheckType, context: CheckContext) -> StepResult:
-        return StepResult(Check(kind.name, Verdict.PASS, uncoded("fine"), measurements=(size,)), context.testbed)
+        return StepResult(
+            Check(kind.name, Verdict.PASS, uncoded("fine"), measurements=(size,)), context.testbed
+        )
 
     steps: dict[str, Any] = {
         "image_task": lambda *_: Image(),
@@ -106,7 +110,9 @@ def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
     def breaks(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(module, name, once(error, record.run_json) if name == "run_json" else breaks)
+    monkeypatch.setattr(
+        module, name, once(error, record.run_json) if name == "run_json" else breaks
+    )
     result, document = went_through(run)
     assert document["verdict"] == result.verdict.value
     assert len(alerts) == 1
@@ -132,7 +138,8 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
 
     def checked(kind: CheckType, context: CheckContext) -> StepResult:
         return StepResult(
-            bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, uncoded("fine")), context.testbed
+            bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, uncoded("fine")),
+            context.testbed,
         )
 
     monkeypatch.setattr(check, "check_task", checked)

@@ -16,7 +16,9 @@ MINUTE = 60
 
 
 @pytest.mark.parametrize(("timeout_s", "about_s"), [(10, 10), (120, 15)])
-def test_a_check_that_says_nothing_takes_a_start_and_never_more_than_its_timeout(timeout_s: int, about_s: int) -> None:
+def test_a_check_that_says_nothing_takes_a_start_and_never_more_than_its_timeout(
+    timeout_s: int, about_s: int
+) -> None:
     (part,) = one_part(Devices(timeout_s=timeout_s), GPUS)
     assert (part.about_s, part.most_s) == (about_s, timeout_s)
 
@@ -30,7 +32,9 @@ def test_longer_suites_have_longer_plans(nodes: PlannedNodes) -> None:
     assert about["acceptance"] > 10 * MINUTE
 
 
-@pytest.mark.parametrize("nodes", [GPUS, CPUS, PlannedNodes(1, 8, gpus=True), PlannedNodes(64, 8, gpus=True)])
+@pytest.mark.parametrize(
+    "nodes", [GPUS, CPUS, PlannedNodes(1, 8, gpus=True), PlannedNodes(64, 8, gpus=True)]
+)
 def test_nothing_takes_longer_than_its_own_timeout(nodes: PlannedNodes) -> None:
     for planned in outlines(nodes):
         for check, part in planned.parts:
@@ -39,9 +43,11 @@ def test_nothing_takes_longer_than_its_own_timeout(nodes: PlannedNodes) -> None:
 
 def test_every_check_of_a_suite_is_listed_with_its_parts() -> None:
     planned = outline("nightly", GPUS)
-    assert {check for check, _ in planned.parts} == {kind.name for kind in CHECKS} - {"dcgm", "rdma", "storage"}, (
-        "which are off"
-    )
+    assert {check for check, _ in planned.parts} == {kind.name for kind in CHECKS} - {
+        "dcgm",
+        "rdma",
+        "storage",
+    }, "which are off"
     words = [part.what for _, part in planned.parts]
     assert "all_reduce (network): 64K to 8G, factor 2, 20 iterations" in words
     assert "50 sums of 2,000,000 elements by torch, each element checked" in words
@@ -67,14 +73,18 @@ def test_times_follow_from_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [("suites",), ("run", "--suite", "list"), ("run", "--suite")])
-def test_the_command_lists_every_suite(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_every_suite(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(*words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines if line.split(":")[0] in SHIPPED] == list(SHIPPED)
     assert lines[-1].startswith("On 4 nodes with 8 GPUs. ")
 
 
-def test_the_nodes_may_be_those_of_a_cluster_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nodes_may_be_those_of_a_cluster_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text("name: lab\nnodes: 2\nplatform: {kind: local}\n")
     assert command("run", str(file), "--suite", "list", "--json") == 0
@@ -82,6 +92,8 @@ def test_the_nodes_may_be_those_of_a_cluster_file(tmp_path: Path, capsys: pytest
     assert {suite["nodes"] for suite in document["suites"]} == {"2 nodes with no GPU"}
     for suite in document["suites"]:
         assert suite["purpose"]
-        assert abs(suite["about_s"] - sum(part["about_s"] for part in suite["parts"])) <= len(suite["parts"])
+        assert abs(suite["about_s"] - sum(part["about_s"] for part in suite["parts"])) <= len(
+            suite["parts"]
+        )
     assert command("suites", "--nodes", "3", "--gpus-per-node", "0") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("On 3 nodes with no GPU. ")

@@ -1,4 +1,6 @@
-"""The supervisor ends what it started: when time is up, when nobody wants it any more, and when it leaves by itself."""
+"""The supervisor ends what it started: when time is up, when nobody wants it any more, and when it
+leaves by itself.
+"""
 
 import json
 import os
@@ -49,9 +51,12 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("exit 124", 124), ("exit 127", 127), ("kill -9 $$", 137)]
+    ("script", "status"),
+    [("exit 0", 0), ("exit 7", 7), ("exit 124", 124), ("exit 127", 127), ("kill -9 $$", 137)],
 )
-def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(script: str, status: int) -> None:
+def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(
+    script: str, status: int
+) -> None:
     with supervise(20, "sh", "-c", script) as process:
         assert process.wait() == status
         assert first_line(process) == b""
@@ -59,7 +64,10 @@ def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(script: s
 
 def test_a_command_that_is_not_there_is_named() -> None:
     with supervise(20, "no-such-command") as process:
-        assert last_words(process) == b"seatrial-supervisor: cannot start no-such-command: No such file or directory"
+        assert (
+            last_words(process)
+            == b"seatrial-supervisor: cannot start no-such-command: No such file or directory"
+        )
 
 
 def test_the_command_gets_the_variables_and_is_found_without_them() -> None:
@@ -78,13 +86,16 @@ def test_time_up_ends_it_and_its_children() -> None:
     with supervise(2, "sh", "-c", "sleep 300 & echo $!; wait") as process:
         out = first_line(process)
         assert re.fullmatch(
-            rb"seatrial-supervisor: time is up; \d+\.\d s of it a process waited .*", last_words(process)
+            rb"seatrial-supervisor: time is up; \d+\.\d s of it a process waited .*",
+            last_words(process),
         )
     assert not alive(int(out))
 
 
 def test_closed_input_ends_it_and_what_hides_from_its_process_group() -> None:
-    with supervise(60, "sh", "-c", "setsid sh -c 'echo $$; trap \"\" TERM; sleep 300' & sleep 300") as process:
+    with supervise(
+        60, "sh", "-c", "setsid sh -c 'echo $$; trap \"\" TERM; sleep 300' & sleep 300"
+    ) as process:
         assert process.stdout
         assert process.stdin
         hidden = int(process.stdout.readline())

@@ -1,4 +1,5 @@
-"""Programs that code and tests start are installed by scripts/, or are on every machine, or are the site's own.
+"""Programs that code and tests start are installed by scripts/, or are on every machine, or are the
+site's own.
 
 Only so does `make test` pass on a machine on which it never ran.
 """
@@ -21,12 +22,38 @@ OF_LANES = {  # further scripts, by the folder whose tests call them
     "tests/baremetal": ("image",),
     "tests/e2e/kubernetes": ("kubernetes", "image"),
 }
-STARTS = {"run", "Popen", "check_output", "check_call", "call", "execvp", "which", "run_bounded", "LocalProcess"}
+STARTS = {
+    "run",
+    "Popen",
+    "check_output",
+    "check_call",
+    "call",
+    "execvp",
+    "which",
+    "run_bounded",
+    "LocalProcess",
+}
 TABLES = re.compile(r"_?(PACKAGES|TOOLS|REQUIRED|PROGRAMS)$", re.IGNORECASE)
 
-# Of packages that every Debian has: bash, coreutils, dash, hostname, mawk, mount, sed, tar, util-linux.
+# Of packages that every Debian has: bash, coreutils, dash, hostname, mawk, mount, sed, tar,
+# util-linux.
 ESSENTIAL = {
-    *("awk", "bash", "cat", "chroot", "cp", "date", "hostname", "id", "mkfifo", "mount", "mv", "nice", "nsenter", "od"),
+    *(
+        "awk",
+        "bash",
+        "cat",
+        "chroot",
+        "cp",
+        "date",
+        "hostname",
+        "id",
+        "mkfifo",
+        "mount",
+        "mv",
+        "nice",
+        "nsenter",
+        "od",
+    ),
     *(
         "rm",
         "runuser",
@@ -46,9 +73,22 @@ ESSENTIAL = {
     *("timeout", "true", "umount", "uname", "unshare", "apt-get", "dpkg"),
 }
 BEFORE = {"git", "make", "python", "python3"}  # who has a checkout and calls make has them
-# What a platform or a node has: code says what to do without it, and tests skip or bring a stand-in.
+# What a platform or a node has: code says what to do without it, and tests skip or bring a
+# stand-in.
 OF_THE_SITE = {
-    *("sbatch", "scancel", "scontrol", "sinfo", "squeue", "sacct", "srun", "kubectl", "runai", "docker", "apptainer"),
+    *(
+        "sbatch",
+        "scancel",
+        "scontrol",
+        "sinfo",
+        "squeue",
+        "sacct",
+        "srun",
+        "kubectl",
+        "runai",
+        "docker",
+        "apptainer",
+    ),
     *(
         "singularity",
         "nvidia-smi",
@@ -85,7 +125,9 @@ BESIDE = {  # of the same package as a program that a script asks for
 def installed(*scripts: str) -> set[str]:
     """The programs that these scripts install."""
     texts = [(ROOT / "scripts" / f"{name}-packages").read_text() for name in scripts]
-    return {program for text in texts for program in re.findall(r"^need (\S+) ", text, re.MULTILINE)}
+    return {
+        program for text in texts for program in re.findall(r"^need (\S+) ", text, re.MULTILINE)
+    }
 
 
 def started() -> Iterator[tuple[str, str]]:
@@ -103,23 +145,42 @@ def scripts_of(file: str) -> tuple[str, ...]:
 
 
 def programs_of(text: str) -> Iterator[str]:
-    """Names of programs: first words of what starts one or looks for one, and keys of tables of programs."""
+    """Names of programs: first words of what starts one or looks for one, and keys of tables of
+    programs.
+    """
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and node.args and _name(node.func) in STARTS and not _is_other(node.func):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and _name(node.func) in STARTS
+            and not _is_other(node.func)
+        ):
             yield from _first_word(node.args[0])
-        if isinstance(node, ast.Assign) and any(TABLES.match(_name(target)) for target in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            TABLES.match(_name(target)) for target in node.targets
+        ):
             yield from _keys(node.value)
 
 
 def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def _is_other(function: ast.expr) -> bool:
     """Whether it is a method `run` of something else than subprocess and shutil."""
     if _name(function) not in ("run", "call"):
         return False
-    return not isinstance(function, ast.Attribute) or _name(function.value) not in ("subprocess", "login", "commands")
+    return not isinstance(function, ast.Attribute) or _name(function.value) not in (
+        "subprocess",
+        "login",
+        "commands",
+    )
 
 
 def _first_word(node: ast.expr) -> Iterator[str]:
@@ -138,7 +199,9 @@ def _is_of_names(table: ast.Dict) -> bool:
 
 def _keys(table: ast.expr) -> Iterator[str]:
     """Keys of the dictionaries in the value of a table, else the members of its list."""
-    dictionaries = [node for node in ast.walk(table) if isinstance(node, ast.Dict) and _is_of_names(node)]
+    dictionaries = [
+        node for node in ast.walk(table) if isinstance(node, ast.Dict) and _is_of_names(node)
+    ]
     members = table.elts if isinstance(table, ast.List | ast.Tuple) else []
     for key in [*(key for each in dictionaries for key in each.keys), *members]:
         if key is not None:
@@ -164,10 +227,14 @@ def test_a_program_is_found_wherever_it_is_started(text: str, programs: list[str
 
 def test_every_program_has_a_package() -> None:
     programs = list(started())
-    assert {"iptables", "ps", "ssh", "mpirun", "ip", "podman"} <= {program for _, program in programs}
+    assert {"iptables", "ps", "ssh", "mpirun", "ip", "podman"} <= {
+        program for _, program in programs
+    }
     there = ESSENTIAL | BEFORE | OF_THE_SITE | BUILT | IN_DEVELOPMENT
     missing = {}
     for file, program in programs:
         if BESIDE.get(program, program) not in there | installed(*scripts_of(file)):
             missing[program] = file
-    assert missing == {}, "add `need PROGRAM PACKAGE` to the script of scripts/ that its make target calls"
+    assert missing == {}, (
+        "add `need PROGRAM PACKAGE` to the script of scripts/ that its make target calls"
+    )

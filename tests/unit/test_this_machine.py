@@ -30,7 +30,11 @@ def _say(program: Path, script: str) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "hardware", "count", "slots"),
-    [("", "cpu", 0, 2), ("NVIDIA H100 80GB HBM3", "H100-SXM", 8, 8), ("NVIDIA RTX 9999", "NVIDIA RTX 9999", 2, 2)],
+    [
+        ("", "cpu", 0, 2),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM", 8, 8),
+        ("NVIDIA RTX 9999", "NVIDIA RTX 9999", 2, 2),
+    ],
 )
 def test_its_gpus_or_two_ranks_on_its_processor_take_part(
     nvidia_smi: Path, gpus: str, hardware: str, count: int, slots: int
@@ -39,7 +43,11 @@ def test_its_gpus_or_two_ranks_on_its_processor_take_part(
     if gpus:
         _say(nvidia_smi, f"yes '{gpus}' | head -{count}")
     cluster = load_cluster(HERE)
-    assert (cluster.platform.kind, cluster.nodes, cluster.hardware.name) == ("this-machine", 1, hardware)
+    assert (cluster.platform.kind, cluster.nodes, cluster.hardware.name) == (
+        "this-machine",
+        1,
+        hardware,
+    )
     assert (cluster.gpus, cluster.slots) == (count, slots)
 
 
@@ -53,7 +61,9 @@ def test_every_model_has_hardware_of_the_catalog() -> None:
 
 def test_a_driver_that_does_not_answer_is_reported(nvidia_smi: Path) -> None:
     _say(nvidia_smi, "echo 'NVIDIA-SMI has failed'; exit 9")
-    with pytest.raises(InputError, match=r"^this-machine: nvidia-smi does not answer \(CalledProcessError\)[^\n]*$"):
+    with pytest.raises(
+        InputError, match=r"^this-machine: nvidia-smi does not answer \(CalledProcessError\)[^\n]*$"
+    ):
         load_cluster(HERE)
 
 

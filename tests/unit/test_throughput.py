@@ -1,4 +1,6 @@
-"""Which streams between nodes are measured, how often, how many at a time, and which could not be."""
+"""Which streams between nodes are measured, how often, how many at a time, and which could not
+be.
+"""
 
 import random
 from collections import Counter
@@ -33,22 +35,30 @@ def test_no_node_and_link_is_blamed_that_was_not_tried_three_times(seed: int) ->
 
     def busy(pairs: Sequence[Pair]) -> Streams:
         tries.update(frozenset(pair) for pair in pairs)
-        return {way: FAST / rng.choice([1] * 9 + [5, 12]) for a, b in pairs for way in ((a, b), (b, a))}
+        return {
+            way: FAST / rng.choice([1] * 9 + [5, 12]) for a, b in pairs for way in ((a, b), (b, a))
+        }
 
-    for suspect in slow_suspects(explore(Plan(names(rng.choice([4, 6, 12, 16])), rng.random() < 0.5), busy)):
+    for suspect in slow_suspects(
+        explore(Plan(names(rng.choice([4, 6, 12, 16])), rng.random() < 0.5), busy)
+    ):
         link = frozenset(suspect.name.split("--"))
         assert sum(times for met, times in tries.items() if link <= met) >= 1 + SECOND_TRIES
 
 
 def test_a_link_that_cannot_be_measured_is_left_out() -> None:
     assert summary(explore(Plan(FOUR), lambda pairs: {})) == "not measured"
-    streams = explore(Plan(FOUR), lambda pairs: {} if "node-3" in pairs[0] else network(lambda a, b: FAST)(pairs))
+    streams = explore(
+        Plan(FOUR), lambda pairs: {} if "node-3" in pairs[0] else network(lambda a, b: FAST)(pairs)
+    )
     assert set(egress(streams)) == {"node-0", "node-1", "node-2"}
     assert explore(Plan(("node-0",)), network(lambda a, b: FAST)) == {}
 
 
 @given(st.integers(2, 40), st.integers(0, 800_000))
-def test_every_link_is_measured_once_in_as_many_days_as_there_are_nodes(nodes: int, first: int) -> None:
+def test_every_link_is_measured_once_in_as_many_days_as_there_are_nodes(
+    nodes: int, first: int
+) -> None:
     all_links = {frozenset(pair) for pair in combinations(names(nodes), 2)}
     days = range(first, first + nodes + 1)
     assert {frozenset(pair) for day in days for pair in partners(names(nodes), day)} == all_links
@@ -68,7 +78,9 @@ def test_weekly_runs_measure_every_link_too(nodes: int) -> None:
 def test_a_partner_in_turn_comes_on_top_of_the_ring(nodes: int) -> None:
     ring = [frozenset(pair) for batch in Plan(names(nodes)).rounds() for pair in batch]
     for day in range(nodes):
-        planned = [frozenset(pair) for batch in Plan(names(nodes), day=day).rounds() for pair in batch]
+        planned = [
+            frozenset(pair) for batch in Plan(names(nodes), day=day).rounds() for pair in batch
+        ]
         assert planned[: len(ring)] == ring
         assert (
             len(planned)
@@ -116,5 +128,7 @@ def test_streams_that_could_not_be_measured_are_named() -> None:
         "node-1--node-2",
         "node-0--node-3",
     ]
-    one_way = explore(Plan(FOUR), lambda pairs: {(a, b): FAST for a, b in pairs if (a, b) != ("node-1", "node-2")})
+    one_way = explore(
+        Plan(FOUR), lambda pairs: {(a, b): FAST for a, b in pairs if (a, b) != ("node-1", "node-2")}
+    )
     assert len(Plan(FOUR).not_measured(one_way)) == 4

@@ -42,7 +42,11 @@ class Roll:
 
     def call(self, run: Run, testbed: Testbed) -> RollCall:
         self.calls += 1
-        return RollCall(testbed, self.died, tuple(placed(suspect.name, suspect.evidence) for suspect in self.died))
+        return RollCall(
+            testbed,
+            self.died,
+            tuple(placed(suspect.name, suspect.evidence) for suspect in self.died),
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +63,16 @@ def started() -> list[str]:
 
 
 @pytest.fixture
-def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -> Callable[..., Check]:
-    """Runs the step on an mpirun that prints `played`, before it `sums` if there are some, or that breaks."""
+def check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]
+) -> Callable[..., Check]:
+    """Runs the step on an mpirun that prints `played`, before it `sums` if there are some, or that
+    breaks.
+    """
 
-    def run(played: MpiResult | Exception, bed: Testbed | None = None, sums: MpiResult | None = None) -> Check:
+    def run(
+        played: MpiResult | Exception, bed: Testbed | None = None, sums: MpiResult | None = None
+    ) -> Check:
         def fake_mpirun(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
             started.append(" ".join(argv[1:6]))
             if sums and "all_reduce.py" in argv[1]:
@@ -77,7 +87,9 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -
         document["training"]["all_reduce_rounds"] = 50 if sums else 0
         suite = SuiteFile.model_validate(document)
         monkeypatch.setattr(on_ranks, "mpirun", fake_mpirun)
-        return try_check(step.TRAINING, CheckContext(Run("run-1", LAB, suite, tmp_path), bed or make_testbed())).check
+        return try_check(
+            step.TRAINING, CheckContext(Run("run-1", LAB, suite, tmp_path), bed or make_testbed())
+        ).check
 
     return run
 
@@ -93,10 +105,17 @@ def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -
     assert rows["loss", "cluster", "lab"].better is None
     assert rows["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
     assert rows["loss_drop", "cluster", "lab"].value == pytest.approx(0.75)
-    assert rows["loss_drop", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8, "steps": 20}
+    assert rows["loss_drop", "cluster", "lab"].conditions == {
+        "ranks": 4,
+        "batch_per_rank": 8,
+        "steps": 20,
+    }
     assert rows["throughput", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8}
     assert rows["throughput", "cluster", "lab"].unit == "samples/s"
-    assert (rows["step_time", "cluster", "lab"].value, rows["step_time", "cluster", "lab"].better) == (10.0, "lower")
+    assert (
+        rows["step_time", "cluster", "lab"].value,
+        rows["step_time", "cluster", "lab"].better,
+    ) == (10.0, "lower")
     assert rows["step_time", "node", "node-3"].value == 13.0
     assert rows["compute_time", "node", "node-0"].better is None  # CPUs that compete
 
@@ -107,7 +126,10 @@ def probe_says(words: str) -> list[str]:
 
 STRANGER = [rank(0), rank(1), rank(2, checksum="cd" * 32), rank(3)]
 HALVES = [rank(i, checksum=f"{i % 2}" * 64) for i in range(4)]
-ONE_NAN, ALL_NAN = [rank(0), rank(1, finite=False), rank(2), rank(3)], [rank(i, finite=False) for i in range(4)]
+ONE_NAN, ALL_NAN = (
+    [rank(0), rank(1, finite=False), rank(2), rank(3)],
+    [rank(i, finite=False) for i in range(4)],
+)
 NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connection closed by peer"
 
 
@@ -117,7 +139,13 @@ NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connect
         (printed((4.0, 3.9, 3.8, 3.7)), 0, Verdict.FAIL, "7 % off, expected at least 10 %", []),
         (printed((1.0, 2.0)), 0, Verdict.FAIL, "the loss went from 1 to 2", []),
         (printed(ranks=STRANGER[:3]), 0, Verdict.FAIL, "3 of 4 ranks took part", []),
-        (printed(ranks=STRANGER), 7, Verdict.CORRUPT, "different parameters: rank 2 on node-2", ["node-2"]),
+        (
+            printed(ranks=STRANGER),
+            7,
+            Verdict.CORRUPT,
+            "different parameters: rank 2 on node-2",
+            ["node-2"],
+        ),
         (printed(ranks=HALVES), 7, Verdict.CORRUPT, "no majority agrees", []),
         (
             printed((4.0, 3.0, None), last_loss=None, ranks=ONE_NAN),
@@ -129,14 +157,37 @@ NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connect
         ),
         (printed()[:3], 1, Verdict.FAIL, "exit status is 1", []),
         (printed(), 139, Verdict.FAIL, "exit status is 139", []),
-        (["node-1: cannot start: torch is missing: No"], 3, Verdict.NOT_RUN, "node-1 cannot start: torch is", []),
-        (probe_says(f"node-1 rank 9: {NO_GPU}, local rank 1 needs one"), 3, Verdict.FAIL, f"node-1 {NO_GPU}", []),
-        (probe_says(f"node-3 rank 3: {CLOSED}"), 1, Verdict.FAIL, f"rank 3 on node-3 gave up: {CLOSED}", []),
+        (
+            ["node-1: cannot start: torch is missing: No"],
+            3,
+            Verdict.NOT_RUN,
+            "node-1 cannot start: torch is",
+            [],
+        ),
+        (
+            probe_says(f"node-1 rank 9: {NO_GPU}, local rank 1 needs one"),
+            3,
+            Verdict.FAIL,
+            f"node-1 {NO_GPU}",
+            [],
+        ),
+        (
+            probe_says(f"node-3 rank 3: {CLOSED}"),
+            1,
+            Verdict.FAIL,
+            f"rank 3 on node-3 gave up: {CLOSED}",
+            [],
+        ),
         (['{"event": "step", "step": 0, '], 0, Verdict.INCONCLUSIVE, "the output ends early", []),
     ],
 )
 def test_each_failure_has_its_code(
-    check: Callable[..., Check], lines: list[str], status: int, verdict: Verdict, words: str, blamed: list[str]
+    check: Callable[..., Check],
+    lines: list[str],
+    status: int,
+    verdict: Verdict,
+    words: str,
+    blamed: list[str],
 ) -> None:
     done = check(result(lines, status))
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
@@ -169,12 +220,21 @@ def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> N
 
 
 def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
-    assert check(result(printed(world_size=1, ranks=[rank(0)])), make_testbed(1)).verdict is Verdict.PASS
+    assert (
+        check(result(printed(world_size=1, ranks=[rank(0)])), make_testbed(1)).verdict
+        is Verdict.PASS
+    )
 
 
 def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
     bed = make_testbed(nodes=2, gpus=4)
-    assert [node_of(i, "pod-abc", bed) for i in (0, 3, 4, 7, 8)] == ["node-0", "node-0", "node-1", "node-1", "pod-abc"]
+    assert [node_of(i, "pod-abc", bed) for i in (0, 3, 4, 7, 8)] == [
+        "node-0",
+        "node-0",
+        "node-1",
+        "node-1",
+        "pod-abc",
+    ]
     assert node_of(0, "node-1", bed) == "node-0", "whatever it calls itself"
 
 
@@ -183,7 +243,9 @@ def test_events_are_found_behind_a_prefix() -> None:
     assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == event
 
 
-def test_the_progress_of_steps_is_logged(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_progress_of_steps_is_logged(
+    check: Callable[..., Check], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "seatrial.training"):
         check(result(printed()))
     assert [record.getMessage() for record in caplog.records] == [
@@ -195,7 +257,14 @@ def test_the_progress_of_steps_is_logged(check: Callable[..., Check], caplog: py
 @pytest.mark.parametrize(
     "event",
     [
-        *("", "plain text", '{"event": ', '[1,0]<stdout>: {"event" 1}', '{"other": 1}', '{"event": "step"}'),
+        *(
+            "",
+            "plain text",
+            '{"event": ',
+            '[1,0]<stdout>: {"event" 1}',
+            '{"other": 1}',
+            '{"event": "step"}',
+        ),
         '{"event": "step", "step": "3", "loss": 1, "step_time_ms": 1}',
         '{"event": "step", "step": [], "loss": 1, "step_time_ms": 1}',
         '{"event": "summary"}',
@@ -220,7 +289,10 @@ def test_numbers_that_are_not_finite_are_none() -> None:
 def test_a_summary_is_what_the_ranks_report_of_themselves(check: Callable[..., Check]) -> None:
     lines = printed()
     without = [line for line in lines if not ('"part"' in line and line.rank == 2)]
-    other = [RankLine(line.replace("ab" * 32, "cd" * 32), 2) if line.rank == 2 else line for line in lines]
+    other = [
+        RankLine(line.replace("ab" * 32, "cd" * 32), 2) if line.rank == 2 else line
+        for line in lines
+    ]
     by_another = [*without, *(RankLine(line, 3) for line in lines if line.rank == 2)]
     for forged in (without, other, by_another):
         done = check(result(forged))
@@ -230,18 +302,26 @@ def test_a_summary_is_what_the_ranks_report_of_themselves(check: Callable[..., C
 
 def test_a_summary_without_its_steps_is_no_result(check: Callable[..., Check]) -> None:
     done = check(result([line for line in printed() if '"step"' not in line]))
-    assert (done.verdict, done.reason.sentence) == (Verdict.INCONCLUSIVE, "the summary has 4 steps, the output 0")
+    assert (done.verdict, done.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        "the summary has 4 steps, the output 0",
+    )
     none = check(result([line for line in printed(steps=0) if '"step"' not in line]))
     assert none.verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_rank_that_did_not_report_itself_is_named_with_its_node(check: Callable[..., Check]) -> None:
+def test_a_rank_that_did_not_report_itself_is_named_with_its_node(
+    check: Callable[..., Check],
+) -> None:
     nodes = tuple(node.name for node in make_testbed().nodes)
     for played, sums in ((result(printed()), None), (result(printed()), result(sums_of()))):
         silent = replace(sums or played, unreported=(2,), rank_nodes=nodes)
         done = check(played, sums=silent) if sums else check(silent)
         assert done.verdict is Verdict.INCONCLUSIVE
-        assert done.reason.sentence == "rank 2 on node-2 did not report itself: the result is not of all ranks"
+        assert (
+            done.reason.sentence
+            == "rank 2 on node-2 did not report itself: the result is not of all ranks"
+        )
 
 
 # The sums before training: every element is checked, and what is wrong is named.
@@ -254,20 +334,35 @@ def event(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> str:
         for rank in range(ranks)
         for count in [(wrong or {}).get(rank, 0)]
     ]
-    return json.dumps({"event": "all_reduce", "rounds": 50, "elements": 2_000_000, "backend": "gloo", "ranks": records})
+    return json.dumps(
+        {
+            "event": "all_reduce",
+            "rounds": 50,
+            "elements": 2_000_000,
+            "backend": "gloo",
+            "ranks": records,
+        }
+    )
 
 
 def sums_of(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> list[RankLine]:
     """What all ranks print: each its part, then rank 0 the event."""
     last = event(wrong, ranks)
-    parts = [RankLine(json.dumps({"event": "part", **part}), part["rank"]) for part in json.loads(last)["ranks"]]
+    parts = [
+        RankLine(json.dumps({"event": "part", **part}), part["rank"])
+        for part in json.loads(last)["ranks"]
+    ]
     return [*parts, RankLine(last, 0)]
 
 
-def test_training_follows_after_correct_sums(check: Callable[..., Check], started: list[str]) -> None:
+def test_training_follows_after_correct_sums(
+    check: Callable[..., Check], started: list[str]
+) -> None:
     done = check(result(printed()), sums=result(sums_of()))
     assert done.verdict is Verdict.PASS
-    assert done.reason.sentence.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")
+    assert done.reason.sentence.endswith(
+        "all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks"
+    )
     assert started[0] == "/w/all_reduce.py --device cpu --rounds 50"
     assert [words.split()[0] for words in started] == ["/w/all_reduce.py", "/w/training.py"]
     started.clear()
@@ -278,16 +373,31 @@ def test_training_follows_after_correct_sums(check: Callable[..., Check], starte
 @pytest.mark.parametrize(
     ("sums", "verdict", "words", "blamed"),
     [
-        (result(sums_of({2: 5}), 7), Verdict.CORRUPT, "5 wrong elements on 1 of 4 ranks, first in round 7", ["node-2"]),
+        (
+            result(sums_of({2: 5}), 7),
+            Verdict.CORRUPT,
+            "5 wrong elements on 1 of 4 ranks, first in round 7",
+            ["node-2"],
+        ),
         (result(sums_of({0: 5, 1: 5, 2: 5, 3: 5}), 7), Verdict.CORRUPT, "", []),
-        (result(["node-1 rank 1: cannot start: torch is missing for python3"], 3), Verdict.NOT_RUN, "", []),
+        (
+            result(["node-1 rank 1: cannot start: torch is missing for python3"], 3),
+            Verdict.NOT_RUN,
+            "",
+            [],
+        ),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "", []),
         (result(sums_of(ranks=3)), Verdict.FAIL, "", []),
         (result([event()[:80]], 1), Verdict.FAIL, "", []),
     ],
 )
 def test_sums_that_are_wrong_or_do_not_end_are_no_pass_and_nothing_is_trained(
-    check: Callable[..., Check], started: list[str], sums: MpiResult, verdict: Verdict, words: str, blamed: list[str]
+    check: Callable[..., Check],
+    started: list[str],
+    sums: MpiResult,
+    verdict: Verdict,
+    words: str,
+    blamed: list[str],
 ) -> None:
     done = check(result(printed()), sums=sums)
     assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason

@@ -1,4 +1,6 @@
-"""What the check `training` makes of ranks that say where they stand, and of the log of a command of the user's."""
+"""What the check `training` makes of ranks that say where they stand, and of the log of a command
+of the user's.
+"""
 
 import json
 from pathlib import Path
@@ -29,24 +31,30 @@ def stuck(rank: int, collective: int, **more: Any) -> RankLine:
         "operation": "all_gather",
     }
     event = {"event": "stuck", "rank": rank, "host": f"node-{rank}", "step": 3, "groups": [group]}
-    return RankLine(json.dumps({**event, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more}), rank)
+    return RankLine(
+        json.dumps({**event, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more}),
+        rank,
+    )
 
 
 def test_the_node_of_the_late_rank_is_named() -> None:
-    check = conclude_hang(make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1))
+    check = conclude_hang(
+        make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1)
+    )
     assert check
     assert check.verdict is Verdict.FAIL
     (suspect,) = check.suspects
     assert suspect.name == "node-2"
-    assert (
-        suspect.evidence.sentence
-        == "rank 2 on node-2 did not enter all_gather 5 of group default_pg; it stands in a.py:2 wait"
+    assert suspect.evidence.sentence == (
+        "rank 2 on node-2 did not enter all_gather 5 of group default_pg; it stands in a.py:2 wait"
     )
 
 
 def test_the_log_of_a_run_names_the_late_rank(tmp_path: Path) -> None:
     log = tmp_path / "training.log"
-    log.write_text("".join(f"[1,{rank}]<stdout>:{stuck(rank, 5 - (rank == 2))}\n" for rank in range(4)))
+    log.write_text(
+        "".join(f"[1,{rank}]<stdout>:{stuck(rank, 5 - (rank == 2))}\n" for rank in range(4))
+    )
     done = CliRunner().invoke(diagnose, [str(log)])
     assert done.exit_code == 1
     assert done.output.startswith("rank 2 on node-2 did not enter all_gather 5 of group default_pg")
@@ -55,7 +63,9 @@ def test_the_log_of_a_run_names_the_late_rank(tmp_path: Path) -> None:
 def test_a_rank_that_says_nothing_is_named() -> None:
     check = conclude_hang(make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(3, 5)], 1))
     assert check
-    assert [suspect.evidence.sentence.startswith("rank 2 left no dump") for suspect in check.suspects] == [True]
+    assert [
+        suspect.evidence.sentence.startswith("rank 2 left no dump") for suspect in check.suspects
+    ] == [True]
 
 
 def test_a_rank_that_waits_for_a_silent_one_is_not_named() -> None:
@@ -74,10 +84,14 @@ RAS = ["DEAD", "  Process 60004 on node 10.0.0.13 managing GPU 0"]
 
 
 def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
-    named = conclude_hang(make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1))
+    named = conclude_hang(
+        make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1)
+    )
     assert named
     assert suspect_names(named) == ["node-2"]
-    assert "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason.sentence
+    assert (
+        "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason.sentence
+    )
     alone = conclude_hang(make_testbed(), result([stuck(rank, 5, ras=RAS) for rank in range(4)], 1))
     assert alone
     assert (alone.verdict, alone.suspects) == (Verdict.FAIL, ())
@@ -86,7 +100,8 @@ def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
 
 def step(number: int, loss: float = 2.0) -> str:
     return (
-        f"step: {number}  loss: {loss}  grad_norm: 1.5  memory:  0.98GiB(1.03%)  tps: 7,000  tflops: 411.58  mfu: 41.6%"
+        f"step: {number}  loss: {loss}  grad_norm: 1.5  memory:  0.98GiB(1.03%)  tps: 7,000  "
+        "tflops: 411.58  mfu: 41.6%"
     )
 
 
@@ -95,14 +110,22 @@ def step(number: int, loss: float = 2.0) -> str:
     [
         ([step(number) for number in range(1, 41)], Verdict.PASS, "training log of 40 steps"),
         ([step(number) for number in range(1, 11)], Verdict.FAIL, "10 steps of the 30"),
-        ([*[step(number) for number in range(1, 40)], step(40, float("nan"))], Verdict.FAIL, "not finite from step 40"),
+        (
+            [*[step(number) for number in range(1, 40)], step(40, float("nan"))],
+            Verdict.FAIL,
+            "not finite from step 40",
+        ),
         (["nothing"], Verdict.FAIL, "0 steps of the 30"),
     ],
 )
-def test_the_log_of_an_own_training_is_judged(lines: list[str], verdict: Verdict, words: str, tmp_path: Path) -> None:
+def test_the_log_of_an_own_training_is_judged(
+    lines: list[str], verdict: Verdict, words: str, tmp_path: Path
+) -> None:
     workload = Workload(command=("python", "train.py"), log="torchtitan", steps=30)
     run = Run("run-1", LAB, load_suite("quick"), tmp_path)
-    check = conclude_own(run, make_testbed(), workload, result([RankLine(line, 0) for line in lines]))
+    check = conclude_own(
+        run, make_testbed(), workload, result([RankLine(line, 0) for line in lines])
+    )
     assert (check.verdict, words in check.reason.sentence) == (verdict, True), check.reason
 
 

@@ -1,4 +1,6 @@
-"""What is trained: the models and sizes that a suite asks for, and what of them tells series apart."""
+"""What is trained: the models and sizes that a suite asks for, and what of them tells series
+apart.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +21,11 @@ def of_cluster(workload: Workload) -> dict[str, Measurement]:
     """What is measured of the whole cluster by that training, by metric."""
     trained = read_training_result(printed(), make_testbed())
     assert trained
-    return {m.metric: m for m in measured(trained, make_testbed(), LAB, workload) if m.subject.kind == "cluster"}
+    return {
+        m.metric: m
+        for m in measured(trained, make_testbed(), LAB, workload)
+        if m.subject.kind == "cluster"
+    }
 
 
 def test_another_learning_rate_is_another_loss_and_no_other_speed() -> None:
@@ -41,7 +47,9 @@ def sized(layers: int, width: int, heads: int, sequence_length: int, vocabulary:
 def test_small_images_are_planned_as_such() -> None:
     def planned_s(**section: Any) -> float:
         training = Training(model="resnet18", steps=1000, **section)
-        (part,) = plan_training(training.model_copy(update={"all_reduce_rounds": 0}), PlannedNodes(1, 1, gpus=False))
+        (part,) = plan_training(
+            training.model_copy(update={"all_reduce_rounds": 0}), PlannedNodes(1, 1, gpus=False)
+        )
         return part.about_s
 
     assert planned_s(data="cifar10") == planned_s(image_size=32) < planned_s() / 10
@@ -62,8 +70,24 @@ def test_small_images_are_planned_as_such() -> None:
             {"model": "transformer 12x1024", "heads": 16},
         ),
         (
-            {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True, "inference_steps": 5},
-            ["--model", "resnet50", "--image-size", "64", "--precision", "bf16", "--compile", "--inference-steps", "5"],
+            {
+                "model": "resnet50",
+                "image_size": 64,
+                "precision": "bf16",
+                "compile": True,
+                "inference_steps": 5,
+            },
+            [
+                "--model",
+                "resnet50",
+                "--image-size",
+                "64",
+                "--precision",
+                "bf16",
+                "--compile",
+                "--inference-steps",
+                "5",
+            ],
             {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True},
         ),
         (
@@ -86,11 +110,23 @@ def test_what_is_trained_is_told_the_probe_and_is_a_condition(
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"data": "cifar10"}, "data cifar10 is for resnet18 and resnet50; tiny learns synthetic data alone"),
-        ({"transformer": {"width": 100}, "model": "transformer"}, "width is 100, which is no multiple of 8 heads"),
-        ({"transformer": {"layers": 2}}, "transformer is the size of the model transformer; model is tiny"),
+        (
+            {"data": "cifar10"},
+            "data cifar10 is for resnet18 and resnet50; tiny learns synthetic data alone",
+        ),
+        (
+            {"transformer": {"width": 100}, "model": "transformer"},
+            "width is 100, which is no multiple of 8 heads",
+        ),
+        (
+            {"transformer": {"layers": 2}},
+            "transformer is the size of the model transformer; model is tiny",
+        ),
         ({"transformer": {"layers": 0}, "model": "transformer"}, "greater than or equal to 1"),
-        ({"steps": 50, "warmup_steps": 50}, "warmup_steps is 50, which leaves none of 50 steps to time"),
+        (
+            {"steps": 50, "warmup_steps": 50},
+            "warmup_steps is 50, which leaves none of 50 steps to time",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(section: dict[str, Any], message: str) -> None:
@@ -102,8 +138,12 @@ def test_no_two_sizes_of_a_transformer_are_one_series() -> None:
     """Neither history nor catalog compares what differs in one of the five."""
     changes: list[dict[str, int]] = [{}, {"layers": 5}, {"width": 256}, {"heads": 4}]
     changes += [{"sequence_length": 64}, {"vocabulary": 512}]
-    workloads = [Workload(model="transformer", transformer=TransformerSize(**change)) for change in changes]
-    assert len({of_cluster(workload)["throughput"].series() for workload in workloads}) == len(changes)
+    workloads = [
+        Workload(model="transformer", transformer=TransformerSize(**change)) for change in changes
+    ]
+    assert len({of_cluster(workload)["throughput"].series() for workload in workloads}) == len(
+        changes
+    )
 
 
 def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:
@@ -118,16 +158,26 @@ def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
     trained = read_training_result(lines, testbed)
     assert trained is not None
     h100 = LAB.model_copy(update={"hardware": Hardware(name="H100-SXM")})
-    by_metric = {m.metric: m for m in measured(trained, testbed, h100, Workload(model="resnet50", precision="bf16"))}
+    by_metric = {
+        m.metric: m
+        for m in measured(trained, testbed, h100, Workload(model="resnet50", precision="bf16"))
+    }
     assert by_metric["model_flops"].value == pytest.approx(800 / 4 * 24.5e9 / 1e12)
     assert by_metric["mfu"].value == pytest.approx(800 / 4 * 24.5e9 / 989.4e12)
     assert (by_metric["communication_share"].value, by_metric["step_time_p99"].value) == (0.1, 30.0)
-    assert {by_metric[name].better for name in ("model_flops", "mfu", "communication_share", "step_time_p99")} == {None}
+    assert {
+        by_metric[name].better
+        for name in ("model_flops", "mfu", "communication_share", "step_time_p99")
+    } == {None}
     assert (by_metric["inference"].value, by_metric["inference"].better) == (9000.0, "higher")
 
 
-def test_the_operations_of_a_transformer_are_six_for_each_weight_and_token_and_those_of_attention() -> None:
-    """Kaplan et al., "Scaling laws for neural language models", 2020, table 1, forward and twice that backward."""
+def test_the_operations_of_a_transformer_are_six_for_each_weight_and_token_and_those_of_attention() -> (
+    None
+):
+    """Kaplan et al., "Scaling laws for neural language models", 2020, table 1, forward and twice
+    that backward.
+    """
     tiny = TransformerSize(layers=2, width=16, heads=1, sequence_length=20, vocabulary=50)
     layer = 4 * 16 * 16 + 2 * 16 * 64  # four projections, and two matrices of four times the width
     weights, attention = 2 * layer + 16 * 50, 2 * 2 * 20 * 16

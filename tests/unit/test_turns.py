@@ -1,4 +1,6 @@
-"""Waiting for a cluster that another run has: the limit of a Prefect server that comes and goes, and the file lock."""
+"""Waiting for a cluster that another run has: the limit of a Prefect server that comes and goes,
+and the file lock.
+"""
 
 import errno
 import fcntl
@@ -22,7 +24,9 @@ from seatrial.model.errors import MissingError
 from seatrial.runs.cluster_lock import FileLock
 
 AWAY = httpx.ConnectError("connection refused")
-LOCKED = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
+LOCKED = PrefectHTTPStatusError(
+    "locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423)
+)
 
 
 class Limit:
@@ -66,7 +70,9 @@ def slot(
         yield shown
 
 
-def test_a_waiting_run_does_not_start_if_the_server_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_run_does_not_start_if_the_server_goes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with (
         pytest.raises(MissingError, match="checked by another run"),
         slot(Limit(LOCKED, AWAY), monkeypatch, 0.1, ClusterLock()),
@@ -74,7 +80,9 @@ def test_a_waiting_run_does_not_start_if_the_server_goes_away(monkeypatch: pytes
         pytest.fail("two runs measure at once")
 
 
-def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limit, held = Limit(LOCKED, AWAY, LOCKED, AWAY, None), ClusterLock()
     with slot(limit, monkeypatch, 30, held) as shown:
         assert len(shown) == 1
@@ -83,10 +91,14 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
 
 
 def test_a_run_learns_that_another_took_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]  # one that has died, and still has its label
+    # One that has died, and still has its label
+    held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]
     with slot(Limit(None), monkeypatch, 30, held, others):
         others.append(SimpleNamespace(id=uuid4()))
-    assert str(held.lost) == "the Prefect server was away for too long, and another run has this cluster now"
+    assert (
+        str(held.lost)
+        == "the Prefect server was away for too long, and another run has this cluster now"
+    )
 
 
 def test_the_slot_of_a_dead_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

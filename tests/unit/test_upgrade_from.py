@@ -1,7 +1,7 @@
 """Files and history that an earlier version wrote open with this one, or one line says what to do.
 
-tests/golden/upgrade holds what the code of 2026-11-23 wrote: a history of five runs (a SQLite dump), two runs' files,
-and the cluster and suite files that shipped then.
+tests/golden/upgrade holds what the code of 2026-11-23 wrote: a history of five runs (a SQLite
+dump), two runs' files, and the cluster and suite files that shipped then.
 """
 
 import gzip
@@ -68,14 +68,18 @@ def test_the_history_keeps_its_runs_numbers_and_verdicts(history: Path) -> None:
         ("baseline", "diff", "night-3"),
     ],
 )
-def test_commands_take_its_runs(words: tuple[str, ...], history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_its_runs(
+    words: tuple[str, ...], history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status = command(*words)
     out, err = capsys.readouterr()
     assert status == (1 if words[0] == "rejudge" else 0), err
     assert out
 
 
-def test_a_run_of_the_earlier_version_is_read_and_reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_the_earlier_version_is_read_and_reported(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = load_result(run)
     assert (result.verdict, result.run_id) == (Verdict.FAIL, FAULTY)
     assert command("report", str(run)) == 0
@@ -101,7 +105,9 @@ def test_suite_files_are_read(file: Path) -> None:
     assert load_suite(str(file)).name == file.stem
 
 
-def test_a_history_of_a_newer_version_says_what_to_do(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_of_a_newer_version_says_what_to_do(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with sqlite3.connect(history) as database:
         database.execute("UPDATE seatrial_version SET version_num = '9999'")
     database.close()

@@ -69,7 +69,8 @@ def test_files_are_uploaded_to_their_documented_places(tmp_path: Path, bucket: A
     run = a_run(tmp_path, "memory://bucket/testbed-logs", **FILES)
     assert upload(run) == "files: memory://bucket/testbed-logs/r1/"
     there = {
-        path.removeprefix("/bucket/testbed-logs/r1/"): bucket.cat(path).decode() for path in bucket.find("/bucket")
+        path.removeprefix("/bucket/testbed-logs/r1/"): bucket.cat(path).decode()
+        for path in bucket.find("/bucket")
     }
     assert set(there) == {
         "run.json",
@@ -88,14 +89,19 @@ def test_files_are_uploaded_to_their_documented_places(tmp_path: Path, bucket: A
     assert there["pod-logs/coordinator.log"] == "# pod p-0\nMY_TOKEN is ***\n"
     assert len(parse_text(there[SWEEPS], SWEEPS)) == 2
     lines = there[CONNECTIVITY].splitlines()
-    assert ("seatrial.connectivity: 2 of 2" in there[CONNECTIVITY], "node-1" in lines) == (True, True)
+    assert ("seatrial.connectivity: 2 of 2" in there[CONNECTIVITY], "node-1" in lines) == (
+        True,
+        True,
+    )
     assert "seatrial.launch" not in there[CONNECTIVITY]
 
 
 def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
     run = a_run(tmp_path / "out", f"file://{tmp_path}/new/folder", **FILES)
     assert upload(run) == f"files: file://{tmp_path}/new/folder/r1/"
-    assert (tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log").read_text() == "# pod p-1\n"
+    assert (
+        tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log"
+    ).read_text() == "# pod p-1\n"
 
 
 def test_copies_on_this_machine_are_for_their_user_alone(tmp_path: Path) -> None:
@@ -120,7 +126,9 @@ def test_nothing_is_uploaded_through_a_planted_link(tmp_path: Path, mode: int) -
     assert victim.read_text() == "mine"
 
 
-def test_what_an_earlier_run_left_in_the_same_folder_stays_here(tmp_path: Path, bucket: Any) -> None:
+def test_what_an_earlier_run_left_in_the_same_folder_stays_here(
+    tmp_path: Path, bucket: Any
+) -> None:
     """Also where the clock was set back between the two."""
     run = a_run(tmp_path, "memory://bucket", **FILES)
     set_aside(tmp_path)
@@ -154,11 +162,15 @@ def test_an_error_is_a_warning_without_secrets(
         assert upload(a_run(tmp_path, "memory://bucket", **FILES)) is None
     (record,) = caplog.records
     message = record.getMessage()
-    assert message.startswith("upload to memory://bucket/r1 failed: PermissionError: 403: service account")
+    assert message.startswith(
+        "upload to memory://bucket/r1 failed: PermissionError: 403: service account"
+    )
     assert "hunter2" not in message
 
 
-def test_a_package_that_is_missing_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_package_that_is_missing_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         assert upload(a_run(tmp_path, "hdfs://host/logs", **FILES)) is None
     assert "hdfs://host/logs/r1" in caplog.text

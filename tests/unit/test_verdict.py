@@ -1,4 +1,6 @@
-"""How verdicts combine, and the three lines of a verdict: who and what against what, since when, what to do."""
+"""How verdicts combine, and the three lines of a verdict: who and what against what, since when,
+what to do.
+"""
 
 import re
 from collections.abc import Sequence
@@ -23,21 +25,37 @@ from seatrial.tasks.record import write_run_json
 from seatrial.text.headline import conclude, lines, next_steps, other_problems, own_reason, since
 from tests import samples
 
-PASS, FAIL, DEGRADED, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE
+PASS, FAIL, DEGRADED, INCONCLUSIVE = (
+    Verdict.PASS,
+    Verdict.FAIL,
+    Verdict.DEGRADED,
+    Verdict.INCONCLUSIVE,
+)
 SILENT = Reason.of("rank-silent", rank=0, device="")
 REFUSED = Reason.of("ssh-refused", address="10.0.0.2", port=222)
 
 
-def _slow(name: str, value: float, deviation: float, source: str = "peers", unit: str = "MB/s") -> Judgement:
+def _slow(
+    name: str, value: float, deviation: float, source: str = "peers", unit: str = "MB/s"
+) -> Judgement:
     measured = Measurement("tcp_egress", value, unit, Subject("node", name))
-    words = {"against": "the median", "limit": "9", "side": "below", "agreeing": 3, "readings": "3", "since": ""}
+    words = {
+        "against": "the median",
+        "limit": "9",
+        "side": "below",
+        "agreeing": 3,
+        "readings": "3",
+        "since": "",
+    }
     reason = Reason.of("worse-than-peers", number=f"tcp_egress on {name}", percent="94", **words)
     return Judgement(measured, DEGRADED, reason, source, deviation=deviation)
 
 
 def _connectivity(judgement: Judgement, *more: Suspect) -> Check:
     suspects = (Suspect("node", "node-2", 0.97, judgement.reason), *more)
-    return Check("connectivity", DEGRADED, judgement.reason, judgements=(judgement,), suspects=suspects)
+    return Check(
+        "connectivity", DEGRADED, judgement.reason, judgements=(judgement,), suspects=suspects
+    )
 
 
 def concluded(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
@@ -52,7 +70,9 @@ def test_a_number_is_said_with_unit_what_it_was_held_against_and_the_difference(
         "node-2 (97 % sure): tcp_egress 23.6 MB/s on node-2, peers 375 MB/s (94 % less)",
     )
     _, reason = conclude([_connectivity(_slow("node-2", 2.36, -0.997, "history", "GB/s"))], nodes=4)
-    assert reason.sentence.endswith("tcp_egress 2.36 GB/s on node-2, earlier runs 787 GB/s (99.7 % less)")
+    assert reason.sentence.endswith(
+        "tcp_egress 2.36 GB/s on node-2, earlier runs 787 GB/s (99.7 % less)"
+    )
 
 
 def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() -> None:
@@ -67,9 +87,14 @@ def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() 
             suspects=(Suspect("link", "node-2--node-3", 0.8, uncoded("slow")),),
         ),
     ]
-    assert concluded(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
+    assert concluded(checks, nodes=4) == (
+        FAIL,
+        f"node-0 (90 % sure): {SILENT}; also link node-2--node-3",
+    )
     assert own_reason(checks[0], merge_suspects(checks)) == noticed.sentence
-    joined = replace(checks[0], reason=join((placed("node-0", SILENT), uncoded("TCP was not measured"))))
+    joined = replace(
+        checks[0], reason=join((placed("node-0", SILENT), uncoded("TCP was not measured")))
+    )
     assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
 
 
@@ -89,22 +114,34 @@ def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
 
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
     launch = Check("launch", INCONCLUSIVE, uncoded("the image cannot be pulled"))
-    rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
+    rest = [
+        Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch"))
+        for name in ("a", "b")
+    ]
     assert concluded([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
     assert [str(check.reason) for check in rest] == ["launch did not work"] * 2
     unread = Reason.of("history-unavailable", problem="no such folder")
-    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == placed(
-        "launch", unread
-    )
+    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[
+        1
+    ] == placed("launch", unread)
     _, reason = conclude(
-        [Check("collectives", FAIL, uncoded("no rows")), Check("training", FAIL, uncoded("no loss"))], nodes=8
+        [
+            Check("collectives", FAIL, uncoded("no rows")),
+            Check("training", FAIL, uncoded("no loss")),
+        ],
+        nodes=8,
     )
     assert reason.sentence == "no single node explains it: collectives: no rows; also training"
 
 
 def test_what_else_is_bad_is_named_in_short() -> None:
-    nodes = [Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)]
-    assert other_problems([*nodes, samples.busbw(1.0)]).sentence == "also matmul on node-[0-899], all_reduce busbw"
+    nodes = [
+        Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)
+    ]
+    assert (
+        other_problems([*nodes, samples.busbw(1.0)]).sentence
+        == "also matmul on node-[0-899], all_reduce busbw"
+    )
     assert not other_problems([])
 
 
@@ -135,15 +172,28 @@ def test_since_when_a_verdict_lasts(verdict: Verdict, earlier: str, line: str) -
 )
 def test_runs_in_the_future_are_no_first_run(later: int, runs: str) -> None:
     """The clock of this machine was set back."""
-    line = f"{runs} in the future of this run and were not compared with it: check this machine's clock"
+    line = (
+        f"{runs} in the future of this run and were not compared with it: check this "
+        "machine's clock"
+    )
     assert since(PASS, samples.STARTED, "now", [], later) == line
 
 
 def _run() -> RunResult:
-    check = Check("connectivity", FAIL, REFUSED, suspects=(Suspect("node", "node-1", 1.0, REFUSED),))
+    check = Check(
+        "connectivity", FAIL, REFUSED, suspects=(Suspect("node", "node-1", 1.0, REFUSED),)
+    )
     verdict, reason = conclude([check], nodes=4)
-    run = replace(samples.healthy_local(), verdict=verdict, reason=reason, checks=[check], suspects=check.suspects)
-    return replace(run, since="since 14 Mar 2026 02:00 UTC (run x), passed before", next_steps=next_steps(run))
+    run = replace(
+        samples.healthy_local(),
+        verdict=verdict,
+        reason=reason,
+        checks=[check],
+        suspects=check.suspects,
+    )
+    return replace(
+        run, since="since 14 Mar 2026 02:00 UTC (run x), passed before", next_steps=next_steps(run)
+    )
 
 
 def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path) -> None:
@@ -171,10 +221,20 @@ def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
         for run_id, judgement in (("first", nothing), ("later", judged)):
             check = Check("collectives", PASS, uncoded("fine"), judgements=(judgement,))
             store.save(replace(samples.healthy_local(), run_id=run_id, checks=[check]), tmp_path)
-        assert {row.run_id: row.lacks_baseline for row in store.runs()} == {"first": True, "later": False}
+        assert {row.run_id: row.lacks_baseline for row in store.runs()} == {
+            "first": True,
+            "later": False,
+        }
 
 
-WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
+WORST_FIRST = [
+    Verdict.CORRUPT,
+    Verdict.FAIL,
+    Verdict.DEGRADED,
+    Verdict.INCONCLUSIVE,
+    Verdict.NOT_RUN,
+    Verdict.PASS,
+]
 
 
 def test_nothing_measured_is_never_a_pass() -> None:
@@ -206,7 +266,12 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
     [
         ("41 GB/s, 40 % below", Verdict.FAIL, {"n1": 0.9}, "n1 (90 % sure): n1 is slow"),
         ("slow", Verdict.FAIL, {"n1": 0.4}, "no single node explains it: a: slow"),
-        ("slow", Verdict.DEGRADED, {"n1": 0.9, "n2": 0.8, "n3": 0.7}, "n1 (90 % sure): n1 is slow; also n[2-3]"),
+        (
+            "slow",
+            Verdict.DEGRADED,
+            {"n1": 0.9, "n2": 0.8, "n3": 0.7},
+            "n1 (90 % sure): n1 is slow; also n[2-3]",
+        ),
         ("no answer", Verdict.INCONCLUSIVE, {"n1": 0.9}, "a: no answer"),
     ],
 )
@@ -214,9 +279,13 @@ def test_the_reason_of_a_fault_is_what_its_suspect_did(
     reason: str, verdict: Verdict, suspects: dict[str, float], evidence: str
 ) -> None:
     blamed = tuple(
-        Suspect("node", name, confidence, uncoded(f"{name} is slow")) for name, confidence in suspects.items()
+        Suspect("node", name, confidence, uncoded(f"{name} is slow"))
+        for name, confidence in suspects.items()
     )
-    assert concluded([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, evidence)
+    assert concluded([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (
+        verdict,
+        evidence,
+    )
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:
@@ -226,7 +295,10 @@ def test_a_suspect_of_several_checks_is_one_suspect() -> None:
             "b",
             Verdict.FAIL,
             Reason(),
-            suspects=(Suspect("node", "n1", 0.9, uncoded("refused")), Suspect("link", "n1", 0.6, uncoded("x"))),
+            suspects=(
+                Suspect("node", "n1", 0.9, uncoded("refused")),
+                Suspect("link", "n1", 0.6, uncoded("x")),
+            ),
         ),
     ]
     assert merge_suspects(checks) == [
@@ -237,6 +309,14 @@ def test_a_suspect_of_several_checks_is_one_suspect() -> None:
         "c",
         Verdict.CORRUPT,
         Reason(),
-        suspects=(Suspect("node", "n2", 0.6, uncoded("wrong")), Suspect("node", "n3", 0.2, uncoded(""))),
+        suspects=(
+            Suspect("node", "n2", 0.6, uncoded("wrong")),
+            Suspect("node", "n3", 0.2, uncoded("")),
+        ),
     )
-    assert [suspect.name for suspect in merge_suspects([*checks, corrupt])] == ["n2", "n1", "n1", "n3"]
+    assert [suspect.name for suspect in merge_suspects([*checks, corrupt])] == [
+        "n2",
+        "n1",
+        "n1",
+        "n3",
+    ]

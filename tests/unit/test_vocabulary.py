@@ -1,4 +1,6 @@
-"""Verdicts, checks, metrics and units are words that `seatrial explain` knows, and results use no others."""
+"""Verdicts, checks, metrics and units are words that `seatrial explain` knows, and results use no
+others.
+"""
 
 import json
 from pathlib import Path
@@ -45,12 +47,17 @@ def test_a_word_is_found_as_people_write_it(name: str, kind: str, entry: str) ->
     assert [(word.kind, word.name) for word in look_up(name)] == [(kind, entry)]
 
 
-def test_explain_prints_a_word_and_a_field_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_a_word_and_a_field_of_the_same_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert command("explain", "degraded", "--json") == 0
     (degraded,) = json.loads(capsys.readouterr().out)
     assert (degraded["is"], degraded["exit_status"]) == ("verdict", 1)
     assert command("explain", "training", "--json") == 0
-    assert [each.get("is", "field") for each in json.loads(capsys.readouterr().out)] == ["check", "field"]
+    assert [each.get("is", "field") for each in json.loads(capsys.readouterr().out)] == [
+        "check",
+        "field",
+    ]
     assert command("explain", "not", "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "not_run"
     assert command("explain", "busbw") == 0

@@ -1,15 +1,18 @@
-"""Step `collectives`: sweep each operation over every rank; are the results right, and how fast do they come?
+"""Step `collectives`: sweep each operation over every rank; are the results right, and how fast do
+they come?
 
-With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, which prints the same table. Each
-operation is an mpirun of its own. After one that fails every node is asked whether it is still there: nodes that died
-are named and taken out, and the others go on. Where all are there and yet the fabric is gone (the head cannot be
-reached, mpirun cannot start its daemons, or nothing ends in time), the rest is not tried: each would cost its whole
-time limit and say nothing new. What is measured: seatrial/checks/collectives/outcome.py. The arms come
-last: seatrial/model/setup.py.
+With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, which prints the
+same table. Each operation is an mpirun of its own. After one that fails every node is asked whether
+it is still there: nodes that died are named and taken out, and the others go on. Where all are
+there and yet the fabric is gone (the head cannot be reached, mpirun cannot start its daemons, or
+nothing ends in time), the rest is not tried: each would cost its whole time limit and say nothing
+new. What is measured: seatrial/checks/collectives/outcome.py. The arms come last:
+seatrial/model/setup.py.
 
-Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
-in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
-before the first row, and the others with NCCL_DEBUG=WARN; what the cluster file says of either variable stands.
+Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it
+falls back to sockets in silence. So the first operation runs with NCCL_DEBUG=INFO and
+NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank before the first row, and the others with
+NCCL_DEBUG=WARN; what the cluster file says of either variable stands.
 """
 
 import logging
@@ -50,26 +53,40 @@ from seatrial.nccl.busbw import plateau_sizes
 log = logging.getLogger("seatrial.collectives")
 
 _NAME = "collectives"
-NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests (images/common/build-nccl-tests)")
+NCCL_TESTS = Need(
+    "nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests (images/common/build-nccl-tests)"
+)
 
 
-def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Repeat each sweep from the smallest to the largest of its doubtful sizes; the arm `intra` on doubtful nodes."""
+def repeat_sweeps(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
+    """Repeat each sweep from the smallest to the largest of its doubtful sizes; the arm `intra` on
+    doubtful nodes.
+    """
     run, testbed, section = context.run, context.testbed, context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
         own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
         own = [d for d in own if arm_of(d.measurement) == planned.arm]
-        doubtful = sorted({size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())})
+        doubtful = sorted(
+            {size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())}
+        )
         if not doubtful or left.over:
             continue
         log_repeat(f"{planned.label} at {size_span(doubtful[0], doubtful[-1])}", own)
         limit_s, began = left.limit(section.timeout_s), time.monotonic()
-        sizes = planned.sizes.model_copy(update={"min_bytes": doubtful[0], "max_bytes": doubtful[-1]})
+        sizes = planned.sizes.model_copy(
+            update={"min_bytes": doubtful[0], "max_bytes": doubtful[-1]}
+        )
         doubtful_nodes = {d.measurement.subject.name for d in own}
         outcome = sweep(
             run,
-            testbed.without(n.name for n in testbed.nodes if planned.arm == INTRA and n.name not in doubtful_nodes),
+            testbed.without(
+                n.name
+                for n in testbed.nodes
+                if planned.arm == INTRA and n.name not in doubtful_nodes
+            ),
             section.model_copy(update={"timeout_s": limit_s}),
             replace(planned, sizes=sizes),
             name_log=partial(unused_label, run.logs),
@@ -80,13 +97,17 @@ def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repe
         repeated.over = outcome.fabric_gone
         cut = outcome.fabric_gone and was_cut(began, limit_s, section.timeout_s)
         repeated.suspects += () if cut else outcome.lost
-        conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE if cut else outcome.verdict, outcome.reason)
+        conclude_repeat(
+            run, testbed, repeated, Verdict.INCONCLUSIVE if cut else outcome.verdict, outcome.reason
+        )
         if repeated.over:
             return
 
 
 def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[int]:
-    """Return which of the sizes asked for, smallest first, the number comes from; what was moved may be less."""
+    """Return which of the sizes asked for, smallest first, the number comes from; what was moved
+    may be less.
+    """
     moved = measurement.conditions.get("message_bytes")
     if not isinstance(moved, int):
         return plateau_sizes(sizes)
@@ -114,7 +135,9 @@ def collectives(context: CheckContext) -> StepResult:
     return StepResult(check, present.testbed)
 
 
-def _sweep_all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
+def _sweep_all(
+    run: Run, testbed: Testbed, settings: Collectives
+) -> tuple[list[SweepOutcome], RollCall]:
     """Return the outcome of every operation, and the nodes that are left."""
     writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
@@ -123,9 +146,12 @@ def _sweep_all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[
         if not_tried := _reason_to_skip(run, present.testbed, outcomes, planned.label):
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
-        outcome = sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
+        outcome = sweep(
+            run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes
+        )
         outcome, present = _without_lost_nodes(run, present, outcome)
-        if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
+        # Nodes that are gone are named, and tell nothing of what joins the others
+        if planned.arm == INTRA:
             outcome = replace(outcome, fabric_gone=False)
         if planned.arm == NETWORK and not present.suspects:
             outcome = _without_blame(outcome, outcomes)
@@ -134,7 +160,9 @@ def _sweep_all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[
         log.log(level, "%s", outcome.reason)
     # The nodes of ranks that broke a sweep are suspects too; they are there, and were measured on.
     suspects = {suspect.name: suspect for suspect in present.suspects}
-    for suspect in (lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost):
+    for suspect in (
+        lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost
+    ):
         suspects.setdefault(suspect.name, suspect)
     return outcomes, replace(present, suspects=tuple(suspects.values()))
 
@@ -144,7 +172,9 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
 
     Not every fabric joins GPUs of one node.
     """
-    works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
+    works = any(
+        outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before
+    )
     if not works or network.verdict is not Verdict.FAIL or network.measurements:
         return network
     return replace(
@@ -155,7 +185,9 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
     )
 
 
-def _without_lost_nodes(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
+def _without_lost_nodes(
+    run: Run, present: RollCall, outcome: SweepOutcome
+) -> tuple[SweepOutcome, RollCall]:
     """Ask which nodes are left after a sweep.
 
     Return the outcome, which blames nodes that are gone, and the nodes left.
@@ -170,19 +202,28 @@ def _without_lost_nodes(run: Run, present: RollCall, outcome: SweepOutcome) -> t
     if not now.problems:
         return outcome, present
     lost = partial(Reason.of, "node-lost", operation=outcome.operation)
-    gone = [replace(s, evidence=lost(problem=s.evidence)) if s.kind == "node" else s for s in now.suspects]
-    outcome = replace(outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False)
+    gone = [
+        replace(s, evidence=lost(problem=s.evidence)) if s.kind == "node" else s
+        for s in now.suspects
+    ]
+    outcome = replace(
+        outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False
+    )
     if gone:  # which is why it broke
         outcome = replace(outcome, lost=())
     return outcome, replace(now, suspects=(*present.suspects, *gone))
 
 
-def _reason_to_skip(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> Reason | None:
+def _reason_to_skip(
+    run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str
+) -> Reason | None:
     """Return why the operation would show nothing, so that it is not tried; None if it may."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):
         return not_tried(
-            reason="the fabric is gone" if gone.verdict is Verdict.FAIL else f"{gone.operation} could not be measured"
+            reason="the fabric is gone"
+            if gone.verdict is Verdict.FAIL
+            else f"{gone.operation} could not be measured"
         )
     reason = too_small(run, testbed)
     return caused(not_tried(reason=reason), reason) if reason else None

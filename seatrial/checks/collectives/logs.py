@@ -1,12 +1,12 @@
 """Sweeps read from logs: their parts, ranks and groups, and control arms. Pure.
 
-Under NCCL_TESTS_SPLIT every group ran the collective by itself, at the same time as the others. nccl-tests prints the
-time that all groups took on average and the wrong elements of all of them, so one group stands for each. It is judged
-as a cluster of its own: of its nodes, with as many GPUs on each, and their part of the NICs. Source: BenchTime and
-Allreduce in nccl-tests src/common.cu.
+Under NCCL_TESTS_SPLIT every group ran the collective by itself, at the same time as the others.
+nccl-tests prints the time that all groups took on average and the wrong elements of all of them, so
+one group stands for each. It is judged as a cluster of its own: of its nodes, with as many GPUs on
+each, and their part of the NICs. Source: BenchTime and Allreduce in nccl-tests src/common.cu.
 
-A control arm is a sweep without NVLink or the network. Where it is as fast as the same collective with that link, the
-switch had no effect or the link is not used, and the pair proves neither.
+A control arm is a sweep without NVLink or the network. Where it is as fast as the same collective
+with that link, the switch had no effect or the link is not used, and the pair proves neither.
 """
 
 from collections import Counter
@@ -30,7 +30,8 @@ _OFF = frozenset({"0", "off", "false"})
 
 
 def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
-    """Split a sweep by data type, reduction and root (-d, -o, -r all), each with the suffix of its name.
+    """Split a sweep by data type, reduction and root (-d, -o, -r all), each with the suffix of its
+    name.
 
     Each kind has a speed of its own.
     """
@@ -40,9 +41,14 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
     parts = []
     for kind in kinds:
-        part = replace(sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind))
-        if sweep.wrong_total and part.wrong_total == 0:  # the footer's count is of all parts, and this one is right
-            part = replace(part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome)
+        part = replace(
+            sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind)
+        )
+        # The footer's count is of all parts, and this one is right
+        if sweep.wrong_total and part.wrong_total == 0:
+            part = replace(
+                part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome
+            )
         words = (dtype_of(part), part.rows[0].redop, f"root {part.rows[0].root}")
         suffix = "".join(f" {word}" for word, differs in zip(words, varies, strict=True) if differs)
         parts.append((suffix, part))
@@ -83,12 +89,16 @@ def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
     if transport is None or transport.algorithm is None:
         return {}
     chosen = {size: algorithm for size, algorithm, _ in transport.choices}
-    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {0: transport.algorithm}
+    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {
+        0: transport.algorithm
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The group of rank 0, which stands for all: its sweep as if it had run alone, and the nodes it is spread over."""
+    """The group of rank 0, which stands for all: its sweep as if it had run alone, and the nodes it
+    is spread over.
+    """
 
     sweep: Sweep
     nodes: int
@@ -96,7 +106,9 @@ class Group:
 
 
 def group_of(sweep: Sweep) -> Group | None:
-    """Return the first of equal groups; None for a single group, or if groups or their nodes differ."""
+    """Return the first of equal groups; None for a single group, or if groups or their nodes
+    differ.
+    """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
     sizes = set(Counter(device.group for device in sweep.devices).values())
     if first is None or sweep.groups < 2 or len(sizes) > 1:
@@ -109,20 +121,28 @@ def group_of(sweep: Sweep) -> Group | None:
 
 
 def with_own_nics(setup: Setup) -> Setup:
-    """Return the setup of one group with its GPUs' part of the NICs: other groups on the node use theirs meanwhile."""
+    """Return the setup of one group with its GPUs' part of the NICs: other groups on the node use
+    theirs meanwhile.
+    """
     part = setup.part_of_node or 1.0
-    return replace(setup, node_link_gb_s=setup.node_link_gb_s and setup.node_link_gb_s * part, part_of_node=1.0)
+    return replace(
+        setup, node_link_gb_s=setup.node_link_gb_s and setup.node_link_gb_s * part, part_of_node=1.0
+    )
 
 
 def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
-    """Return the reason if the groups differ, or together do not have `ranks` (None: unknown) on `nodes`."""
+    """Return the reason if the groups differ, or together do not have `ranks` (None: unknown) on
+    `nodes`.
+    """
     if sweep.groups < 2:
         return None
     listed, hosts = len(sweep.devices), {device.host for device in sweep.devices}
     if ranks and listed != ranks:
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{listed} of {ranks}", cause="")
     if len(hosts) < nodes:
-        reason = Reason.of("ranks-on-fewer-nodes", ranks=listed, hosts=len(hosts), nodes=nodes, min=min(hosts))
+        reason = Reason.of(
+            "ranks-on-fewer-nodes", ranks=listed, hosts=len(hosts), nodes=nodes, min=min(hosts)
+        )
         return Verdict.FAIL, reason
     if group_of(sweep) is None:
         return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
@@ -153,13 +173,21 @@ def settings_of(sweep: Sweep) -> dict[str, str]:
 
 
 def switched_off(sweep: Sweep) -> dict[str, str]:
-    """Return the settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE": "1"}."""
+    """Return the settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE":
+    "1"}.
+    """
     settings = settings_of(sweep)
-    return {name: value for name, value in settings.items() if _is_off(name.removeprefix("NCCL_"), value)}
+    return {
+        name: value
+        for name, value in settings.items()
+        if _is_off(name.removeprefix("NCCL_"), value)
+    }
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
-    """Return the arm to compare `control` with: the same collective and number of ranks, with fewer links off."""
+    """Return the arm to compare `control` with: the same collective and number of ranks, with fewer
+    links off.
+    """
     off = _effective_switches(control.sweep, nodes)
     collective, ranks = control.sweep.collective, control.sweep.ranks
     same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
@@ -180,7 +208,9 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
             "control-has-no-effect",
             control=control.name,
             collective=control.sweep.collective,
-            off=", ".join(f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items())),
+            off=", ".join(
+                f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items())
+            ),
             treatment=treatment.name,
             slow=number(slow),
             fast=number(fast),
@@ -205,4 +235,6 @@ def _effective_switches(sweep: Sweep, nodes: int) -> set[str]:
     network = {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_MNNVL_ENABLE"}
     inside = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"}
     several = sweep.ranks is None or sweep.ranks > nodes
-    return set(switched_off(sweep)) & ((network if nodes > 1 else set()) | (inside if several else set()))
+    return set(switched_off(sweep)) & (
+        (network if nodes > 1 else set()) | (inside if several else set())
+    )

@@ -1,15 +1,17 @@
 """The outcome of the sweep of one collective: a verdict on the results, and measurements. Pure.
 
 Measurements, subject the cluster, conditions operation, dtype and ranks:
-- busbw, GB/s, for each `message_bytes` and `placement` (out_of_place, in_place): bytes / time * factor. It is computed
-  from the printed time, because the printed busbw has two decimals only; that is kept beside it as `printed`.
-- busbw_plateau, GB/s, for `max_bytes`, the largest size that was asked for: the median out-of-place busbw of the three
-  largest sizes (fewer where fewer were asked for, or are near the largest). A fixed choice, so that runs compare, and
-  none where one of them is missing; a median, so that one spoilt size does not move it.
+- busbw, GB/s, for each `message_bytes` and `placement` (out_of_place, in_place): bytes / time *
+  factor. It is computed from the printed time, because the printed busbw has two decimals only;
+  that is kept beside it as `printed`.
+- busbw_plateau, GB/s, for `max_bytes`, the largest size that was asked for: the median out-of-place
+  busbw of the three largest sizes (fewer where fewer were asked for, or are near the largest). A
+  fixed choice, so that runs compare, and none where one of them is missing; a median, so that one
+  spoilt size does not move it.
 - latency, us: the out-of-place time of the smallest size.
 
-In an arm (seatrial/model/setup.py), a condition: `intra` yields the plateau of each node, `latency` the time of
-every size, and `network` what a sweep without an arm yields.
+In an arm (seatrial/model/setup.py), a condition: `intra` yields the plateau of each node, `latency`
+the time of every size, and `network` what a sweep without an arm yields.
 """
 
 import statistics
@@ -51,8 +53,9 @@ _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2
 class SweepOutcome:
     """The outcome of one operation.
 
-    `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
-    that it says nothing of the others. `lost`: nodes that are there, and whose ranks broke it.
+    `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes
+    that flooded it, so that it says nothing of the others. `lost`: nodes that are there, and whose
+    ranks broke it.
     """
 
     operation: str
@@ -80,23 +83,39 @@ def conclude(
     way = transport.words if transport else ""
     problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
     if problem is None:
-        return SweepOutcome(setting.name, Verdict.PASS, placed(setting.name, _right(rows, way)), measurements, way=way)
+        return SweepOutcome(
+            setting.name,
+            Verdict.PASS,
+            placed(setting.name, _right(rows, way)),
+            measurements,
+            way=way,
+        )
     verdict, reason = problem
     gone = fabric_gone(result, began=_ranks_met(sweep))
-    return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
+    return SweepOutcome(
+        setting.name, verdict, placed(setting.name, reason), measurements, gone, way
+    )
 
 
 def _problems(
-    setting: Setting, result: MpiResult, sweep: Sweep | None, printed: Sequence[Row], transport: Transport | None
+    setting: Setting,
+    result: MpiResult,
+    sweep: Sweep | None,
+    printed: Sequence[Row],
+    transport: Transport | None,
 ) -> Iterator[Problem | None]:
-    """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted those before it."""
+    """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted
+    those before it.
+    """
     rows = sorted(printed, key=lambda row: row.size)
     strange = _strange(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong = wrong_results(sweep)
     yield missing_reports(result)
     yield (wrong[0], join((wrong[1], strange[1]))) if wrong and strange else wrong
-    yield from (problem for problem in (strange, incomplete) if problem and problem[0] is Verdict.FAIL)
+    yield from (
+        problem for problem in (strange, incomplete) if problem and problem[0] is Verdict.FAIL
+    )
     yield _over_sockets(setting, transport) if rows else None
     yield incomplete
     yield strange
@@ -139,9 +158,13 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     ]
     if wrong:
         more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=f"wrong elements: {', '.join(wrong[:3])}{more}")
+        return Verdict.CORRUPT, Reason.of(
+            "wrong-elements", wrong=f"wrong elements: {', '.join(wrong[:3])}{more}"
+        )
     if sweep and sweep.out_of_bounds:
-        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=f"out of bounds values: {sweep.out_of_bounds}")
+        return Verdict.CORRUPT, Reason.of(
+            "wrong-elements", wrong=f"out of bounds values: {sweep.out_of_bounds}"
+        )
     return None
 
 
@@ -154,7 +177,9 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
         verdict, why = classify_failure(
             result,
             began=_ranks_met(sweep),
-            messages=(*map(log_reason, sweep.findings), *map(uncoded, sweep.errors)) if sweep else (),
+            messages=(*map(log_reason, sweep.findings), *map(uncoded, sweep.errors))
+            if sweep
+            else (),
         )
         return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
     if not sweep.checked:
@@ -167,9 +192,16 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
 
     NCCL falls back without an error; only its log, if kept, proves it.
     """
-    if setting.fabric is None or transport is None or not transport.sockets_only or transport.nodes == 1:
+    if (
+        setting.fabric is None
+        or transport is None
+        or not transport.sockets_only
+        or transport.nodes == 1
+    ):
         return None
-    return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence)
+    return Verdict.FAIL, Reason.of(
+        "nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence
+    )
 
 
 def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None:
@@ -180,7 +212,9 @@ def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None
 
 
 def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | None:
-    """Return a problem if NCCL lists fewer network devices on a node than the fabric's name says."""
+    """Return a problem if NCCL lists fewer network devices on a node than the fabric's name
+    says.
+    """
     nics = nics_of(setting.fabric)
     fewest = transport.fewest_nics(nic_of(setting.fabric)) if transport else None
     if nics is None or transport is None or fewest is None or transport.nodes == 1:
@@ -198,7 +232,9 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
     missing = [size for size in _due_sizes(setting) if _row_of(setting, size, checked) is None]
     if not missing:
         return None
-    names = ", ".join(format_size(size) for size in missing[:8]) + (" and more" if len(missing) > 8 else "")
+    names = ", ".join(format_size(size) for size in missing[:8]) + (
+        " and more" if len(missing) > 8 else ""
+    )
     limit = next((line.strip("# ") for line in result.lines if "Reducing maxBytes" in line), None)
     why = f" ({limit})" if limit else ""
     return Verdict.INCONCLUSIVE, Reason.of(
@@ -218,7 +254,9 @@ def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
 
 
 def _least_moved(setting: Setting, size: int) -> int:
-    """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in aligned parts."""
+    """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in
+    aligned parts.
+    """
     width = TYPES[setting.dtype]
     in_parts = COLLECTIVES[setting.operation].layout.in_parts
     unit = max(1, setting.ranks) * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
@@ -231,23 +269,47 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 
 
 def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
-    shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
+    shared: dict[str, ConditionValue] = {
+        "operation": setting.operation,
+        "dtype": setting.dtype,
+        "ranks": setting.ranks,
+    }
     shared |= {"arm": setting.arm} if setting.arm else {}
     shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
-            busbw, printed = busbw_of(setting, sweep.launch_times, row.size, timing), timing.busbw_gb_s
+            busbw, printed = (
+                busbw_of(setting, sweep.launch_times, row.size, timing),
+                timing.busbw_gb_s,
+            )
             if busbw is not None:
-                conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
-                yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
+                conditions = {
+                    **shared,
+                    "message_bytes": row.size,
+                    "placement": placement,
+                    **_by(setting, row.size),
+                }
+                yield Measurement(
+                    "busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed
+                )
     if setting.arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
-        yield Measurement("busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top)
+        yield Measurement(
+            "busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top
+        )
     if setting.arm != INTRA and not sweep.launch_times:
         for row in rows if setting.arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 conditions = {**shared, "message_bytes": row.size}
-                yield Measurement("latency", time_us, "us", setting.subject, conditions, (time_us,), better="lower")
+                yield Measurement(
+                    "latency",
+                    time_us,
+                    "us",
+                    setting.subject,
+                    conditions,
+                    (time_us,),
+                    better="lower",
+                )
 
 
 def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
@@ -256,13 +318,17 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 
 
 def _plateau_rates(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
-    """Return the out-of-place busbw of the largest sizes asked for; empty if one was not measured."""
+    """Return the out-of-place busbw of the largest sizes asked for; empty if one was not
+    measured.
+    """
     if setting.is_whole_on_gpus and without_plateau(setting.sizes):
         return ()
     due = plateau_sizes(_due_sizes(setting))
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [
-        busbw_of(setting, sweep.launch_times, row.size, row.out_of_place) for row in largest_rows if row.out_of_place
+        busbw_of(setting, sweep.launch_times, row.size, row.out_of_place)
+        for row in largest_rows
+        if row.out_of_place
     ]
     present = tuple(rate for rate in rates if rate is not None)
     return present if len(present) == len(due) else ()
@@ -277,8 +343,14 @@ def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
 
 
 def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
-    """Return GB/s (1e9 bytes per second); the printed rate without a time or ranks, or if it is that of the launch."""
+    """Return GB/s (1e9 bytes per second); the printed rate without a time or ranks, or if it is
+    that of the launch.
+    """
     if setting.ranks and timing.time_us and timing.time_us > 0 and not launch_times:
         counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
-        return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)
+        return (
+            expected_algbw(size, timing.time_us)
+            * counted
+            * busbw_factor(setting.operation, setting.ranks)
+        )
     return timing.busbw_gb_s

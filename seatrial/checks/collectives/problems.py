@@ -20,16 +20,18 @@ Problem = tuple[Verdict, Reason]
 Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
 SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
 _ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
-_LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hiccup makes it this much slower
-# From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and 0.72 is what a ring
-# reaches of a tree over two nodes (https://github.com/NVIDIA/nccl-tests/issues/196).
+# From here on an iteration takes so long that no hiccup makes it this much slower
+_LARGE_BYTES = 128 << 20
+# From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and
+# 0.72 is what a ring reaches of a tree over two nodes
+# (https://github.com/NVIDIA/nccl-tests/issues/196).
 _SLOWER = 0.7
 _SMALL_BYTES = 64 << 10
 # Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
 _SLOW_US, _SLOW_US_PER_RANK = 350.0, 8.0
 _MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
-# How many sizes in a row take how many times what latency and bandwidth explain. In published sweeps three take up to
-# 3.7 times as long, and five up to 2.5 times.
+# How many sizes in a row take how many times what latency and bandwidth explain. In published
+# sweeps three take up to 3.7 times as long, and five up to 2.5 times.
 _SLOW_RUNS = ((3, 3.9), (5, 2.9))
 _MAX_TORN = 1  # lines of a header that another process's output may have torn
 
@@ -38,12 +40,14 @@ _MAX_TORN = 1  # lines of a header that another process's output may have torn
 class Setting:
     """The request of a sweep: what to measure, over how many ranks of which cluster.
 
-    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
-    many the ranks must be spread over, None if unknown. `algorithms` are NCCL's by message size, 0 for the
-    largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
-    no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none.
-    `node`: the one that all ranks are on, where each node is measured by itself. `called_with`: conditions that the
-    call of nccl-tests adds. `ranks` is 0 where the header of a log is lost and its numbers do not tell.
+    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets
+    will do; `nodes` how many the ranks must be spread over, None if unknown. `algorithms` are
+    NCCL's by message size, 0 for the largest, where its log is to say under which conditions a
+    number holds. `is_whole_on_gpus`: a sweep of GPUs that is no repeat of some sizes, so that a
+    plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none. `node`: the
+    one that all ranks are on, where each node is measured by itself. `called_with`: conditions that
+    the call of nccl-tests adds. `ranks` is 0 where the header of a log is lost and its numbers do
+    not tell.
     """
 
     operation: str
@@ -70,20 +74,28 @@ class Setting:
 
 
 def network_of(fabric: str | None) -> str | None:
-    """Return the network that data between nodes must use; None if sockets or the GPUs' own links will do."""
+    """Return the network that data between nodes must use; None if sockets or the GPUs' own links
+    will do.
+    """
     return None if fabric is None or fabric in INSIDE_A_NODE or is_sockets(fabric) else fabric
 
 
 def interleaved(rows: Sequence[Row]) -> Problem | None:
-    """Return a problem if the rows, in the order of printing, are of several programs that wrote at once.
+    """Return a problem if the rows, in the order of printing, are of several programs that wrote at
+    once.
 
-    One program prints each size once before it goes on to the next, and either sums or does not, has roots or not.
+    One program prints each size once before it goes on to the next, and either sums or does not,
+    has roots or not.
     """
     sums = {row.redop not in (None, "none", "all") for row in rows}
     rooted = {row.root >= 0 for row in rows if row.root is not None}
-    twice = any(_key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES)
+    twice = any(
+        _key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES
+    )
     return (
-        (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")) if twice or len(sums) > 1 or len(rooted) > 1 else None
+        (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved"))
+        if twice or len(sums) > 1 or len(rooted) > 1
+        else None
     )
 
 
@@ -100,33 +112,53 @@ def without_plateau(sizes: Sequence[int]) -> Problem | None:
 
 
 def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
-    """Return a problem if results that overwrite their input take much longer at two or more large sizes."""
+    """Return a problem if results that overwrite their input take much longer at two or more large
+    sizes.
+    """
     slow = []
     for row in rows:
-        out, into = (rate(row.size, side) if side else None for side in (row.out_of_place, row.in_place))
+        out, into = (
+            rate(row.size, side) if side else None for side in (row.out_of_place, row.in_place)
+        )
         if row.size >= _LARGE_BYTES and out and into is not None and into < _SLOWER * out:
             slow.append((row.size, into, out))
     if len(slow) < 2:
         return None
     size, into, out = slow[-1]
     return Verdict.DEGRADED, Reason.of(
-        "in-place-slow", size=format_size(size), in_place=number(into), out_of_place=number(out), sizes=len(slow)
+        "in-place-slow",
+        size=format_size(size),
+        in_place=number(into),
+        out_of_place=number(out),
+        sizes=len(slow),
     )
 
 
 def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
-    """Return a problem if messages up to 64K take milliseconds in the median; the first is often an outlier."""
-    times = [side.time_us for row in rows if row.size <= _SMALL_BYTES for side in row.sides if side.time_us]
+    """Return a problem if messages up to 64K take milliseconds in the median; the first is often an
+    outlier.
+    """
+    times = [
+        side.time_us
+        for row in rows
+        if row.size <= _SMALL_BYTES
+        for side in row.sides
+        if side.time_us
+    ]
     limit_us = max(_SLOW_US, _SLOW_US_PER_RANK * ranks)
     if not times or median(times) <= limit_us:
         return None
-    return Verdict.DEGRADED, Reason.of("small-messages-slow", time=number(median(times)), limit=number(limit_us))
+    return Verdict.DEGRADED, Reason.of(
+        "small-messages-slow", time=number(median(times)), limit=number(limit_us)
+    )
 
 
 def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
-    """Return a problem if messages of 1M to 64M take much longer than the smallest latency and the best rate explain.
+    """Return a problem if messages of 1M to 64M take much longer than the smallest latency and the
+    best rate explain.
 
-    Gradients are sent in messages of that size. A wrong algorithm or protocol for them shows at no other size.
+    Gradients are sent in messages of that size. A wrong algorithm or protocol for them shows at no
+    other size.
     """
     timed = [
         (row.size, side.time_us, reached)
@@ -162,7 +194,10 @@ def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
             continue
         if row.size >= _LARGE_BYTES and reached < _SLOWER * best:
             return Verdict.DEGRADED, Reason.of(
-                "falls-at-size", reached=number(reached), size=format_size(row.size), best=number(best)
+                "falls-at-size",
+                reached=number(reached),
+                size=format_size(row.size),
+                best=number(best),
             )
         best = max(best, reached)
     return None
@@ -171,8 +206,8 @@ def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
 def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """Return a problem if other ranks than requested took part.
 
-    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
-    Where it agrees with them they took part, and without it that is unknown.
+    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts
+    the ranks asked for. Where it agrees with them they took part, and without it that is unknown.
     """
     if sweep is None or (sweep.ranks or 0) == setting.ranks:
         return None
@@ -180,15 +215,21 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
         return _unsaid_ranks(setting, sweep)
     if not agrees(setting.operation, setting.ranks, sweep.rows):
         why = f": {sweep.errors[0]}" if sweep.errors else ""
-        took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
+        took_part = (
+            f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
+        )
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
     if sweep.ranks is None or _numbers_tell_ranks(setting, sweep):
         return None
     listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
     if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
-        return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
+        return Verdict.FAIL, Reason.of(
+            "ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause=""
+        )
     return Verdict.INCONCLUSIVE, Reason.of(
-        "ranks-unknown", problem=f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
+        "ranks-unknown",
+        problem=f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not "
+        "tell",
     )
 
 
@@ -197,21 +238,30 @@ def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
         return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
     if not sweep.rows:
         return None
-    problem = f"how many of {setting.ranks} ranks took part is unknown: the header is lost, and the numbers do not tell"
+    problem = (
+        f"how many of {setting.ranks} ranks took part is unknown: the header is lost, and the "
+        "numbers do not tell"
+    )
     return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", problem=problem)
 
 
 def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
-    return COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
+    return (
+        COLLECTIVES[setting.operation].factor.depends_on_ranks
+        and ratio_interval(sweep.rows) is not None
+    )
 
 
 def has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
-    """Return whether the number of ranks is unknown; busbw then does not depend on it, and counts if slow."""
+    """Return whether the number of ranks is unknown; busbw then does not depend on it, and counts
+    if slow.
+    """
     return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Return a problem if all ranks ran on fewer nodes than requested, as with a hostfile that was not read.
+    """Return a problem if all ranks ran on fewer nodes than requested, as with a hostfile that was
+    not read.
 
     Host names count only if every rank has a line, and no two ranks on one name have the same GPU.
     """
@@ -222,5 +272,9 @@ def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
         return None
     return Verdict.FAIL, Reason.of(
-        "ranks-on-fewer-nodes", ranks=sweep.ranks, hosts=len(hosts), nodes=setting.nodes, min=min(hosts)
+        "ranks-on-fewer-nodes",
+        ranks=sweep.ranks,
+        hosts=len(hosts),
+        nodes=setting.nodes,
+        min=min(hosts),
     )

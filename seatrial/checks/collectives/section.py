@@ -21,9 +21,21 @@ else:
 
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
-_OWN_FLAGS = frozenset(  # the suite's own fields say them, or seatrial does; -t and -p change what a rank is
+# The suite's own fields say them, or seatrial does; -t and -p change what a rank is
+_OWN_FLAGS = frozenset(
     {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
-    | {f"--{name}" for name in ("minbytes", "maxbytes", "stepfactor", "stepbytes", "ngpus", "iters", "warmup_iters")}
+    | {
+        f"--{name}"
+        for name in (
+            "minbytes",
+            "maxbytes",
+            "stepfactor",
+            "stepbytes",
+            "ngpus",
+            "iters",
+            "warmup_iters",
+        )
+    }
     | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
 )
 # GB/s (1e9 bytes) of busbw.
@@ -36,10 +48,14 @@ _SIDES = 2  # out of place and in place
 class SweepSizes(Strict):
     """The sizes of one sweep of gloo."""
 
-    min_bytes: ByteSize = Field(description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G")
+    min_bytes: ByteSize = Field(
+        description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G"
+    )
     max_bytes: ByteSize = Field(description="largest message in bytes (-e); less where memory ends")
     step_factor: int = Field(2, ge=2, le=1024, description="factor from one size to the next (-f)")
-    warmup_iterations: int = Field(2, ge=0, le=1000, description="iterations that are not timed (-w)")
+    warmup_iterations: int = Field(
+        2, ge=0, le=1000, description="iterations that are not timed (-w)"
+    )
     iterations: int = Field(20, ge=1, le=10_000, description="iterations that are timed (-n)")
 
     @model_validator(mode="after")
@@ -72,28 +88,39 @@ def _words(value: object) -> object:
 class GpuSweepSizes(SweepSizes):
     """The sizes of one sweep, as in nccl-tests' flags."""
 
-    gpus_per_process: int = Field(1, ge=1, le=64, description="GPUs of each process (-g); 1 in measure.sbatch of Slurm")
+    gpus_per_process: int = Field(
+        1, ge=1, le=64, description="GPUs of each process (-g); 1 in measure.sbatch of Slurm"
+    )
     args: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:=+-]{1,40}$")], ...], BeforeValidator(_words)
+        tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:=+-]{1,40}$")], ...],
+        BeforeValidator(_words),
     ] = Field((), max_length=40, description="further arguments of nccl-tests, such as -R 1 -G 1")
 
     @model_validator(mode="after")
     def _args_are_not_fields(self) -> Self:
         for word in self.args:
             if word.partition("=")[0] in _OWN_FLAGS:
-                raise ValueError(f"args: {word} is set by a field of the suite, or by seatrial; leave it out")
+                raise ValueError(
+                    f"args: {word} is set by a field of the suite, or by seatrial; leave it out"
+                )
         return self
 
 
 LATENCY_SIZES = {  # by whether nodes have GPUs
-    True: SweepSizes(min_bytes=8, max_bytes=64 << 10, step_factor=2, warmup_iterations=20, iterations=200),
-    False: SweepSizes(min_bytes=8, max_bytes=32 << 10, step_factor=4, warmup_iterations=5, iterations=20),
+    True: SweepSizes(
+        min_bytes=8, max_bytes=64 << 10, step_factor=2, warmup_iterations=20, iterations=200
+    ),
+    False: SweepSizes(
+        min_bytes=8, max_bytes=32 << 10, step_factor=4, warmup_iterations=5, iterations=20
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSweep:
-    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL without settings."""
+    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL without
+    settings.
+    """
 
     operation: str
     sizes: SweepSizes
@@ -106,7 +133,9 @@ class PlannedSweep:
 
 
 class Collectives(Strict):
-    """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
+    """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere
+    (gloo).
+    """
 
     operations: tuple[Operation, ...] = Field(
         ("all_reduce",), description="one sweep each, in order; none only beside `arms`"
@@ -115,7 +144,8 @@ class Collectives(Strict):
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(
         (),
-        description="further all_reduce sweeps: in each node, over the network, small messages, without MNNVL",
+        description="further all_reduce sweeps: in each node, over the network, small messages, "
+        "without MNNVL",
     )
     dtype: Dtype = Field("float32", description="what the elements are (-d)")
     timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
@@ -127,7 +157,9 @@ class Collectives(Strict):
         if len(set(self.arms)) < len(self.arms):
             raise ValueError("arms must not name the same arm twice")
         if not self.operations and not self.arms:
-            raise ValueError("operations must not be empty without arms: there would be nothing to sweep")
+            raise ValueError(
+                "operations must not be empty without arms: there would be nothing to sweep"
+            )
         return self
 
     @property
@@ -145,7 +177,9 @@ class Collectives(Strict):
         return self.model_copy(update={"gpu": self.gpu.model_copy(update={"gpus_per_process": 1})})
 
     def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
-        """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
+        """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there
+        come last.
+        """
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         possible[NO_MNNVL] = possible[NETWORK]
         usual = self.gpu if gpus else self.cpu
@@ -163,7 +197,9 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
     for sweep in section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus):
         sizes = sweep.sizes
         arm = f" ({sweep.arm})" if sweep.arm else ""
-        more = f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
+        more = (
+            f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
+        )
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
         summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
@@ -180,7 +216,9 @@ def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
         rate_gb_s = _NIC
     else:
         rate_gb_s = _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC
-    each = [_LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sweep.sizes.sizes()]
+    each = [
+        _LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sweep.sizes.sizes()
+    ]
     rounds = sweep.sizes.warmup_iterations + _SIDES * (sweep.sizes.iterations + 1)
     checked = _SIDES * sum(sweep.sizes.sizes()) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
     return START_S[nodes.gpus] + rounds * sum(each) + checked

@@ -1,4 +1,6 @@
-"""Run one sweep of one operation over every rank, or over the ranks of each node, and read its output."""
+"""Run one sweep of one operation over every rank, or over the ranks of each node, and read its
+output.
+"""
 
 import json
 import logging
@@ -37,9 +39,16 @@ from seatrial.text.words import number, quantity
 
 log = logging.getLogger("seatrial.collectives")
 
-_MOST_LOGGED_ROWS = 500  # a sweep has some 30; the log of a run must not grow with what a broken node prints
+# A sweep has some 30; the log of a run must not grow with what a broken node prints
+_MOST_LOGGED_ROWS = 500
 _MAX_JSON_BYTES = 64 * 1024**2
-_NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
+_NCCL_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "half",
+    "bfloat16": "bfloat16",
+    "int32": "int32",
+}
 
 
 def sweep(
@@ -57,14 +66,25 @@ def sweep(
 
     `name_log` makes the name of a log from the sweep's, which ends in the node in the arm `intra`.
     """
-    once = partial(sweep_once, run, settings=settings, planned=planned, is_repeat=is_repeat, writes_json=writes_json)
+    once = partial(
+        sweep_once,
+        run,
+        settings=settings,
+        planned=planned,
+        is_repeat=is_repeat,
+        writes_json=writes_json,
+    )
     if planned.arm == INTRA:
         answers = on_each(
             testbed.nodes,
-            lambda node: once(testbed.part([node.name], node.name), label=name_log(f"{planned.label}-{node.name}")),
+            lambda node: once(
+                testbed.part([node.name], node.name), label=name_log(f"{planned.label}-{node.name}")
+            ),
             at_once(testbed, [1] * len(testbed.nodes)),
         )
-        outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
+        outcomes = {
+            name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)
+        }
         return _combined(f"{planned.operation} ({INTRA})", outcomes)
     return once(testbed, label=name_log(planned.label), verbose=verbose)
 
@@ -84,7 +104,9 @@ def sweep_once(
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     gpus_each = gpus_per_process(testbed, planned.sizes)
     if uneven := next((node for node in testbed.nodes if node.slots % gpus_each), None):
-        reason = Reason.of("gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each)
+        reason = Reason.of(
+            "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
+        )
         return SweepOutcome(setting.name, Verdict.NOT_RUN, placed(setting.name, reason))
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
@@ -98,14 +120,20 @@ def sweep_once(
             timeout_s=settings.timeout_s,
             env=env,
             on_line=reader.line,
-            is_done=lambda line: (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line),
+            is_done=lambda line: (
+                (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
+            ),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return SweepOutcome(setting.name, Verdict.FAIL, placed(setting.name, error.reason), fabric_gone=True)
+        return SweepOutcome(
+            setting.name, Verdict.FAIL, placed(setting.name, error.reason), fabric_gone=True
+        )
     except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True)
+        return SweepOutcome(
+            setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True
+        )
     finally:
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be anything, so they are not looked at
@@ -115,11 +143,19 @@ def sweep_once(
         return SweepOutcome(setting.name, verdict, why, suspects=suspects)
     if exact and gpus_each > 1:
         exact = replace(exact, ranks=None)  # the file lists one device of each process
-    outcome = conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
-    return replace(outcome, lost=lost_ranks(result, testbed)) if outcome.verdict is Verdict.FAIL else outcome
+    outcome = conclude(
+        setting, result, _with_json(reader.sweep(), exact), reader.transport.transport()
+    )
+    return (
+        replace(outcome, lost=lost_ranks(result, testbed))
+        if outcome.verdict is Verdict.FAIL
+        else outcome
+    )
 
 
-def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool) -> Setting:
+def _setting(
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool
+) -> Setting:
     called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
     if (gpus_each := gpus_per_process(testbed, planned.sizes)) > 1:
         called_with["gpus_per_process"] = gpus_each
@@ -147,11 +183,18 @@ def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
 
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
     """Return the testbed with a slot for each process instead of each GPU."""
-    return replace(testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes))
+    return replace(
+        testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes)
+    )
 
 
 def _argv(
-    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str, json_file: str | None
+    run: Run,
+    testbed: Testbed,
+    settings: Collectives,
+    planned: PlannedSweep,
+    label: str,
+    json_file: str | None,
 ) -> list[str]:
     if testbed.has_gpus:
         return nccl_argv(settings, planned.operation, json_file, planned.sizes, testbed.nccl_tests)
@@ -171,24 +214,34 @@ def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep
 
 
 def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]:
-    """Return NCCL's variables for its log, unless the cluster file sets one, and for the arm; gloo has none."""
+    """Return NCCL's variables for its log, unless the cluster file sets one, and for the arm; gloo
+    has none.
+    """
     if not testbed.has_gpus:
         return {}
-    debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
+    debug = (
+        {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+        if verbose
+        else {"NCCL_DEBUG": "WARN"}
+    )
     if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         debug = {}
     return {**debug, **(ENVIRONMENT[arm] if arm else {})}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
-    """Return the network that data between nodes must use, by NCCL_NET or the fabric; None if sockets will do."""
+    """Return the network that data between nodes must use, by NCCL_NET or the fabric; None if
+    sockets will do.
+    """
     if not testbed.has_gpus or len(testbed.nodes) < 2:
         return None
     return network_of(dict(testbed.env).get("NCCL_NET") or run.cluster.fabric)
 
 
 def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
-    """Return the command line of each sweep of a run, with the environment that mpirun is given, for a shell."""
+    """Return the command line of each sweep of a run, with the environment that mpirun is given,
+    for a shell.
+    """
     settings = run.suite.section(Collectives)
     if settings is None:
         return []
@@ -205,15 +258,21 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
     return commands
 
 
-def _words(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+def _words(
+    secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
+) -> list[str]:
     """Return the words of mpirun behind the variables of its ranks, without secrets."""
     values = variables(testbed, env).items()
     assignments = [f"{name}={secrets.out_of_text(value)}" for name, value in values]
     return [*assignments, *mpirun_argv(testbed, argv, env)]
 
 
-def _by_node(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return the lines of a shell that start the sweep on each node of the hostfile by itself, on all at once."""
+def _by_node(
+    secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
+) -> list[str]:
+    """Return the lines of a shell that start the sweep on each node of the hostfile by itself, on
+    all at once.
+    """
     one = testbed.part([testbed.head.name], "$number")
     own, words = hostfile_path(one), _words(secrets, one, argv, env)
     quoted = [f'"{word}"' if word == own else shlex.quote(word) for word in words]
@@ -240,7 +299,9 @@ def nccl_argv(
     Over the suite's sizes unless others are given.
     """
     sizes = sizes or settings.gpu
-    gpus_each, args = (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
+    gpus_each, args = (
+        (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
+    )
     flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": gpus_each}
     flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
@@ -254,16 +315,23 @@ def program_of(operation: str, folder: str | None) -> str:
     return f"{folder}/{operation}_perf" if folder else f"{operation}_perf"
 
 
-def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:
-    """Return the command line of the gloo probe, whose ranks meet under that label, or the sweep's own."""
+def gloo_argv(
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = ""
+) -> list[str]:
+    """Return the command line of the gloo probe, whose ranks meet under that label, or the sweep's
+    own.
+    """
     meeting = rendezvous_argv(run, testbed, label or planned.label, settings.timeout_s)
     probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", planned.operation]
     return [*probe, "--dtype", settings.dtype, *planned.sizes.probe_options(), *meeting]
 
 
 def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) -> list[str]:
-    """Return the arguments for the ranks' rendezvous; ranks give up at half of the time limit, to report why."""
-    port = 20_000 + zlib.crc32(f"{run.run_id} {label}".encode()) % 10_000  # below the ports that the kernel hands out
+    """Return the arguments for the ranks' rendezvous; ranks give up at half of the time limit, to
+    report why.
+    """
+    # Below the ports that the kernel hands out
+    port = 20_000 + zlib.crc32(f"{run.run_id} {label}".encode()) % 10_000
     network = ("--network", testbed.network) if testbed.network else ()
     meeting = ("--master-addr", testbed.head.address, "--master-port", str(port), *network)
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
@@ -309,14 +377,22 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
 
 
 def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | None:
-    """Return the sweep in the file that rank 0 left on the head, and remove the file: it has the whole environment."""
+    """Return the sweep in the file that rank 0 left on the head, and remove the file: it has the
+    whole environment.
+    """
     quoted = shlex.quote(json_file)
-    with suppress(RemoteError, ValueError, InputError, OSError), connected(testbed, testbed.head, 30) as head:
+    with (
+        suppress(RemoteError, ValueError, InputError, OSError),
+        connected(testbed, testbed.head, 30) as head,
+    ):
         try:
-            text = run_command(head, f"cat {quoted}", timeout_s=60, max_bytes=_MAX_JSON_BYTES).output
+            text = run_command(
+                head, f"cat {quoted}", timeout_s=60, max_bytes=_MAX_JSON_BYTES
+            ).output
         finally:
             run_command(head, f"rm -f {quoted}", timeout_s=10)
-        # pydantic's parser refuses JSON that is nested too deep, for which the standard library's recurses.
+        # pydantic's parser refuses JSON that is nested too deep, for which the standard library's
+        # recurses.
         document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
         document.pop("env", None)  # it holds secrets
         write_log(run.logs / name, json.dumps(document, indent=1), secrets_of(run.cluster))
@@ -325,7 +401,9 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
 
 
 def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
-    """Return the sweep with the file's rows and ranks, which no other output can tear, and the printed outcome."""
+    """Return the sweep with the file's rows and ranks, which no other output can tear, and the
+    printed outcome.
+    """
     if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
         return sweep
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
@@ -334,7 +412,8 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
 def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
     """Return how many groups of so many nodes are measured at once.
 
-    All of them, but no more ranks than cores if one machine plays all nodes: they would slow each other.
+    All of them, but no more ranks than cores if one machine plays all nodes: they would slow each
+    other.
     """
     if testbed.shared_cores is None:
         return len(groups)
@@ -344,10 +423,12 @@ def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     """Return the outcome of the sweeps of each node.
 
-    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
-    be reached, so that all must be asked whether they are there.
+    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`:
+    some nodes could not be reached, so that all must be asked whether they are there.
     """
-    bad = {node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS}
+    bad = {
+        node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS
+    }
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
     plateaus = [m.value for m in measurements]

@@ -1,1 +1,3 @@
-"""The check `connectivity`: nodes answer, reach each other, run MPI, have the same software and carry traffic."""
+"""The check `connectivity`: nodes answer, reach each other, run MPI, have the same software and
+carry traffic.
+"""

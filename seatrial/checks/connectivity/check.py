@@ -1,4 +1,6 @@
-"""Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
+"""Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same
+software and traffic?
+"""
 
 import itertools
 import logging
@@ -61,7 +63,8 @@ MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thous
 Attempt = Callable[[Testbed], Reason | None]  # why MPI fails over that testbed, None when it works
 Guilty = tuple[str, Reason]  # a node, and why
 log = logging.getLogger("seatrial.connectivity")
-_CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
+# Share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
+_CLEAR_MAJORITY = 0.66
 
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
@@ -102,9 +105,13 @@ def clock_skews(contacts: Contacts) -> list[Measurement]:
 
 
 def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
-    """Return nodes whose clock differs from the median node's by more than the limit and the error of measurement."""
+    """Return nodes whose clock differs from the median node's by more than the limit and the error
+    of measurement.
+    """
     return [
-        Suspect("node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"))
+        Suspect(
+            "node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}")
+        )
         for name, skew in _skews(contacts).items()
         if abs(skew) - contacts[name].clock_error_s > limit_s
     ]
@@ -118,19 +125,28 @@ def _skews(contacts: Contacts) -> dict[str, float]:
 
 
 def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
-    """Return nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be counted."""
+    """Return nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be
+    counted.
+    """
     expected = {node.name: node.gpus for node in testbed.nodes}
     return [
         Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
         for name, contact in contacts.items()
-        if expected[name] and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
+        if expected[name]
+        and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
     ]
 
 
 def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
-    """Return the reason if GPUs are expected and no node has one; None if any has one or does not report."""
+    """Return the reason if GPUs are expected and no node has one; None if any has one or does not
+    report.
+    """
     expected = {node.gpus for node in testbed.nodes}
-    if not contacts or 0 in expected or any(contact.facts["gpus"] != 0 for contact in contacts.values()):
+    if (
+        not contacts
+        or 0 in expected
+        or any(contact.facts["gpus"] != 0 for contact in contacts.values())
+    ):
         return None
     return Reason.of("gpus-none", nodes=len(contacts), expected=min(expected))
 
@@ -139,7 +155,9 @@ def _gpus_found(contact: NodeConnection, expected: int) -> Reason:
     if contact.facts["gpus"] is None:
         problem = str(contact.facts.get("gpu_problem") or "")
         cause = cause_in(problem)
-        reason = Reason.of("gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s")
+        reason = Reason.of(
+            "gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s"
+        )
         return caused(reason, log_reason(cause) if cause else None)
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
 
@@ -159,14 +177,21 @@ class HostnameResult:
         if self.result.cause:
             return uncoded(self.result.cause)
         if self.result.timed_out:
-            return Reason.of("mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s")
+            return Reason.of(
+                "mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s"
+            )
         return Reason.of(
-            "mpirun-hostname-failed", ended=f"ended with status {self.result.exit_status} and did not show it"
+            "mpirun-hostname-failed",
+            ended=f"ended with status {self.result.exit_status} and did not show it",
         )
 
 
-def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
-    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError.
+def show_hosts(
+    testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path
+) -> HostnameResult:
+    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name.
+
+    Raises RemoteError.
 
     A rank shows its own node alone.
     """
@@ -180,16 +205,25 @@ def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float,
         return len(shown) == len(nodes)
 
     most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
-    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
+    result = mpirun(
+        testbed,
+        ["hostname"],
+        timeout_s=timeout_s,
+        is_done=complete,
+        log_file=log_file,
+        max_bytes=most,
+    )
     missing = dict.fromkeys(name for rank, name in enumerate(nodes) if rank not in shown)
     return HostnameResult(result, tuple(missing))
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
-    """Search by halving for the nodes without which MPI works: the head alone first, then with ever fewer others.
+    """Search by halving for the nodes without which MPI works: the head alone first, then with ever
+    fewer others.
 
-    Empty if no part fails by itself, or if the search takes more than MAX_TRIES. Raises MissingError if mpirun fails on
-    single nodes one after the other: then mpirun is broken, and no node.
+    Empty if no part fails by itself, or if the search takes more than MAX_TRIES. Raises
+    MissingError if mpirun fails on single nodes one after the other: then mpirun is broken, and no
+    node.
     """
     head, *others = testbed.names
     if why := attempt(_alone(testbed, head)):
@@ -261,7 +295,9 @@ def connectivity(context: CheckContext) -> StepResult:
 
 
 def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
-    """Return the testbed with the folder of nccl-tests, if the nodes have one in a usual place beside PATH."""
+    """Return the testbed with the folder of nccl-tests, if the nodes have one in a usual place
+    beside PATH.
+    """
     if not testbed.nodes or not testbed.has_gpus:
         return testbed
     folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
@@ -274,9 +310,15 @@ def _versions_of(contacts: Contacts) -> dict[str, Versions]:
 
 
 def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """Check that clocks agree, the same software is everywhere, every GPU is there, and mpirun is installed."""
+    """Check that clocks agree, the same software is everywhere, every GPU is there, and mpirun is
+    installed.
+    """
     needs_mpirun = findings.testbed.launcher is None
-    if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
+    if (
+        needs_mpirun
+        and contacts
+        and not any(contact.facts["mpirun"] for contact in contacts.values())
+    ):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
     if reason := without_gpus(findings.testbed, contacts):
@@ -289,8 +331,11 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
         *short_of_gpus(findings.testbed, contacts),
         *odd_ones(_versions_of(contacts), models_of(contacts)),
     ]
-    # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
-    findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
+    # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd
+    # ones taken out.
+    findings.blame(
+        suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY}
+    )
 
 
 def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
@@ -320,11 +365,15 @@ def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
     findings.streams, findings.model_by_node = dict(streams), models_of(contacts)
     log.info("links: %s", summary(streams, findings.model_by_node))
     if missing := plan.not_measured(streams):
-        findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
+        findings.doubts.append(
+            Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing))
+        )
 
 
 def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """Check that `mpirun hostname` shows every node once per slot; take out nodes without which it would."""
+    """Check that `mpirun hostname` shows every node once per slot; take out nodes without which it
+    would.
+    """
     tries = itertools.count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
@@ -338,7 +387,10 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
-            ranks, nodes = count(findings.testbed.world_size, "rank"), count(len(findings.testbed.nodes), "node")
+            ranks, nodes = (
+                count(findings.testbed.world_size, "rank"),
+                count(len(findings.testbed.nodes), "node"),
+            )
             log.info("mpirun: %s on %s (%.1f s)", ranks, nodes, shown.result.seconds)
             return
         if shown.result.starved:
@@ -351,10 +403,15 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
                 continue
         guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
-            findings.problems.append(Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why))
+            findings.problems.append(
+                Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why)
+            )
             return
         findings.blame(
-            (Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why)) for name, why in guilty),
+            (
+                Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why))
+                for name, why in guilty
+            ),
             dict(guilty),
         )
 
@@ -363,7 +420,11 @@ def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
     """Plan four rounds of questions, each up to `timeout_s`: nodes, pairs, streams and MPI."""
     summary = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
     each_node_s = 0.5  # of mpirun
-    return [PlannedPart(summary, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
+    return [
+        PlannedPart(
+            summary, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count
+        )
+    ]
 
 
 CONNECTIVITY = CheckType(

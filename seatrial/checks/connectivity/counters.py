@@ -1,6 +1,8 @@
-"""Error counters of links, and errors in the kernel's log, that rose between the first look at the nodes and the last.
+"""Error counters of links, and errors in the kernel's log, that rose between the first look at the
+nodes and the last.
 
-A counter that rises is a note; where numbers of that node are slow as well, it is evidence against its link.
+A counter that rises is a note; where numbers of that node are slow as well, it is evidence against
+its link.
 """
 
 from collections import defaultdict
@@ -21,12 +23,15 @@ from seatrial.text.words import some_of
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
-_OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")  # how metrics begin that a bad link slows down
+# How metrics begin that a bad link slows down
+_OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """A counter of a port or a GPU that rose; `is_error` where its own link is bad, else packets were lost."""
+    """A counter of a port or a GPU that rose; `is_error` where its own link is bad, else packets
+    were lost.
+    """
 
     node: str
     part: str
@@ -39,8 +44,12 @@ class Rise:
         return f"{self.node}/{self.part} rose by {self.by}"
 
 
-def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[Reason]]:
-    """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
+def revisit_inventories(
+    context: CheckContext, checks: Sequence[Check]
+) -> tuple[list[Check], list[Reason]]:
+    """Ask the nodes that have counters once more; return the checks with evidence of what rose, and
+    notes.
+    """
     findings = context.recall(Findings)
     before = {
         name: node
@@ -53,7 +62,9 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
         with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
-    after = answered(on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed)))
+    after = answered(
+        on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))
+    )
     rises = risen(before, after)
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
     notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]
@@ -61,7 +72,9 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:
-    """Return the counters that rose; one that was not read both times, or began anew, says nothing."""
+    """Return the counters that rose; one that was not read both times, or began anew, says
+    nothing.
+    """
     rises = []
     for name, node in after.items():
         first = dict(_counters(before[name]))
@@ -69,7 +82,8 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
             if (known := first.get((part, is_error))) is None:
                 continue
             for counter, value in counters.items():
-                unread = 0 if part.startswith("gpu-") else value  # those of NVLinks that are 0 are left out
+                # Those of NVLinks that are 0 are left out
+                unread = 0 if part.startswith("gpu-") else value
                 if (by := value - known.get(counter, unread)) > 0:
                     rises.append(Rise(name, part, counter, by, is_error))
     return rises
@@ -95,7 +109,10 @@ def _new_errors(before: Inventory, after: Inventory) -> Inventory:
 
 def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
     known = {(event.kind, event.number, event.pci): event.count for event in before}
-    more = ((event, event.count - known.get((event.kind, event.number, event.pci), 0)) for event in after)
+    more = (
+        (event, event.count - known.get((event.kind, event.number, event.pci), 0))
+        for event in after
+    )
     return [event.model_copy(update={"count": count}) for event, count in more if count > 0]
 
 
@@ -110,12 +127,20 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
 
 
 def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
-    """Add the counters that rose to a check with slow links: on its suspects, else on a few nodes."""
-    slow = [j for j in check.judgements if j.verdict.is_fault and j.measurement.metric.startswith(_OVER_LINKS)]
+    """Add the counters that rose to a check with slow links: on its suspects, else on a few
+    nodes.
+    """
+    slow = [
+        j
+        for j in check.judgements
+        if j.verdict.is_fault and j.measurement.metric.startswith(_OVER_LINKS)
+    ]
     errors = [rise for rise in rises if rise.is_error]
     if not slow or not errors:
         return check
-    evidence = [rise for rise in errors if any(rise.node in suspect.nodes for suspect in check.suspects)]
+    evidence = [
+        rise for rise in errors if any(rise.node in suspect.nodes for suspect in check.suspects)
+    ]
     if not check.suspects and _CLEAR_MINORITY * len({rise.node for rise in errors}) <= nodes:
         evidence = errors
     return replace(check, suspects=(*check.suspects, *map(_suspect, evidence)))

@@ -1,6 +1,7 @@
 """Nodes and GPUs that are broken or unlike the others, by inventory and software versions. Pure.
 
-Blamed is only what a GPU itself reports as damage or as slowed down by hardware; all else is a remark.
+Blamed is only what a GPU itself reports as damage or as slowed down by hardware; all else is a
+remark.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +16,8 @@ from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
 
-_ECC_CONFIDENCE = 0.9  # an uncorrectable error since the driver was loaded: the next reset may hide or show more
+# An uncorrectable error since the driver was loaded: the next reset may hide or show more
+_ECC_CONFIDENCE = 0.9
 _SLOWED_CONFIDENCE = 0.8  # a moment's sample
 _MOST_VALUES = 3  # of one attribute that are listed one by one
 _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
@@ -23,14 +25,19 @@ _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segme
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
 # (docs.nvidia.com/deploy/cuda-compatibility).
 _LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-_NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})  # to do, or to say
+# To do, or to say
+_NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
-_OF_THE_HOST = frozenset({"kernel", "driver"})  # another model may need others; the rest must agree between all ranks
-Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only reported versions can differ
+# Another model may need others; the rest must agree between all ranks
+_OF_THE_HOST = frozenset({"kernel", "driver"})
+# "" is not installed, None is not known: only reported versions can differ
+Versions = Mapping[str, str | None]
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
-    """Return nodes with a GPU whose memory is beyond repair, or that works only after a reset or with its fabric."""
+    """Return nodes with a GPU whose memory is beyond repair, or that works only after a reset or
+    with its fabric.
+    """
     return [
         Suspect("node", node, 1.0, placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
@@ -45,7 +52,9 @@ def _broken(gpu: GpuState) -> Iterator[Reason]:
         yield Reason.of("gpu-requires-reset")
     elif gpu.recovery.lower() not in _NOTHING:
         yield Reason.of("gpu-recovery-action", action=gpu.recovery)
-    fabric = [word for word in (gpu.fabric_state, gpu.fabric_status) if word.lower() not in _NOTHING]
+    fabric = [
+        word for word in (gpu.fabric_state, gpu.fabric_status) if word.lower() not in _NOTHING
+    ]
     if fabric and not gpu.requires_reset:
         yield Reason.of("gpu-fabric-down", state=", ".join(fabric))
 
@@ -70,7 +79,12 @@ def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[Reason]
         for reason in _of_gpu(gpu):
             names[reason].append(f"{node}/{gpu.name}")
     of_gpus = [placed(some_of(those), reason) for reason, those in names.items()]
-    return [*of_gpus, *driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
+    return [
+        *of_gpus,
+        *driver_errors(inventories),
+        *_limits(inventories),
+        *unequal(inventories, models),
+    ]
 
 
 def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
@@ -79,13 +93,17 @@ def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
     if gpu.processes:
         yield Reason.of("gpu-in-use", processes=gpu.processes)
     if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
-        yield Reason.of("gpu-pcie-narrow", width=f"{gpu.pcie_width:.0f}", widest=f"{gpu.pcie_width_max:.0f}")
+        yield Reason.of(
+            "gpu-pcie-narrow", width=f"{gpu.pcie_width:.0f}", widest=f"{gpu.pcie_width_max:.0f}"
+        )
     if down := gpu.nvlinks.count(0.0):
         yield Reason.of("gpu-nvlinks-down", down=down, links=len(gpu.nvlinks))
 
 
 def driver_errors(inventories: Inventories) -> Iterator[Reason]:
-    """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those of applications."""
+    """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those
+    of applications.
+    """
     xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
     events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
     for node, inventory in inventories.items():
@@ -98,7 +116,9 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
     for (kind, number), errors in xids.items():
         latest = min((error for _, error in errors), key=lambda error: error.age_s)
         meaning, step = meaning_of(kind, number, latest.text)
-        yield Reason.of("gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors))
+        yield Reason.of(
+            "gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors)
+        )
     for (failure, step), those in events.items():
         yield Reason.of("kernel-event", cause=failure, step=step, **_times(those))
 
@@ -112,8 +132,16 @@ def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
 
 
 def _limits(inventories: Inventories) -> Iterator[Reason]:
-    full = [name for name, node in inventories.items() if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB]
-    small = [name for name, node in inventories.items() if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB]
+    full = [
+        name
+        for name, node in inventories.items()
+        if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB
+    ]
+    small = [
+        name
+        for name, node in inventories.items()
+        if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB
+    ]
     if full:
         yield Reason.of("disk-nearly-full", nodes=some_of(full), least_gb=f"{_LEAST_FREE_GB:g}")
     if small:
@@ -133,7 +161,11 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Rea
             if value != common:
                 unlike[value].append(node)
         if len(unlike) > _MOST_VALUES:
-            unlike = {f"one of {len(unlike)} other values": [node for those in unlike.values() for node in those]}
+            unlike = {
+                f"one of {len(unlike)} other values": [
+                    node for those in unlike.values() for node in those
+                ]
+            }
         for other, nodes in unlike.items():
             yield Reason.of(
                 "nodes-unequal",
@@ -147,20 +179,35 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Rea
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:
-    """Describe what must be the same on all nodes of a model, without what the node does not report."""
+    """Describe what must be the same on all nodes of a model, without what the node does not
+    report.
+    """
     gpus = inventory.gpus
     links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
-    ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
+    ports = Counter(
+        f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s"
+        for port in inventory.ports
+    )
     described = {
         "GPU model": _with_counts(gpu.model for gpu in gpus),
-        "GPU memory": _with_counts(f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus),
+        "GPU memory": _with_counts(
+            f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus
+        ),
         "VBIOS": _with_counts(gpu.vbios for gpu in gpus),
         "ECC": _with_counts(gpu.ecc for gpu in gpus),
         "persistence mode": _with_counts(gpu.persistence for gpu in gpus),
-        "power limit": _with_counts(f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus),
-        "highest GPU clock": _with_counts(f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus),
-        "PCIe width": _with_counts(f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus),
-        "highest PCIe generation": _with_counts(f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus),
+        "power limit": _with_counts(
+            f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus
+        ),
+        "highest GPU clock": _with_counts(
+            f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus
+        ),
+        "PCIe width": _with_counts(
+            f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus
+        ),
+        "highest PCIe generation": _with_counts(
+            f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus
+        ),
         "links between GPUs that are up": _counted(links),
         "network ports": _counted(ports),
         "GPUs and ports by NUMA node": _affinity(inventory),
@@ -181,7 +228,9 @@ def _counted(values: Counter[str]) -> str:
 
 
 def _affinity(inventory: Inventory) -> str:
-    """Format which NUMA node has what: "node 0: 4 GPUs, 4 ports"; empty without GPUs or several NUMA nodes."""
+    """Format which NUMA node has what: "node 0: 4 GPUs, 4 ports"; empty without GPUs or several
+    NUMA nodes.
+    """
     numbers = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
     parts = (
         f"node {number}: {sum(gpu.numa == number for gpu in inventory.gpus)} GPUs,"
@@ -202,7 +251,9 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
 
 
 def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
-    """Return one remark for the nodes whose driver is older than the CUDA of their software needs."""
+    """Return one remark for the nodes whose driver is older than the CUDA of their software
+    needs.
+    """
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, own_versions in versions.items():
         driver, cuda = own_versions.get("driver") or "", own_versions.get("cuda") or ""
@@ -218,14 +269,20 @@ def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version such as 550.54.15."""
     parts = version.split(".")
-    count = next((i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts))
+    count = next(
+        (i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts)
+    )
     return tuple(int(part[:9]) for part in parts[:count])
 
 
-def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None) -> list[Suspect]:
-    """Return the nodes whose version is not the most common; the confidence is the share of nodes that have it.
+def odd_ones(
+    by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None
+) -> list[Suspect]:
+    """Return the nodes whose version is not the most common; the confidence is the share of nodes
+    that have it.
 
-    Kernels and drivers are compared between nodes of the same model only, if `models` has it by node.
+    Kernels and drivers are compared between nodes of the same model only, if `models` has it by
+    node.
     """
     differences: dict[str, list[tuple[Reason, float]]] = {node: [] for node in by_node}
     for package in COMPARED:
@@ -237,15 +294,22 @@ def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None =
             for node, difference in _differences(alike, package):
                 differences[node].append(difference)
     return [
-        Suspect("node", node, round(min(share for _, share in own), 2), join(text for text, _ in own))
+        Suspect(
+            "node", node, round(min(share for _, share in own), 2), join(text for text, _ in own)
+        )
         for node, own in differences.items()
         if own
     ]
 
 
 def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
-    """Return a sentence per package whose version some nodes do not report; it is not compared there."""
-    silent = {package: [node for node in by_node if by_node[node].get(package, "") is None] for package in COMPARED}
+    """Return a sentence per package whose version some nodes do not report; it is not compared
+    there.
+    """
+    silent = {
+        package: [node for node in by_node if by_node[node].get(package, "") is None]
+        for package in COMPARED
+    }
     return [
         Reason.of("version-unknown", package=package, nodes=some_of(nodes))
         for package, nodes in silent.items()
@@ -253,9 +317,17 @@ def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
     ]
 
 
-def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tuple[str, tuple[Reason, float]]]:
-    """Yield the nodes that differ in `package` from the commonest version, how, and how common that one is."""
-    reported = {node: version for node, versions in by_node.items() if (version := versions.get(package)) is not None}
+def _differences(
+    by_node: Mapping[str, Versions], package: str
+) -> Iterator[tuple[str, tuple[Reason, float]]]:
+    """Yield the nodes that differ in `package` from the commonest version, how, and how common that
+    one is.
+    """
+    reported = {
+        node: version
+        for node, versions in by_node.items()
+        if (version := versions.get(package)) is not None
+    }
     if not reported:
         return
     common, count = Counter(reported.values()).most_common(1)[0]
@@ -273,7 +345,9 @@ def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tupl
 
 
 def slow_paths(inventories: Inventories) -> Iterator[Reason]:
-    """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or RDMA."""
+    """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or
+    RDMA.
+    """
     fast: dict[str, list[PortState]] = {}
     for name, node in inventories.items():
         # EFA has a module of its own for GPUDirect RDMA.
@@ -285,7 +359,9 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
         yield Reason.of("acs-redirects", nodes=some_of(nodes), switches=max(redirecting.values()))
     if nodes := [name for name in fast if inventories[name].gpudirect == "none"]:
         yield Reason.of("gpudirect-missing", nodes=some_of(nodes))
-    yield from _slow_ports([(f"{name}/{port.port}", port) for name, up in fast.items() for port in up])
+    yield from _slow_ports(
+        [(f"{name}/{port.port}", port) for name, up in fast.items() for port in up]
+    )
 
 
 def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:

@@ -1,4 +1,6 @@
-"""How far the rates of TCP lie apart: the confidence in a slow node or link, and the judgement of its rates. Pure."""
+"""How far the rates of TCP lie apart: the confidence in a slow node or link, and the judgement of
+its rates. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +16,8 @@ from seatrial.text.words import measured, quantity
 def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgement]:
     """Judge the rates for which the check blames nodes and links, by those of their peers.
 
-    `model_by_node` are the nodes that are alike. The rates and suspects are those of the check itself, so that a stored
-    run is judged in the same way.
+    `model_by_node` are the nodes that are alike. The rates and suspects are those of the check
+    itself, so that a stored run is judged in the same way.
     """
     rates = _Rates(once(check.measurements), model_by_node)
     judgements = []
@@ -36,7 +38,9 @@ class _Rates:
     def __init__(self, readings: Sequence[Measurement], model_by_node: Mapping[str, str]) -> None:
         self._model_by_node = model_by_node
         self._of_nodes = [m for m in readings if m.metric in ("tcp_egress", "tcp_ingress")]
-        self._of_links = [m for m in readings if m.metric == "tcp_stream" and len(m.subject.nodes) == 2]
+        self._of_links = [
+            m for m in readings if m.metric == "tcp_stream" and len(m.subject.nodes) == 2
+        ]
         self._streams = {_ends(m): m.value for m in self._of_links if m.finite}
         self.usual = usual_by_node(self._streams, model_by_node)
 
@@ -67,7 +71,9 @@ def _ends(stream: Measurement) -> tuple[str, str]:
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
-    """Return the judgements of the rates that are slow; of the lowest one where the median of its repeats is not."""
+    """Return the judgements of the rates that are slow; of the lowest one where the median of its
+    repeats is not.
+    """
     slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
     if not slow and rates:
         slow = [min(rates, key=lambda rate: rate[0].value / rate[1])]

@@ -1,7 +1,7 @@
 """Slow nodes and links by the TCP streams between nodes, and all findings of `connectivity`. Pure.
 
-A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow peer does not make a
-healthy node look slow, and one slow link blames neither end.
+A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow
+peer does not make a healthy node look slow, and one slow link blames neither end.
 """
 
 import logging
@@ -34,13 +34,15 @@ SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 _LEAST_LINKS = 2  # slow ones between the same sides that are one finding
 _LEAST_STREAMS = 4  # of a mode: two links, both ways
 _LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
-_ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0  # values that tell their noise; how far chance goes; on natural logs
+# Values that tell their noise; how far chance goes; on natural logs
+_ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0
 _MAD_TO_SIGMA = 1.4826  # of normal noise
 _CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
 _MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
 
 Key = TypeVar("Key")
-Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
+# MB/s by (from, to); a stream that could not be measured is not there
+Streams = Mapping[Pair, float]
 Rates = dict[str, float]  # MB/s by node
 Models = Mapping[str, str]  # by node
 
@@ -77,7 +79,9 @@ def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
-    between_good = {(a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives}
+    between_good = {
+        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
+    }
     return _far_below(between_good, factor)
 
 
@@ -90,7 +94,9 @@ def _slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
 
 
 def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """Return values `factor` below the faster half and further below the median than chance explains."""
+    """Return values `factor` below the faster half and further below the median than chance
+    explains.
+    """
     if not values:
         return {}
     rates = list(values.values())
@@ -99,9 +105,11 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """Return the slower rates if rates form two modes that are `factor` apart, and further than chance explains.
+    """Return the slower rates if rates form two modes that are `factor` apart, and further than
+    chance explains.
 
-    Half of all streams may be slow, as between two halves of a cluster; that is no noise around one median.
+    Half of all streams may be slow, as between two halves of a cluster; that is no noise around one
+    median.
     """
     ordered = sorted((math.log(value), key) for key, value in values.items() if value > 0)
     logs = [rate for rate, _ in ordered]
@@ -117,7 +125,9 @@ def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _faster_half(rates: Collection[float]) -> float:
-    """Return the median of the faster half of one rate and more: up to three in four may be slow without moving it."""
+    """Return the median of the faster half of one rate and more: up to three in four may be slow
+    without moving it.
+    """
     return median(sorted(rates)[len(rates) // 2 :])
 
 
@@ -132,35 +142,50 @@ def _beyond_chance(values: Sequence[float]) -> float:
 
 
 def levelled(streams: Streams, model_by_node: Models) -> Streams:
-    """Scale the streams as if every node carried what the fastest model does: a slower model is not taken for slow.
+    """Scale the streams as if every node carried what the fastest model does: a slower model is not
+    taken for slow.
 
-    What a model carries is the median of the faster half of its nodes, of three at least; one or two nodes are compared
-    with all, so that a slow one does not pass as slow by its model. A stream is compared with the slower of its ends.
+    What a model carries is the median of the faster half of its nodes, of three at least; one or
+    two nodes are compared with all, so that a slow one does not pass as slow by its model. A stream
+    is compared with the slower of its ends.
     """
     if len(set(model_by_node.values())) < 2:
         return streams
     usual = usual_by_node(streams, model_by_node)
     most = max(usual.values(), default=0.0)
-    return {(a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()}
+    return {
+        (a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()
+    }
 
 
 def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
-    """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few nodes."""
+    """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few
+    nodes.
+    """
     sends, receives = egress(streams), ingress(streams)
-    best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
+    best = {
+        name: max(sends.get(name, 0.0), receives.get(name, 0.0))
+        for name in dict.fromkeys((*sends, *receives))
+    }
     best_by_model: dict[str, list[float]] = {}
     for name, rate in best.items():
         best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
-    usual = {m: _faster_half(rates) for m, rates in best_by_model.items() if m and len(rates) >= _LEAST_NODES}
+    usual = {
+        m: _faster_half(rates)
+        for m, rates in best_by_model.items()
+        if m and len(rates) >= _LEAST_NODES
+    }
     of_all = _faster_half(best.values()) if best else 0.0
     return {name: usual.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
 def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list[Suspect]:
-    """Return the nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
+    """Return the nodes and links that fall far behind the others, each with its rate and what the
+    faster half reaches.
 
-    The judge compares the nodes' rates with peers and history as well. If many nodes are slow together, it is unknown
-    which side is healthy: `divided` says so of few nodes, and the judge if the groups are large enough.
+    The judge compares the nodes' rates with peers and history as well. If many nodes are slow
+    together, it is unknown which side is healthy: `divided` says so of few nodes, and the judge if
+    the groups are large enough.
     """
     models = model_by_node or {}
     level = levelled(streams, models)
@@ -183,33 +208,49 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     if across:
         name, parties = cut_names(sides)
         best, within = number(max(streams[pair] for pair in across)), number(min(usual.values()))
-        reason = Reason.of("tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within)
+        reason = Reason.of(
+            "tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within
+        )
         best_across = max(across, key=lambda pair: level[pair])
         sure = _confidence(best_across, level, across)
-        suspects.append(Suspect("link", name, sure, reason, _verdict_of(level[best_across], max(usual.values()))))
+        suspects.append(
+            Suspect(
+                "link", name, sure, reason, _verdict_of(level[best_across], max(usual.values()))
+            )
+        )
     slowest: dict[str, Pair] = {}  # of the two directions of a link
     slow = slow_links(level).keys()
     for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
         slowest[link_name(*pair)] = pair
-    doubted = [pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)]
+    doubted = [
+        pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
+    ]
     for name, (a, b) in slowest.items():
-        reason = Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b])))
-        sure, verdict = _confidence((a, b), level, doubted), _verdict_of(level[a, b], max(usual.values()))
+        reason = Reason.of(
+            "tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b]))
+        )
+        sure, verdict = (
+            _confidence((a, b), level, doubted),
+            _verdict_of(level[a, b], max(usual.values())),
+        )
         suspects.append(Suspect("link", name, sure, reason, verdict))
     return suspects
 
 
 def _verdict_of(rate: float, usual: float) -> Verdict:
-    """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to be."""
+    """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
+    be.
+    """
     return Verdict.FAIL if rate < usual / SLOW_FACTOR / FAIL_FACTOR else Verdict.DEGRADED
 
 
 def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
     """Return the share of healthy clusters in which no rate is as low by chance.
 
-    The noise is that of the rates that are not `doubted`: a rate of the posterior predictive distribution, Student's t,
-    where the noise of few peers is drawn towards the assumed one, which counts as _ENOUGH values (Gelman et al.,
-    "Bayesian Data Analysis", 3.3). Each rate is another chance.
+    The noise is that of the rates that are not `doubted`: a rate of the posterior predictive
+    distribution, Student's t, where the noise of few peers is drawn towards the assumed one, which
+    counts as _ENOUGH values (Gelman et al., "Bayesian Data Analysis", 3.3). Each rate is another
+    chance.
     """
     logs = [math.log(rate) for key, rate in rates.items() if key not in doubted and rate > 0]
     if not logs or rates[slow] <= 0:
@@ -218,8 +259,13 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
     squares = _ENOUGH * TCP.sigma**2 + sum((rate - centre) ** 2 for rate in logs)
     scale = math.sqrt(squares / freedom * (1 + 1 / len(logs)))
     distance = max(0.0, centre - math.log(rates[slow])) / scale
-    # Student's t as a normal deviate: Wallace, "Bounds on normal approximations to Student's", 1959.
-    deviate = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(distance**2 / freedom))
+    # Student's t as a normal deviate: Wallace, "Bounds on normal approximations to Student's",
+    # 1959.
+    deviate = (
+        (8 * freedom + 1)
+        / (8 * freedom + 3)
+        * math.sqrt(freedom * math.log1p(distance**2 / freedom))
+    )
     chance = len(rates) * NormalDist().cdf(-deviate)
     return round(min(max(1 - chance, 0.0), _MOST_SURE), 2)
 
@@ -230,7 +276,8 @@ def slow_cut(streams: Streams, model_by_node: Models) -> set[Pair]:
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
-    """Return the sides of a slow cut, and the slow streams across it, at least those of two links; empty without a cut.
+    """Return the sides of a slow cut, and the slow streams across it, at least those of two links;
+    empty without a cut.
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
@@ -240,7 +287,11 @@ def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
     if len(across) < len(slower) or not across:
         sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
-    return (sides, across) if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS else ([], set())
+    return (
+        (sides, across)
+        if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS
+        else ([], set())
+    )
 
 
 def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
@@ -254,7 +305,9 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
 
 
 def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
-    first, second = (next((i for i, side in enumerate(sides) if name in side), None) for name in pair)
+    first, second = (
+        next((i for i, side in enumerate(sides) if name in side), None) for name in pair
+    )
     return first is not None and second is not None and first != second
 
 
@@ -275,7 +328,9 @@ def _are_many(slow: Collection[str], nodes: int) -> bool:
 
 
 def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
-    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a group."""
+    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a
+    group.
+    """
     level = levelled(streams, model_by_node or {})
     slow, nodes = slow_nodes(level), len(_nodes_of(streams))
     judge_sees = nodes >= _ENOUGH and min(len(slow), nodes - len(slow)) >= _LEAST_NODES
@@ -291,14 +346,18 @@ def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
 
 
 def measurements(streams: Streams) -> list[Measurement]:
-    """Return egress and ingress per node, which are judged among peers, and the streams, which are recorded only."""
+    """Return egress and ingress per node, which are judged among peers, and the streams, which are
+    recorded only.
+    """
     nodes = [
         Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
         for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))
         for name, values in _by_end(streams, end).items()
     ]
     links = [
-        Measurement("tcp_stream", mb_s, "MB/s", Subject("link", link_name(a, b)), {"from": a}, better=None)
+        Measurement(
+            "tcp_stream", mb_s, "MB/s", Subject("link", link_name(a, b)), {"from": a}, better=None
+        )
         for (a, b), mb_s in streams.items()
     ]
     return [*nodes, *links]
@@ -310,11 +369,16 @@ def summary(streams: Streams, model_by_node: Models | None = None) -> str:
         return "not measured"
     level = levelled(streams, model_by_node or {})
     slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
-    slow += [f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)]
+    slow += [
+        f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)
+    ]
     if not slow:
         return f"{number(min(streams.values()))} to {number(max(streams.values()))} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
-    return f"{'; '.join(slow[:3])}{more}; the faster half reaches {number(_faster_half(egress(streams).values()))} MB/s"
+    return (
+        f"{'; '.join(slow[:3])}{more}; the faster half reaches "
+        f"{number(_faster_half(egress(streams).values()))} MB/s"
+    )
 
 
 @dataclass(slots=True)
@@ -324,16 +388,20 @@ class Findings:
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
-    impaired: list[Suspect] = field(default_factory=list)  # what works, and less well than it should
+    # What works, and less well than it should
+    impaired: list[Suspect] = field(default_factory=list)
     doubts: list[Reason] = field(default_factory=list)  # why something says nothing of the nodes
     notes: list[Reason] = field(default_factory=list)  # remarks without blame
     measurements: list[Measurement] = field(default_factory=list)
-    streams: dict[Pair, float] = field(default_factory=dict)  # each the best of all its tries, also of the repeats
+    # Each the best of all its tries, also of the repeats
+    streams: dict[Pair, float] = field(default_factory=dict)
     model_by_node: Models = field(default_factory=dict)
-    inventories: Mapping[str, Inventory] = field(default_factory=dict)  # before anything was measured
+    # Before anything was measured
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
     node_count: int = 0  # at the beginning
     seconds: float = 0.0  # until all was tried, without repeats
-    slowed: set[str] = field(default_factory=set)  # the nodes that have slowed after their first streams
+    # The nodes that have slowed after their first streams
+    slowed: set[str] = field(default_factory=set)
 
     def check(self) -> Check:
         """Return the check, before any number is judged."""
@@ -343,7 +411,10 @@ class Findings:
         named = {place for bad_one in bad[:3] for place in bad_one.places}
         others = host_list(s.name for s in (*self.suspects, *impaired) if s.name not in named)
         unsure = Verdict.DEGRADED if impaired else Verdict.INCONCLUSIVE if doubts else Verdict.PASS
-        good = uncoded(f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each other and run MPI")
+        good = uncoded(
+            f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each "
+            "other and run MPI"
+        )
         return Check(
             name=NAME,
             verdict=Verdict.FAIL if self.problems else unsure,
@@ -354,24 +425,39 @@ class Findings:
         )
 
     def try_again(self, streams: Streams) -> None:
-        """Add streams that were measured again; of each, the faster counts, since a hiccup of the first time passes.
+        """Add streams that were measured again; of each, the faster counts, since a hiccup of the
+        first time passes.
 
-        Of a node that was slow and is no more, only the new ones count. The new ones of a node that has slowed since do
-        not, and all nodes are to be measured again (`localize`). Fine streams of one time beside slow ones of another
-        would make links look slow.
+        Of a node that was slow and is no more, only the new ones count. The new ones of a node that
+        has slowed since do not, and all nodes are to be measured again (`localize`). Fine streams
+        of one time beside slow ones of another would make links look slow.
         """
         slow = {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-        link_count = Counter(node for link in {frozenset(pair) for pair in streams} for node in link)
-        then, now = (set(slow_nodes(levelled(each, self.model_by_node))) for each in (self.streams, streams))
+        link_count = Counter(
+            node for link in {frozenset(pair) for pair in streams} for node in link
+        )
+        then, now = (
+            set(slow_nodes(levelled(each, self.model_by_node))) for each in (self.streams, streams)
+        )
         recovered = (then & link_count.keys()) - now if len(link_count) >= _LEAST_NODES else set()
         for rates in (egress, ingress):
             first, again = rates(self.streams), rates(streams)
-            fell = {node for node in now & again.keys() if again[node] * SLOW_FACTOR < first.get(node, 0.0)}
+            fell = {
+                node
+                for node in now & again.keys()
+                if again[node] * SLOW_FACTOR < first.get(node, 0.0)
+            }
             self.slowed |= {node for node in fell if link_count[node] >= _LEAST_LINKS}
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        kept = {pair: mb_s for pair, mb_s in self.streams.items() if recovered.isdisjoint(pair) or pair in new}
+        kept = {
+            pair: mb_s
+            for pair, mb_s in self.streams.items()
+            if recovered.isdisjoint(pair) or pair in new
+        }
         self.streams = {pair: max(kept.get(pair, 0.0), new.get(pair, 0.0)) for pair in kept | new}
-        if cleared := sorted(slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}):
+        if cleared := sorted(
+            slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
+        ):
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:

@@ -15,7 +15,9 @@ Pair = tuple[str, str]  # from, to
 
 @dataclass(frozen=True, slots=True)
 class TriedPairs:
-    """The peers that each node tried, and the errors by (from, to); a tried pair without an error worked."""
+    """The peers that each node tried, and the errors by (from, to); a tried pair without an error
+    worked.
+    """
 
     peers: Mapping[str, Collection[str]]
     failed: Mapping[Pair, Reason]
@@ -37,13 +39,17 @@ class TriedPairs:
 def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
     """Return the pairs that were tried in one of the two; what failed in either failed."""
     names = dict.fromkeys((*one.peers, *other.peers))
-    peers = {name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))] for name in names}
+    peers = {
+        name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))]
+        for name in names
+    }
     return TriedPairs(peers, {**one.failed, **other.failed})
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining pairs work.
+    """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining
+    pairs work.
 
     `setup`: why no node is blamed, if nothing works that was tried; None else.
     """
@@ -56,10 +62,11 @@ class Blame:
 def blame(tried: TriedPairs) -> Blame:
     """Explain the failed pairs of `tried` by as few causes as possible.
 
-    Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each other and not the
-    other groups: one cut between them, whichever side is at fault. Within a group, a node that fails
-    with more than half of the others is blamed itself. A pair that fails though both ends reach nearly everybody else
-    is a broken link: the link is blamed, and one end is set aside without blame.
+    Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each
+    other and not the other groups: one cut between them, whichever side is at fault. Within a
+    group, a node that fails with more than half of the others is blamed itself. A pair that fails
+    though both ends reach nearly everybody else is a broken link: the link is blamed, and one end
+    is set aside without blame.
     """
     failed = {frozenset(pair): error for pair, error in tried.failed.items()}
     if not failed:
@@ -68,7 +75,9 @@ def blame(tried: TriedPairs) -> Blame:
     names = sorted(peers, key=natural)
     if len(names) > 2 and 2 * len(failed) == sum(map(len, peers.values())):
         error = next(iter(failed.values()))
-        return Blame((), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error))
+        return Blame(
+            (), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error)
+        )
     working = {name: set(others) for name, others in peers.items()}
     for a, b in map(tuple, failed):
         working[a].discard(b)
@@ -76,16 +85,24 @@ def blame(tried: TriedPairs) -> Blame:
     sides = connected(working)
     if len(sides) < 2:
         return _greedy(failed, peers)
-    across = {pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)}
+    across = {
+        pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)
+    }
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
     cut_off = [name for name in names if any(name in side for side in sides) and name not in kept]
     left = kept | frozenset(names).difference(*sides)
     rest = _greedy(
-        {pair: why for pair, why in failed.items() if pair <= left}, {name: peers[name] & left for name in left}
+        {pair: why for pair, why in failed.items() if pair <= left},
+        {name: peers[name] & left for name in left},
     )
     name, parties = cut_names(sides)
     error = next(iter(across.values()), uncoded("not tried"))
-    cut = Suspect("link", name, 0.9, Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error))
+    cut = Suspect(
+        "link",
+        name,
+        0.9,
+        Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error),
+    )
     return Blame((cut, *rest.suspects), (*cut_off, *rest.set_aside))
 
 
@@ -101,7 +118,9 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
             edge |= neighbours[name] - side
         left -= side
         sides.append(frozenset(side))
-    return sorted((side for side in sides if len(side) > 1), key=lambda side: natural(min(side, key=natural)))
+    return sorted(
+        (side for side in sides if len(side) > 1), key=lambda side: natural(min(side, key=natural))
+    )
 
 
 def cut_names(sides: Sequence[frozenset[str]]) -> tuple[str, str]:
@@ -115,7 +134,8 @@ def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]])
     set_aside: list[str] = []
     while failed:
         degree = Counter(name for pair in failed for name in pair)
-        # Of two that are equal the later one goes: the first node is the head, which everything else runs on.
+        # Of two that are equal the later one goes: the first node is the head, which everything
+        # else runs on.
         name = max(degree, key=lambda node: (degree[node], natural(node)))
         own = {pair: error for pair, error in failed.items() if name in pair}
         suspects += _suspects_of(name, own, peers)
@@ -124,7 +144,9 @@ def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]])
     return Blame(tuple(suspects), tuple(set_aside))
 
 
-def _suspects_of(name: str, failed: Mapping[frozenset[str], Reason], peers: Mapping[str, set[str]]) -> list[Suspect]:
+def _suspects_of(
+    name: str, failed: Mapping[frozenset[str], Reason], peers: Mapping[str, set[str]]
+) -> list[Suspect]:
     """Return the node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
     error = next(iter(failed.values()))
@@ -136,7 +158,12 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], Reason], peers: Mapp
         evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
     return [
-        Suspect("link", link_name(*pair), 0.9 if others > 2 else 0.5, Reason.of("link-ssh-failed", problem=error))
+        Suspect(
+            "link",
+            link_name(*pair),
+            0.9 if others > 2 else 0.5,
+            Reason.of("link-ssh-failed", problem=error),
+        )
         for pair, error in failed.items()
     ]
 

@@ -29,7 +29,8 @@ from seatrial.remote.ssh import answered, fan_out, on_each
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
-MAX_PEERS = 2048  # that one node tries; above, the list of peers alone is gigabytes that the control host sends
+# That one node tries; above, the list of peers alone is gigabytes that the control host sends
+MAX_PEERS = 2048
 PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
 TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
 WITNESSES = 3  # nodes that try a login which failed for another one
@@ -37,23 +38,32 @@ MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
 Contacts = Mapping[str, NodeConnection]  # by node name
 Peers = Mapping[str, Sequence[str]]  # whom each node tries
 log = logging.getLogger("seatrial.connectivity")
-Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, Reason]]  # the error by peer, empty if none
+# The error by peer, empty if none
+Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, Reason]]
 
 
 class Connectivity(Strict):
     """Time limits for answers of nodes, and the largest difference between their clocks."""
 
-    timeout_s: float = Field(30, gt=0, le=600, description="seconds for one node, or one pair, to answer")
-    max_clock_skew_s: float = Field(1.0, gt=0, description="seconds between a node's clock and the median node's")
+    timeout_s: float = Field(
+        30, gt=0, le=600, description="seconds for one node, or one pair, to answer"
+    )
+    max_clock_skew_s: float = Field(
+        1.0, gt=0, description="seconds between a node's clock and the median node's"
+    )
 
 
 def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> Peers:
-    """Return the peers that each node connects to: all others, from its own successor on, so that none is flooded.
+    """Return the peers that each node connects to: all others, from its own successor on, so that
+    none is flooded.
 
-    A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a ring and random
-    ones, which follow from `seed` (the run id), so that a run can be repeated by hand.
+    A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a
+    ring and random ones, which follow from `seed` (the run id), so that a run can be repeated by
+    hand.
     """
-    most = MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))
+    most = (
+        MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))
+    )
     count = min(len(names) - 1, max(2, most))
     chosen = random.Random(seed)
     peers = {}
@@ -65,8 +75,11 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
     return peers
 
 
-def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> dict[str, list[str]]:
-    """Return MPI's logins: from the head to every node, and along the tree in which its daemons start each other.
+def peers_to_log_in_to(
+    names: Sequence[str], shared_cores: int | None = None
+) -> dict[str, list[str]]:
+    """Return MPI's logins: from the head to every node, and along the tree in which its daemons
+    start each other.
 
     Where all nodes share the cores of one machine, along the tree alone.
     """
@@ -104,15 +117,28 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Connect to every node with its pinned host key; blame those that do not answer."""
     testbed = findings.testbed
-    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None  # GPUs are each node's own
-    greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s, shared_facts), fan_out(testbed))
+    # GPUs are each node's own
+    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None
+    greeted = on_each(
+        testbed.nodes,
+        lambda node: set_up_node(testbed, node, timeout_s, shared_facts),
+        fan_out(testbed),
+    )
     contacts = answered(greeted)
-    failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
-    log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
+    failed = {
+        n: unplaced(answer.reason)
+        for n, answer in greeted.items()
+        if isinstance(answer, RemoteError)
+    }
+    log.info(
+        "%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port
+    )
     findings.blame_nodes(failed)
     lacking = [name for name, contact in contacts.items() if contact.versions.get("python") == ""]
     if len(lacking) < len(contacts):
-        findings.blame_nodes(dict.fromkeys(lacking, Reason.of("node-python-missing", python=testbed.python)))
+        findings.blame_nodes(
+            dict.fromkeys(lacking, Reason.of("node-python-missing", python=testbed.python))
+        )
     elif lacking:
         findings.testbed = replace(findings.testbed, python="")
         findings.notes.append(Reason.of("probes-left-out"))
@@ -131,15 +157,20 @@ def is_crowded(testbed: Testbed) -> bool:
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
-    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
-    answers = on_each(nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed))
+    # The others are the same machine
+    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes
+    answers = on_each(
+        nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
+    )
     if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
         findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
     return answered(answers)
 
 
 def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Check from inside that every node reaches its peers' sshd, then that logins work where MPI logs in."""
+    """Check from inside that every node reaches its peers' sshd, then that logins work where MPI
+    logs in.
+    """
     if not findings.testbed.python:  # mpirun makes the logins that it needs
         return
     try_reach(findings, contacts, timeout_s)
@@ -169,25 +200,35 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
     _judge(findings, logins)
 
 
-def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Question) -> TriedPairs:
+def _ask_nodes(
+    findings: Findings, contacts: Contacts, peers: Peers, question: Question
+) -> TriedPairs:
     """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
     testbed = findings.testbed
     by_name = testbed.by_name
     answers = on_each(
         [by_name[name] for name in peers if name in by_name],
         lambda node: question(
-            testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name] if peer in by_name]
+            testbed,
+            contacts[node.name],
+            [by_name[peer] for peer in peers[node.name] if peer in by_name],
         ),
         at_once=fan_out(testbed),
     )
-    findings.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
+    findings.blame_nodes(
+        {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
+    )
     failed: dict[tuple[str, str], Reason] = {}
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
             continue
-        errors = dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
+        errors = (
+            dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
+        )
         failed |= {(name, peer): error for peer, error in errors.items() if error}
-    counted = {name: peers[name] for name, answer in answers.items() if not isinstance(answer, FloodError)}
+    counted = {
+        name: peers[name] for name, answer in answers.items() if not isinstance(answer, FloodError)
+    }
     return TriedPairs(counted, failed)
 
 
@@ -202,8 +243,8 @@ def _judge(findings: Findings, tried: TriedPairs) -> None:
 class RollCall:
     """The testbed without nodes that no longer answer or reach the others.
 
-    `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
-    all of them.
+    `suspects` are to blame; of the others the platform itself says why they went (preempted,
+    deleted). `problems` names all of them.
     """
 
     testbed: Testbed
@@ -212,7 +253,9 @@ class RollCall:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on a loss of nodes: those taken away on purpose are no failure of the cluster."""
+        """The verdict on a loss of nodes: those taken away on purpose are no failure of the
+        cluster.
+        """
         return Verdict.FAIL if self.suspects else Verdict.INCONCLUSIVE
 
     def reason(self, broken: Reason) -> Reason:
@@ -221,7 +264,9 @@ class RollCall:
 
 
 def roll_call(run: Run, testbed: Testbed) -> RollCall:
-    """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
+    """Ask every node once more, after something broke: a node or a link may have died since
+    connectivity was tried.
+    """
     findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
     contacts: dict[str, NodeConnection] = {}
@@ -245,13 +290,19 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     for suspect, why in taken.items():
         names_by_reason.setdefault(why, []).append(suspect.name)
     names = {suspect.name for suspect in taken}
-    problems = [each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)]
+    problems = [
+        each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)
+    ]
     placed_excuses = [placed(host_list(sorted(gone)), why) for why, gone in names_by_reason.items()]
     return RollCall(findings.testbed, blamed, (*problems, *placed_excuses))
 
 
-def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: Reason) -> None:
-    """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get through."""
+def conclude_repeat(
+    run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: Reason
+) -> None:
+    """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get
+    through.
+    """
     ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
     now = roll_call(run, testbed) if ended_early or repeated.over else None
     if now and now.problems:
@@ -270,7 +321,9 @@ def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurem
     return [m for m in measurements(streams) if m.subject.name not in lacking]
 
 
-def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_streams(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
     """Measure the streams between each doubtful node and its first neighbours again, both ways.
 
     A node or link that was slow the first time alone is not blamed any more.
@@ -297,7 +350,9 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     try:
         streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
-        repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
+        repeated.suspects += [
+            Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()
+        ]
         repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))
         return
     finally:

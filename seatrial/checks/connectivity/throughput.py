@@ -29,8 +29,9 @@ Measure = Callable[[Sequence[Pair]], Streams]
 class Plan:
     """Pairs of the nodes `names`: neighbours in a ring, and a partner that changes each day.
 
-    After a day for each node, every link was measured. `day`: any count of days; None: no partner in turn. Many nodes
-    of `one_machine` have one neighbour each: all links are the same bridge, and one stream after the other takes long.
+    After a day for each node, every link was measured. `day`: any count of days; None: no partner
+    in turn. Many nodes of `one_machine` have one neighbour each: all links are the same bridge, and
+    one stream after the other takes long.
     """
 
     names: Sequence[str]
@@ -39,31 +40,41 @@ class Plan:
 
     def meetings(self) -> Batches:
         """Return lists of disjoint pairs."""
-        ring = _ring(self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO)
+        ring = _ring(
+            self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO
+        )
         if self.day is None or self.one_machine:
             return ring
         met = {frozenset(pair) for disjoint in ring for pair in disjoint}
-        return [*ring, [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]]
+        return [
+            *ring,
+            [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met],
+        ]
 
     def rounds(self) -> Batches:
         """Return the disjoint pairs in batches that may be measured at once."""
         return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
 
     def batches(self, pairs: Sequence[Pair]) -> Batches:
-        """Return the pairs in batches that may be measured at once: on one machine they would slow each other."""
+        """Return the pairs in batches that may be measured at once: on one machine they would slow
+        each other.
+        """
         size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
         """Return the planned links whose streams are missing in one direction or in both."""
         planned = [pair for batch in self.rounds() for pair in batch]
-        return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]
+        return [
+            link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams
+        ]
 
 
 def partners(names: Sequence[str], day: int) -> list[Pair]:
     """Return a partner for each of the nodes, as disjoint pairs; of an odd number one stays alone.
 
-    The rounds of a tournament (the circle method): the last node stays in its place while the others go round it.
+    The rounds of a tournament (the circle method): the last node stays in its place while the
+    others go round it.
     """
     seats = [*names, *([""] if len(names) % 2 else [])]
     if len(seats) < 2:
@@ -71,20 +82,27 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     circle = len(seats) - 1
     turn = day % (circle if circle % _WEEK else circle + 1)
     pairs = [(seats[turn % circle], seats[-1])]
-    pairs += [(seats[(turn + i) % circle], seats[(turn - i) % circle]) for i in range(1, len(seats) // 2)]
+    pairs += [
+        (seats[(turn + i) % circle], seats[(turn - i) % circle]) for i in range(1, len(seats) // 2)
+    ]
     return [pair for pair in pairs if all(pair)]
 
 
 def explore(plan: Plan, measure: Measure) -> Streams:
     """Measure the planned streams, then streams between nodes that look slow and healthy ones.
 
-    `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
+    `measure` takes disjoint pairs, which may run at once, and returns the streams of both
+    directions of each.
     """
     return _with_second_tries(plan, plan.rounds(), measure, {})
 
 
 def explore_again(
-    plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure, first: Mapping[Pair, float] = {}
+    plan: Plan,
+    doubtful: Sequence[str],
+    nth: int,
+    measure: Measure,
+    first: Mapping[Pair, float] = {},
 ) -> Streams:
     """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare.
 
@@ -93,8 +111,12 @@ def explore_again(
     return _with_second_tries(plan, once_more(plan, doubtful, nth), measure, first)
 
 
-def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: Measure, first: Streams) -> Streams:
-    """Measure `batches`, then up to SECOND_TRIES more streams of each node and link that looks slow beside `first`."""
+def _with_second_tries(
+    plan: Plan, batches: Sequence[Sequence[Pair]], measure: Measure, first: Streams
+) -> Streams:
+    """Measure `batches`, then up to SECOND_TRIES more streams of each node and link that looks slow
+    beside `first`.
+    """
     streams: dict[Pair, float] = {}
     best = dict(first)
     tries: Counter[frozenset[str]] = Counter()
@@ -108,13 +130,24 @@ def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: M
 
     for pairs in batches:
         try_pairs(pairs)
-    lacking = [(a, b) for pairs in batches for a, b in pairs if (a, b) not in streams or (b, a) not in streams]
+    lacking = [
+        (a, b)
+        for pairs in batches
+        for a, b in pairs
+        if (a, b) not in streams or (b, a) not in streams
+    ]
     for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
         try_pairs([pair])
     while True:
-        of_nodes = second_tries(streams, [name for name, times in second.items() if times >= SECOND_TRIES])
+        of_nodes = second_tries(
+            streams, [name for name, times in second.items() if times >= SECOND_TRIES]
+        )
         second.update(name for pairs in of_nodes for name, _ in pairs)
-        links = [pair for pair in slow_links(best, DOUBTFUL_FACTOR) if tries[frozenset(pair)] <= SECOND_TRIES]
+        links = [
+            pair
+            for pair in slow_links(best, DOUBTFUL_FACTOR)
+            if tries[frozenset(pair)] <= SECOND_TRIES
+        ]
         if not of_nodes and not links:
             return streams
         for disjoint in (*of_nodes, *_disjoint(links)):
@@ -136,7 +169,9 @@ def _disjoint(pairs: Iterable[Pair]) -> Batches:
 
 
 def _ring(names: Sequence[str], every_other: bool) -> Batches:
-    """Return the edges of the ring, all or every other one, as up to three lists of disjoint ones."""
+    """Return the edges of the ring, all or every other one, as up to three lists of disjoint
+    ones.
+    """
     if len(names) < 2:
         return []
     following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
@@ -148,10 +183,11 @@ def _ring(names: Sequence[str], every_other: bool) -> Batches:
 
 
 def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
-    """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint pairs.
+    """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint
+    pairs.
 
-    A slow first try may be due to a stolen time slice or to the peer. There are several lists if fewer nodes are
-    healthy than look slow: no node is blamed untried.
+    A slow first try may be due to a stolen time slice or to the peer. There are several lists if
+    fewer nodes are healthy than look slow: no node is blamed untried.
     """
     slow = slow_nodes(streams, DOUBTFUL_FACTOR)
     doubtful, receiving = [name for name in slow if name not in tried], ingress(streams)
@@ -170,10 +206,13 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     """Pair each doubtful node with those that it met by the plan, in batches of disjoint pairs.
 
-    Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for each `nth` time.
+    Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for
+    each `nth` time.
     """
     requested, names = set(doubtful), plan.names
-    met = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()]
+    met = [
+        [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
+    ]
     links = {frozenset(pair) for disjoint in met for pair in disjoint}
     neighbours = Counter(name for link in links for name in link)
     trusted = {name for link in links if not requested.issuperset(link) for name in link}
@@ -182,6 +221,7 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     turned = [free[(i + nth) % len(free)] for i in range(len(free))]
     starts = range(0, len(lonely), len(free)) if free else ()
     on_top = [
-        [pair for pair in zip(lonely[start:], turned, strict=False) if frozenset(pair) not in links] for start in starts
+        [pair for pair in zip(lonely[start:], turned, strict=False) if frozenset(pair) not in links]
+        for start in starts
     ]
     return [batch for disjoint in (*met, *on_top) for batch in plan.batches(disjoint)]

@@ -1,4 +1,6 @@
-"""Answers of the probes `devices` and `disk`: their measurements, problems, and digests that disagree."""
+"""Answers of the probes `devices` and `disk`: their measurements, problems, and digests that
+disagree.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +39,10 @@ ThoroughMetric = Literal[
 ]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-_Work = tuple[str, str, str, str]  # that must have one result: by model, library, software and dtype
-_CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
+# That must have one result: by model, library, software and dtype
+_Work = tuple[str, str, str, str]
+# Devices that agree are not wrong alike by chance, but something of their own may be set otherwise
+_CONFIDENCE = 0.95
 
 
 class RateConditions(NodeAnswer):
@@ -58,17 +62,24 @@ class DeviceRate(NodeAnswer):
     samples: Annotated[tuple[Rate, ...], Field(min_length=1, max_length=1000)]
 
     def measurement(self, subject: Subject, model: str) -> Measurement:
-        """Return the median, by the device's model; what is only recorded has no better direction."""
+        """Return the median, by the device's model; what is only recorded has no better
+        direction.
+        """
         conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
-        better: Literal["higher"] | None = None if DEVICE_METRICS[self.metric].tolerance is None else "higher"
+        better: Literal["higher"] | None = (
+            None if DEVICE_METRICS[self.metric].tolerance is None else "higher"
+        )
         unit = DEVICE_METRICS[self.metric].unit
-        return Measurement(self.metric, median(self.samples), unit, subject, conditions, self.samples, better)
+        return Measurement(
+            self.metric, median(self.samples), unit, subject, conditions, self.samples, better
+        )
 
 
 class DeviceMeasurement(NodeAnswer):
     """One device, as seatrial/remote/probes/devices.py measured it.
 
-    `digests` are of results that are bit for bit alike on all devices of one `model`, `library` and `software`.
+    `digests` are of results that are bit for bit alike on all devices of one `model`, `library` and
+    `software`.
     """
 
     device: Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,4})$")]
@@ -97,13 +108,18 @@ class DeviceMeasurement(NodeAnswer):
         if self.wrong:
             return Verdict.CORRUPT, Reason.of("wrong-result", problem=self.wrong)
         if self.error or not (self.matmul_tflops and self.copy_gb_s):
-            return Verdict.FAIL, Reason.of("probe-failed", probe=PROBE, problem=self.error or "no samples")
+            return Verdict.FAIL, Reason.of(
+                "probe-failed", probe=PROBE, problem=self.error or "no samples"
+            )
         return None
 
     def measurements(self, node: str) -> Iterator[Measurement]:
-        """Return matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were asked for."""
+        """Return matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were
+        asked for.
+        """
         subject, model = Subject(self.kind, self.name(node)), {"device": self.model}
-        if self.library != "torch":  # another library, another series; torch's keep their name and history
+        # Another library, another series; torch's keep their name and history
+        if self.library != "torch":
             model["library"] = self.library
         product: dict[str, ConditionValue] = {**model, "dtype": self.dtype, "size": self.size}
         for metric, unit, samples, conditions in (
@@ -119,7 +135,9 @@ DeviceMeasurements = Mapping[str, Sequence[DeviceMeasurement]]  # by node
 
 
 class DevicesAnswer(NodeAnswer):
-    """All devices of a node; none where other nodes of the same machine were measured for all of the time."""
+    """All devices of a node; none where other nodes of the same machine were measured for all of
+    the time.
+    """
 
     devices: Annotated[tuple[DeviceMeasurement, ...], Field(max_length=1024)]
 
@@ -144,10 +162,11 @@ class _Digested:
 
 
 def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
-    """Return devices whose digests differ from the majority of like devices; and groups without a majority.
+    """Return devices whose digests differ from the majority of like devices; and groups without a
+    majority.
 
-    Only devices of one model, library and software are compared, with results of one dtype. Devices known to be wrong
-    do not count.
+    Only devices of one model, library and software are compared, with results of one dtype. Devices
+    known to be wrong do not count.
     """
     outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
     for (_, _, _, dtype), group in _groups(measured).items():
@@ -156,15 +175,21 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
             continue
         if count * 2 <= len(group):
             names = some_of([member.name for member in group])
-            yield Problem(Verdict.INCONCLUSIVE, Reason.of("digests-divided", dtype=dtype, names=names))
+            yield Problem(
+                Verdict.INCONCLUSIVE, Reason.of("digests-divided", dtype=dtype, names=names)
+            )
             continue
         for member in group:
             if member.digest != common:
                 outvoted.setdefault(member.name, []).append((member, dtype, count))
     for name, votes in outvoted.items():
         dtypes = some_of([dtype for _, dtype, _ in votes])
-        evidence = Reason.of("digest-differs", dtypes=dtypes, count=min(count for _, _, count in votes))
-        yield Problem.of(Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence))
+        evidence = Reason.of(
+            "digest-differs", dtypes=dtypes, count=min(count for _, _, count in votes)
+        )
+        yield Problem.of(
+            Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence)
+        )
 
 
 def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
@@ -172,7 +197,9 @@ def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
     groups: dict[_Work, list[_Digested]] = {}
     for node, devices in measured.items():
         for device in devices:
-            for dtype, digest in device.digests.items() if device.software and not device.problem() else ():
+            for dtype, digest in (
+                device.digests.items() if device.software and not device.problem() else ()
+            ):
                 key = (device.model, device.library, device.software, dtype)
                 groups.setdefault(key, []).append(_Digested(device.name(node), device, digest))
     return groups
@@ -194,7 +221,9 @@ class DiskAnswer(NodeAnswer):
         conditions = {"tool": self.tool, "filesystem": self.filesystem}
         for metric, value in (("disk_write", self.write_mb_s), ("disk_read", self.read_mb_s)):
             if value:
-                yield Measurement(metric, value, "MB/s", Subject("node", node), conditions, (value,))
+                yield Measurement(
+                    metric, value, "MB/s", Subject("node", node), conditions, (value,)
+                )
 
 
 DiskAnswers = Mapping[str, DiskAnswer | RemoteError]  # by node
@@ -202,7 +231,14 @@ DiskAnswers = Mapping[str, DiskAnswer | RemoteError]  # by node
 
 def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) -> DiskAnswer:
     """Measure the node's disk. Raises RemoteError."""
-    options = ["--bytes", str(section.bytes), "--seconds", f"{section.seconds:g}", "--timeout-s", f"{timeout_s:g}"]
+    options = [
+        "--bytes",
+        str(section.bytes),
+        "--seconds",
+        f"{section.seconds:g}",
+        "--timeout-s",
+        f"{timeout_s:g}",
+    ]
     options += ["--folder", section.folder] if section.folder else []
     return run_probe(testbed, node, "disk", options, DiskAnswer, timeout_s)[-1]
 
@@ -215,7 +251,11 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
         elif answer.wrong:
             evidence = Reason.of("disk-wrong", problem=answer.wrong)
             yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
-    if busy := [name for name, answer in answers.items() if isinstance(answer, DiskAnswer) and not answer.tool]:
+    if busy := [
+        name
+        for name, answer in answers.items()
+        if isinstance(answer, DiskAnswer) and not answer.tool
+    ]:
         yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
 
 

@@ -1,8 +1,8 @@
 """The check `devices`: does every GPU, or every node without GPUs, compute correctly, and how fast?
 
-Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as a condition, and
-the library where it is not torch; answers.py lists them. Each is the median of its samples. Devices of one kind must
-give the same digest of the same work, bit for bit.
+Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as
+a condition, and the library where it is not torch; answers.py lists them. Each is the median of its
+samples. Devices of one kind must give the same digest of the same work, bit for bit.
 """
 
 import logging
@@ -53,7 +53,9 @@ Answers = Mapping[str, Sequence[DeviceMeasurement] | RemoteError]  # by node
 
 
 def devices(context: CheckContext) -> StepResult:
-    """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes have one."""
+    """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes
+    have one.
+    """
     started, section = time.monotonic(), context.section(Devices)
     answers = _all_nodes(context.testbed, section)
     by_node = answered(answers)
@@ -70,7 +72,9 @@ def devices(context: CheckContext) -> StepResult:
     problems += disk_problems(disks)
     number_of_devices = sum(map(len, by_node.values()))
     were = "was" if number_of_devices == 1 else "were"
-    passed = f"{count(number_of_devices, 'device')} of {count(len(by_node), 'node')} {were} measured"
+    passed = (
+        f"{count(number_of_devices, 'device')} of {count(len(by_node), 'node')} {were} measured"
+    )
     measurements = (*_measurements(by_node), *disk_measurements(disks))
     check = concluded(PROBE, problems, passed, started, measurements)
     bad = {suspect.name.partition("/")[0] for suspect in check.suspects}
@@ -91,7 +95,12 @@ def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
 
 
 def _measurements(by_node: DeviceMeasurements) -> list[Measurement]:
-    return [m for name, measured in by_node.items() for device in measured for m in device.measurements(name)]
+    return [
+        m
+        for name, measured in by_node.items()
+        for device in measured
+        for m in device.measurements(name)
+    ]
 
 
 def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
@@ -110,7 +119,9 @@ def _broken(answers: Answers) -> Iterator[Problem]:
             continue
         for device in answer:
             if problem := device.problem():
-                yield Problem.of(problem[0], Suspect(device.kind, device.name(name), 1.0, problem[1]))
+                yield Problem.of(
+                    problem[0], Suspect(device.kind, device.name(name), 1.0, problem[1])
+                )
 
 
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
@@ -121,18 +132,30 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasu
     arguments = section.arguments(node.gpus)
     if testbed.shared_cores is not None:
         arguments.append("--shared-processors")
-    measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[-1].devices
+    measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[
+        -1
+    ].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
-        raise RemoteError(Reason.of("probe-failed", probe=PROBE, problem=f"torch sees {visible} of {node.gpus} GPUs"))
+        raise RemoteError(
+            Reason.of(
+                "probe-failed", probe=PROBE, problem=f"torch sees {visible} of {node.gpus} GPUs"
+            )
+        )
     return measured
 
 
-def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Measure the devices of each doubtful node again; one node after another if they share a machine."""
+def repeat_devices(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
+    """Measure the devices of each doubtful node again; one node after another if they share a
+    machine.
+    """
     metrics: dict[str, set[str]] = {}
     for doubt in doubts:
-        metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(doubt.measurement.metric)
+        metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(
+            doubt.measurement.metric
+        )
     nodes = [node for node in context.testbed.nodes if node.name in metrics]
     if nodes:
         log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
@@ -142,8 +165,15 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         if left.over:
             return
         doubtful = metrics[node.name]
-        section, of_disk = context.section(Devices).only(doubtful), doubtful & {"disk_write", "disk_read"}
-        answers = on_each([node], lambda node: measure(context.testbed, node, section)) if doubtful - of_disk else {}
+        section, of_disk = (
+            context.section(Devices).only(doubtful),
+            doubtful & {"disk_write", "disk_read"},
+        )
+        answers = (
+            on_each([node], lambda node: measure(context.testbed, node, section))
+            if doubtful - of_disk
+            else {}
+        )
         disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
         repeated.add_outcome(*_broken(answers), *disk_problems(disks))
         repeated.measurements += [*_measurements(answered(answers)), *disk_measurements(disks)]

@@ -1,1 +1,3 @@
-"""Localisation in a run (step.py) and from logs that exist (logs.py); the model is seatrial/localize."""
+"""Localisation in a run (step.py) and from logs that exist (logs.py); the model is
+seatrial/localize.
+"""

@@ -14,7 +14,9 @@ _COARSE = 0.1  # GB/s, below which the printed rate is off by 5 % and more
 
 
 def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
-    """Return one test for each sweep of the log that lists its devices, and for each data type and operation in it."""
+    """Return one test for each sweep of the log that lists its devices, and for each data type and
+    operation in it.
+    """
     tests = []
     for number, sweep in enumerate(sweeps, start=1):
         placed = _placed(sweep)
@@ -24,7 +26,11 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
         nodes, gpus = zip(*placed.items(), strict=True)
         for suffix, part in by_kind(sweep):
             conditions = " ".join(_conditions(part))
-            tests.append(GroupTest(source + suffix, part.collective or "", nodes, _busbw(part), gpus, conditions))
+            tests.append(
+                GroupTest(
+                    source + suffix, part.collective or "", nodes, _busbw(part), gpus, conditions
+                )
+            )
     return tests
 
 
@@ -38,7 +44,9 @@ def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 
 
 def _conditions(sweep: Sweep) -> Iterable[str]:
-    """Return what else speed depends on: GPU model, dtype, operation, root, groups at once, links switched off."""
+    """Return what else speed depends on: GPU model, dtype, operation, root, groups at once, links
+    switched off.
+    """
     yield from sorted({device.name for device in sweep.devices})
     first = sweep.rows[0] if sweep.rows else None
     if first:
@@ -49,7 +57,9 @@ def _conditions(sweep: Sweep) -> Iterable[str]:
 
 
 def _busbw(sweep: Sweep) -> dict[int, float]:
-    """Return GB/s by message bytes, out of place; empty where the test failed or results were wrong."""
+    """Return GB/s by message bytes, out of place; empty where the test failed or results were
+    wrong.
+    """
     if sweep.outcome in ("failed", "error"):
         return {}
     sides = [(row.size, row.out_of_place or row.in_place) for row in sweep.rows]
@@ -60,6 +70,11 @@ def _busbw(sweep: Sweep) -> dict[int, float]:
 def _rate(sweep: Sweep, size: int, side: Timing) -> float:
     """Return GB/s; of a slow network by the time, since two decimals are printed."""
     printed = side.busbw_gb_s or 0.0
-    if printed >= _COARSE or not side.time_us or sweep.collective not in COLLECTIVES or not sweep.ranks:
+    if (
+        printed >= _COARSE
+        or not side.time_us
+        or sweep.collective not in COLLECTIVES
+        or not sweep.ranks
+    ):
         return printed
     return expected_algbw(size, side.time_us) * busbw_factor(sweep.collective, sweep.ranks)

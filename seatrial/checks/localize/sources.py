@@ -1,4 +1,6 @@
-"""Tests of pairs and groups from files of any kind: nccl-tests output, perftest of pairs, tables, and folders."""
+"""Tests of pairs and groups from files of any kind: nccl-tests output, perftest of pairs, tables,
+and folders.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from seatrial.text.printable import printable
 
 _SUFFIXES = (".log", ".txt", ".out", ".json", ".csv")
 _MOST_FILES, _MOST_CHARACTERS = 20_000, 256 << 20
-_BETWEEN = re.compile(r"--|__|_to_|_vs_|_")  # the names of two nodes in the name of a file, the surest first
+# The names of two nodes in the name of a file, the surest first
+_BETWEEN = re.compile(r"--|__|_to_|_vs_|_")
 _RDMA = "rdma_bandwidth"
 
 
@@ -31,7 +34,9 @@ def files_of(path: str) -> list[str]:
     files = sorted(str(file) for file in islice(every, _MOST_FILES + 1))
     if not files or len(files) > _MOST_FILES:
         kinds = " ".join(_SUFFIXES)
-        raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files of these kinds: {kinds}")
+        raise InputError(
+            f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files of these kinds: {kinds}"
+        )
     return files
 
 
@@ -52,7 +57,9 @@ def tests_of_file(path: str) -> list[GroupTest]:
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:
-    """Return the bandwidth that perftest measured between the two nodes that the file is named after."""
+    """Return the bandwidth that perftest measured between the two nodes that the file is named
+    after.
+    """
     try:
         parts = read_file(path, name)
     except NothingFoundError:
@@ -65,7 +72,9 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
             sizes = by_test.setdefault(str(measurement.conditions["test"]), {})
             sizes[int(measurement.conditions["message_bytes"])] = measurement.value
     if by_test and nodes is None:
-        raise InputError(f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log")
+        raise InputError(
+            f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log"
+        )
     return [GroupTest(name, test, nodes, sizes) for test, sizes in by_test.items() if nodes]
 
 

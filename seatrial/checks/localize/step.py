@@ -1,8 +1,10 @@
-"""Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow or fail.
+"""Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow
+or fail.
 
-First the numbers of single nodes are measured again, which takes seconds and names a node that has slowed; TCP streams
-only where no collective is bad but no history would show it. Then a bad collective runs in rounds of disjoint groups of
-nodes, each by an mpirun of its own, beside each other.
+First the numbers of single nodes are measured again, which takes seconds and names a node that has
+slowed; TCP streams only where no collective is bad but no history would show it. Then a bad
+collective runs in rounds of disjoint groups of nodes, each by an mpirun of its own, beside each
+other.
 """
 
 import logging
@@ -55,14 +57,23 @@ class Localized:
 
 
 def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
-    """Return whether a node has slowed, or a collective is or may be slow and no part is suspected."""
-    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:  # taken nodes are not kept for that long
+    """Return whether a node has slowed, or a collective is or may be slow and no part is
+    suspected.
+    """
+    # Taken nodes are not kept for that long
+    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:
         return False
     if _has_slowed(context):
         return True
     suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
-    tried = [check for check in checks if check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN]
-    return not suspected and any(check.verdict.is_fault or not _shows_half(check) for check in tried)
+    tried = [
+        check
+        for check in checks
+        if check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN
+    ]
+    return not suspected and any(
+        check.verdict.is_fault or not _shows_half(check) for check in tried
+    )
 
 
 def _has_slowed(context: CheckContext) -> bool:
@@ -71,37 +82,61 @@ def _has_slowed(context: CheckContext) -> bool:
 
 
 def _shows_half(check: Check) -> bool:
-    """Return whether a loss of half of a collective's rate would be below what is expected of it."""
-    plateaus = [judgement for judgement in check.judgements if judgement.measurement.metric == "busbw_plateau"]
-    return any(j.expected.low is not None and j.expected.low > j.measurement.value / 2 for j in plateaus)
+    """Return whether a loss of half of a collective's rate would be below what is expected of
+    it.
+    """
+    plateaus = [
+        judgement
+        for judgement in check.judgements
+        if judgement.measurement.metric == "busbw_plateau"
+    ]
+    return any(
+        j.expected.low is not None and j.expected.low > j.measurement.value / 2 for j in plateaus
+    )
 
 
-def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
-    """Name what has slowed since, or the part that makes the collectives of `checks` bad; None where neither is.
+def localize_run(
+    context: CheckContext, checks: Sequence[Check], judge: Judge, until: float
+) -> Localized | None:
+    """Name what has slowed since, or the part that makes the collectives of `checks` bad; None
+    where neither is.
 
     No round begins after `until`, of time.monotonic.
     """
     started = time.monotonic()
-    bad = next((check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault), None)
+    bad = next(
+        (check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault),
+        None,
+    )
     alone = _ALONE if bad else _ALONE[:1]
-    again = _measured_again(context, checks, alone, judge, started + _ALONE_SHARE * (until - started))
+    again = _measured_again(
+        context, checks, alone, judge, started + _ALONE_SHARE * (until - started)
+    )
     suspects = tuple(suspect for suspect in merge_suspects(again) if suspect.confidence >= SURE)
     if suspects:
         reason = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
         reason = Reason.of("localize-measured-again", found=reason)
-        fault = worst((bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again)))
+        fault = worst(
+            (bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again))
+        )
         check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
     elif bad is None:
         if not _has_slowed(context) or any(check.measurements for check in again):
             return None
-        spent = Reason.of("localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}")
+        spent = Reason.of(
+            "localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}"
+        )
         check = Check(LOCALIZE, Verdict.INCONCLUSIVE, spent, time.monotonic() - started)
     else:
         section = context.section(Collectives)
-        rounds = _Rounds(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
+        rounds = _Rounds(
+            context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until
+        )
         rounds.run()
         check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
-        document = _document(check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label)
+        document = _document(
+            check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label
+        )
         return Localized(StepResult(check, rounds.testbed), document)
     return Localized(StepResult(check, context.testbed), _document(check, localize(())))
 
@@ -109,37 +144,61 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
 def _measured_again(
     context: CheckContext, checks: Sequence[Check], names: Sequence[str], judge: Judge, until: float
 ) -> list[Check]:
-    """Repeat the numbers of single nodes in the checks `names`, and judge them without the first readings."""
+    """Repeat the numbers of single nodes in the checks `names`, and judge them without the first
+    readings.
+    """
     earlier = context.recall(Findings)
     fresh = Findings(context.testbed, model_by_node=earlier.model_by_node if earlier else {})
     repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
     by_name = {check.name: check for check in checks}
     doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
-    slow = [name for name, again in repeated.items() if again.check and again.check.suspects and not again.over]
-    repeated |= repeat({name: doubts[name] for name in slow}, until)  # a machine that was busy for a moment is no fault
+    slow = [
+        name
+        for name, again in repeated.items()
+        if again.check and again.check.suspects and not again.over
+    ]
+    # A machine that was busy for a moment is no fault
+    repeated |= repeat({name: doubts[name] for name in slow}, until)
     for name, again in repeated.items():
-        if not {doubt.measurement.series() for doubt in doubts[name]} <= {m.series() for m in again.measurements}:
-            again.check = None  # time was over: without its best neighbour a healthy node looks slow
+        if not {doubt.measurement.series() for doubt in doubts[name]} <= {
+            m.series() for m in again.measurements
+        }:
+            # Time was over: without its best neighbour a healthy node looks slow
+            again.check = None
     return judge(
-        [again.added_to(Check(name, Verdict.PASS, Reason())) for name, again in repeated.items()], repeat, until
+        [again.added_to(Check(name, Verdict.PASS, Reason())) for name, again in repeated.items()],
+        repeat,
+        until,
     )
 
 
 def _doubts(check: Check) -> list[Doubt]:
-    measured = {m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")}
+    measured = {
+        m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")
+    }
     return [Doubt(m, 1, 2) for m in measured.values()]
 
 
 def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
-    """Return the first sweep over all nodes that was bad or has no number, at the sizes of its plateau."""
-    bad = {_sweep_of(judgement.measurement) for judgement in check.judgements if judgement.verdict.is_fault}
+    """Return the first sweep over all nodes that was bad or has no number, at the sizes of its
+    plateau.
+    """
+    bad = {
+        _sweep_of(judgement.measurement)
+        for judgement in check.judgements
+        if judgement.verdict.is_fault
+    }
     measured = {_sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
     keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
-    sweep = next((sweep for key, sweep in keys.items() if key in bad or key not in measured), over_all[0])
+    sweep = next(
+        (sweep for key, sweep in keys.items() if key in bad or key not in measured), over_all[0]
+    )
     sizes = plateau_sizes(sweep.sizes.sizes())
-    return replace(sweep, sizes=sweep.sizes.model_copy(update={"min_bytes": sizes[0], "max_bytes": sizes[-1]}))
+    return replace(
+        sweep, sizes=sweep.sizes.model_copy(update={"min_bytes": sizes[0], "max_bytes": sizes[-1]})
+    )
 
 
 def _sweep_of(measurement: Measurement) -> tuple[object, str]:
@@ -149,7 +208,9 @@ def _sweep_of(measurement: Measurement) -> tuple[object, str]:
 class _Rounds:
     """Rounds on `testbed`, which shrinks as nodes die; `suspects` and `problems` are of those."""
 
-    def __init__(self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float) -> None:
+    def __init__(
+        self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float
+    ) -> None:
         self.testbed, self.sweep = context.testbed, sweep
         self._run, self._section, self._until = context.run, section, until
         self._suspects: list[Suspect] = []
@@ -158,7 +219,9 @@ class _Rounds:
         self.state: State = start(self.testbed.names, _gpus(self.testbed), self.testbed.groups)
 
     def run(self) -> None:
-        """Run rounds until it is settled, or one more as long as the last would end after the time limit."""
+        """Run rounds until it is settled, or one more as long as the last would end after the time
+        limit.
+        """
         last_s = 0.0
         while groups := plan(self.state, Budget()):
             began = time.monotonic()
@@ -167,7 +230,12 @@ class _Rounds:
                 return
             self._round(groups)
             last_s = time.monotonic() - began
-            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.state.localization.reason)
+            log.info(
+                "round %d, %d groups: %s",
+                self.state.rounds,
+                len(groups),
+                self.state.localization.reason,
+            )
 
     def _round(self, groups: Sequence[Group]) -> None:
         number = self.state.rounds + 1
@@ -179,11 +247,16 @@ class _Rounds:
             for (label, group), outcome in zip(labelled, outcomes, strict=True)
             if (busbw := _busbw(outcome, self.sweep.sizes.sizes())) is not None
         ]
-        gone = self._gone(outcomes) if len(tests) < len(groups) or any(test.failed for test in tests) else set()
+        gone = (
+            self._gone(outcomes)
+            if len(tests) < len(groups) or any(test.failed for test in tests)
+            else set()
+        )
         nodes = tuple(node for node in self.state.nodes if node not in gone)
         known = tuple(test for test in self.state.tests if gone.isdisjoint(test.nodes))
         self.state = update(
-            replace(self.state, nodes=nodes, tests=known), (t for t in tests if gone.isdisjoint(t.nodes))
+            replace(self.state, nodes=nodes, tests=known),
+            (t for t in tests if gone.isdisjoint(t.nodes)),
         )
 
     def _test(self, label: str, group: Group) -> SweepOutcome:
@@ -194,12 +267,17 @@ class _Rounds:
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
-        """Take out nodes that died or flood their output, and blame them; blame those whose ranks broke a test, too."""
+        """Take out nodes that died or flood their output, and blame them; blame those whose ranks
+        broke a test, too.
+        """
         present = roll_call(self._run, self.testbed)
         flooding = {suspect.name: suspect for outcome in outcomes for suspect in outcome.suspects}
         lost = {suspect.name: suspect for outcome in outcomes for suspect in outcome.lost}
         self._suspects += [*present.suspects, *(flooding | lost).values()]
-        self._problems += [*present.problems, *(placed(s.name, s.evidence) for s in (flooding | lost).values())]
+        self._problems += [
+            *present.problems,
+            *(placed(s.name, s.evidence) for s in (flooding | lost).values()),
+        ]
         before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
         return before - set(self.testbed.names)
@@ -207,19 +285,32 @@ class _Rounds:
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
-        surest_last = sorted((*localization.suspects, *self._suspects), key=lambda suspect: suspect.confidence)
+        surest_last = sorted(
+            (*localization.suspects, *self._suspects), key=lambda suspect: suspect.confidence
+        )
         suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
-        spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
+        spent = Reason.of(
+            "localize-budget-spent",
+            rounds=self.state.rounds,
+            budget_s=f"{self._run.suite.budget_s:g}",
+        )
         localized = localization.reason if self.state.tests else None
         reason = join((*self._problems, localized, spent if self._spent else None)) or Reason.of(
             "localize-nothing-measured", rounds=self.state.rounds
         )
-        return Check(LOCALIZE, fault if named else Verdict.INCONCLUSIVE, reason, suspects=tuple(suspects.values()))
+        return Check(
+            LOCALIZE,
+            fault if named else Verdict.INCONCLUSIVE,
+            reason,
+            suspects=tuple(suspects.values()),
+        )
 
 
 def _gpus(testbed: Testbed) -> tuple[str, ...]:
-    """Return the GPUs that every node has, to be tested by themselves too; none where they cannot be chosen."""
+    """Return the GPUs that every node has, to be tested by themselves too; none where they cannot
+    be chosen.
+    """
     numbers = {node.gpus for node in testbed.nodes} | {node.slots for node in testbed.nodes}
     if testbed.launcher or len(numbers) > 1 or 0 in numbers:
         return ()
@@ -227,7 +318,9 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
 
 
 def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
-    """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that ROCm obeys as well."""
+    """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that
+    ROCm obeys as well.
+    """
     if len(gpus) == len(every):
         return part
     visible = ",".join(gpu.removeprefix("gpu-") for gpu in gpus)
@@ -237,7 +330,11 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
 
 def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
-    measured = [m for m in outcome.measurements if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"]
+    measured = [
+        m
+        for m in outcome.measurements
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"
+    ]
     rates = {int(m.conditions["message_bytes"]): m.value for m in measured}
     if outcome.verdict is Verdict.CORRUPT:
         return {}

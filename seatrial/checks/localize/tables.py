@@ -1,4 +1,6 @@
-"""Tests of pairs from a CSV or JSON file that some other tool wrote: `node_a,node_b,gb_s[,operation][,size][,gpus]`."""
+"""Tests of pairs from a CSV or JSON file that some other tool wrote:
+`node_a,node_b,gb_s[,operation][,size][,gpus]`.
+"""
 
 import csv
 import io
@@ -30,7 +32,8 @@ def looks_like_pairs(head: str) -> bool:
 
 
 def tests_of_table(name: str, text: str) -> list[GroupTest]:
-    """Return the tests of a table; sizes of the same pair, operation and GPUs that follow each other are one test.
+    """Return the tests of a table; sizes of the same pair, operation and GPUs that follow each
+    other are one test.
 
     Raises InputError, which names row and field.
     """
@@ -70,7 +73,8 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
     rows = document.get("pairs") if isinstance(document, dict) else document
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
-            f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each with node_a, node_b, gb_s'
+            f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '
+            "with node_a, node_b, gb_s"
         )
     for row in rows:
         _check_header(name, [str(field) for field in row])
@@ -84,13 +88,17 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
             raise InputError(f"{printable(name)}: {printable(field[:100])!r} is no field; {hint}")
     for field in _COLUMNS:
         if field not in fields:
-            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_COLUMNS)}")
+            raise InputError(
+                f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_COLUMNS)}"
+            )
 
 
 def _test(name: str, row: TableRow) -> GroupTest:
     nodes = _node(name, "node_a", row), _node(name, "node_b", row)
     if nodes[0] == nodes[1]:
-        raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}")
+        raise InputError(
+            f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}"
+        )
     size, rate = _size(name, row), _rate(name, row)
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
     operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
@@ -151,4 +159,9 @@ def _continues(before: GroupTest, test: GroupTest) -> bool:
         test.gpus,
         test.conditions,
     )
-    return same and not before.failed and not test.failed and set(before.busbw_gb_s).isdisjoint(test.busbw_gb_s)
+    return (
+        same
+        and not before.failed
+        and not test.failed
+        and set(before.busbw_gb_s).isdisjoint(test.busbw_gb_s)
+    )

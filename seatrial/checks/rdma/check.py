@@ -1,8 +1,10 @@
-"""The check `rdma`: what perftest measures between pairs of nodes, on every rail alone and on all rails at once.
+"""The check `rdma`: what perftest measures between pairs of nodes, on every rail alone and on all
+rails at once.
 
-In a round each node has one partner, and all pairs are tested at once, so that the switches between them are at work
-too; nodes of one machine take turns. Numbers are those of links by rail, `out` from the node that the link names first
-and `in` to it. Port counters of before and after are those of the inventory.
+In a round each node has one partner, and all pairs are tested at once, so that the switches between
+them are at work too; nodes of one machine take turns. Numbers are those of links by rail, `out`
+from the node that the link names first and `in` to it. Port counters of before and after are those
+of the inventory.
 """
 
 import logging
@@ -82,7 +84,9 @@ class AllEnded(NodeAnswer):
 
 
 class Listening(NodeAnswer):
-    """Whether something listens on all ports of the request `id`; if not, its programs have ended."""
+    """Whether something listens on all ports of the request `id`; if not, its programs have
+    ended.
+    """
 
     id: int
     listening: bool
@@ -101,7 +105,10 @@ class _Outcome:
 
 
 def rdma(context: CheckContext) -> StepResult:
-    """Test the pairs of some rounds. Raises MissingError if a node has no perftest, or no node has an RDMA device."""
+    """Test the pairs of some rounds.
+
+    Raises MissingError if a node has no perftest, or no node has an RDMA device.
+    """
     started, section, testbed = time.monotonic(), context.section(Rdma), context.testbed
     trial = _Trial(context, section)
     outcome = _Outcome(problems=list(trial.missing))
@@ -135,15 +142,26 @@ class _Trial:
         self.rails = [self._rail(device, place) for place, device in enumerate(devices)]
 
     def _options(self) -> frozenset[str]:
-        """Return the options that perftest has on all nodes. Raises MissingError if it is not on each."""
-        programs = [f"{self.section.folder}/{name}" if self.section.folder else name for name in self.section.programs]
-        asked: dict[str, object] = {"programs": [[program, "--help"] for program in programs], "ports": []}
+        """Return the options that perftest has on all nodes.
+
+        Raises MissingError if it is not on each.
+        """
+        programs = [
+            f"{self.section.folder}/{name}" if self.section.folder else name
+            for name in self.section.programs
+        ]
+        asked: dict[str, object] = {
+            "programs": [[program, "--help"] for program in programs],
+            "ports": [],
+        }
 
         def ask(node: Node) -> list[Ended]:
             with ExitStack() as opened:
                 probe = self._probe(node, opened)
                 timeout_s = self.section.timeout_s
-                return probe.ask({**asked, "seconds": timeout_s}, AllEnded, timeout_s + _SPARE_S).ended
+                return probe.ask(
+                    {**asked, "seconds": timeout_s}, AllEnded, timeout_s + _SPARE_S
+                ).ended
 
         answers = on_each(self.testbed.nodes, ask, fan_out(self.testbed))
         ended = {name: answer for name, answer in answers.items() if isinstance(answer, list)}
@@ -155,30 +173,52 @@ class _Trial:
             ]
             if lacking:
                 raise MissingError(
-                    Reason.of("program-missing", program=program, where=f"on {some_of(lacking)}", remedy=_REMEDY)
+                    Reason.of(
+                        "program-missing",
+                        program=program,
+                        where=f"on {some_of(lacking)}",
+                        remedy=_REMEDY,
+                    )
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
         return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-        """Return the devices of most nodes, and what nodes lack of them. Raises MissingError if there are none."""
+        """Return the devices of most nodes, and what nodes lack of them.
+
+        Raises MissingError if there are none.
+        """
         if self.section.devices:
             return self.section.devices, ()
-        up = {name: rdma_devices(inventory) for name, inventory in self._inventories.items() if name in self._nodes}
+        up = {
+            name: rdma_devices(inventory)
+            for name, inventory in self._inventories.items()
+            if name in self._nodes
+        }
         having = Counter(device for devices in up.values() for device in devices)
-        devices = tuple(sorted(device for device, nodes in having.items() if 2 * nodes > len(self._nodes)))
+        devices = tuple(
+            sorted(device for device, nodes in having.items() if 2 * nodes > len(self._nodes))
+        )
         if not devices:
             raise MissingError(Reason.of("rdma-no-device"))
-        lacking = {name: [device for device in devices if device not in own] for name, own in up.items()}
+        lacking = {
+            name: [device for device in devices if device not in own] for name, own in up.items()
+        }
         problems = [
-            Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, Reason.of("rdma-device-down", devices=some_of(those))))
+            Problem.of(
+                Verdict.FAIL,
+                Suspect("node", name, 0.9, Reason.of("rdma-device-down", devices=some_of(those))),
+            )
             for name, those in lacking.items()
             if those
         ]
         return devices, tuple(problems)
 
     def _rail(self, device: str, place: int) -> Rail:
-        gpus = {node.name: gpu_beside(self._inventories.get(node.name), device, place) for node in self.testbed.nodes}
+        gpus = {
+            node.name: gpu_beside(self._inventories.get(node.name), device, place)
+            for node in self.testbed.nodes
+        }
         known = {name: gpu for name, gpu in gpus.items() if gpu is not None}
         return Rail(device, self.section.port + place, known if len(known) == len(gpus) else {})
 
@@ -193,14 +233,18 @@ class _Trial:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
             probes = answered(started)
-            outcome.problems += [_silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)]
+            outcome.problems += [
+                _silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)
+            ]
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):
                 results = in_parallel(left, partial(self._tested, test, probes), max(1, len(left)))
                 for pair, result in zip(left, results, strict=True):
                     outcome.add(result)
                     _log(test, pair, result)
-                left = [pair for pair, result in zip(left, results, strict=True) if not result.problems]
+                left = [
+                    pair for pair, result in zip(left, results, strict=True) if not result.problems
+                ]
         return outcome
 
     def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
@@ -215,13 +259,17 @@ class _Trial:
             if not probes[server].answer(serves, Listening, limit_s + _SPARE_S).listening:
                 ended = probes[server].answer(serves, AllEnded, _SPARE_S).ended
                 return _Outcome(problems=[_failed(pair, *self._first_failure(test, ended))])
-            asks = probes[client].send({"programs": commands[client], "ports": [], "seconds": limit_s})
+            asks = probes[client].send(
+                {"programs": commands[client], "ports": [], "seconds": limit_s}
+            )
             ended = probes[client].answer(asks, AllEnded, limit_s + _SPARE_S).ended
             served = probes[server].answer(serves, AllEnded, limit_s + _SPARE_S).ended
         except RemoteError as error:
             return _Outcome(problems=[_failed(pair, test.rails[0].device, error.reason)])
         if not len(ended) == len(served) == len(test.rails):
-            return _Outcome(problems=[_failed(pair, test.rails[0].device, "another number of programs ended")])
+            return _Outcome(
+                problems=[_failed(pair, test.rails[0].device, "another number of programs ended")]
+            )
         outcome = _Outcome()
         for rail, at_client, at_server in zip(test.rails, ended, served, strict=True):
             outcome.add(self._read(test, rail, pair, (at_client, at_server)))
@@ -230,21 +278,32 @@ class _Trial:
     def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
         """Return the rail whose program gave up, and the last line it printed."""
         rails_ended = list(zip(test.rails, ended, strict=False))
-        rail, end = next((each for each in rails_ended if each[1].status), (test.rails[0], Ended(status=0, output="")))
+        rail, end = next(
+            (each for each in rails_ended if each[1].status),
+            (test.rails[0], Ended(status=0, output="")),
+        )
         return rail.device, _message((end,)) or "the program does not listen"
 
     def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
         address = self._nodes[server].address
         ends = {server: "", client: address}
         return {
-            name: [command_line(self.section, test, rail, name, self.known, to) for rail in test.rails]
+            name: [
+                command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
+            ]
             for name, to in ends.items()
         }
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Outcome:
-        """Return the numbers of one rail, with the rail and the direction as conditions; and what went wrong there."""
+        """Return the numbers of one rail, with the rail and the direction as conditions; and what
+        went wrong there.
+        """
         own, of_server = (read_perftest(_lines(each)) for each in ended)
-        wrong = [result for result in (*own.results, *of_server.results) if result.verdict is Verdict.CORRUPT]
+        wrong = [
+            result
+            for result in (*own.results, *of_server.results)
+            if result.verdict is Verdict.CORRUPT
+        ]
         if wrong:
             return _Outcome(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
         measured = [m for m in own.measurements if m.finite and m.value > 0]
@@ -259,7 +318,9 @@ class _Trial:
             "memory": memory_of(self.known, rail),
             "message_bytes": m.conditions["message_bytes"],
         }
-        return _Outcome([replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)])
+        return _Outcome(
+            [replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)]
+        )
 
 
 def _lines(end: Ended) -> list[str]:
@@ -267,7 +328,9 @@ def _lines(end: Ended) -> list[str]:
 
 
 def _message(ended: Sequence[Ended]) -> str:
-    """Return perftest's message of an error, else the last line that one of the programs printed."""
+    """Return perftest's message of an error, else the last line that one of the programs
+    printed.
+    """
     errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
     last = (line for each in ended for line in reversed(_lines(each)) if line.strip())
     return next(errors, "") or next(last, "").strip()
@@ -293,7 +356,9 @@ def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
         )  # fmt: skip
 
 
-def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_rdma(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
     """Test the pairs in doubt once more."""
     log_repeat(_NAME, doubts)
     trial = _Trial(context, context.section(Rdma))

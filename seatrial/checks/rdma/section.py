@@ -1,4 +1,6 @@
-"""The section `rdma` of a suite file, the tests of a pair of nodes, and perftest's command lines for them. Pure."""
+"""The section `rdma` of a suite file, the tests of a pair of nodes, and perftest's command lines
+for them. Pure.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -24,7 +26,9 @@ _START_S = 3.0  # of a test, until data flow
 
 
 class Rdma(Strict):
-    """perftest between pairs of nodes: each rail alone, then all rails at once, to both sides and both ways."""
+    """perftest between pairs of nodes: each rail alone, then all rails at once, to both sides and
+    both ways.
+    """
 
     devices: tuple[Device, ...] = Field(
         (),
@@ -39,8 +43,12 @@ class Rdma(Strict):
     message_bytes: ByteSize = Field(8 << 20, description="of a message (-s)")
     queue_pairs: int = Field(4, ge=1, le=1024, description="of each test of bandwidth (-q)")
     gid_index: int | None = Field(None, ge=0, le=255, description="of RoCE (-x)")
-    port: int = Field(18_515, ge=1024, le=65_000, description="TCP port of the first rail; the next ones follow")
-    folder: str = Field("", pattern=r"^(/[^\x00-\x1f\x7f]{0,255})?$", description="of perftest; empty: on PATH")
+    port: int = Field(
+        18_515, ge=1024, le=65_000, description="TCP port of the first rail; the next ones follow"
+    )
+    folder: str = Field(
+        "", pattern=r"^(/[^\x00-\x1f\x7f]{0,255})?$", description="of perftest; empty: on PATH"
+    )
     timeout_s: float = Field(60, gt=0, le=3600, description="seconds of each test, besides its own")
 
 
@@ -67,7 +75,9 @@ class PairTest:
 
 
 def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
-    """Return the tests of a pair: each rail alone, then all of them, which shows what they share in a node."""
+    """Return the tests of a pair: each rail alone, then all of them, which shows what they share in
+    a node.
+    """
     groups = [(rail,) for rail in rails] + ([tuple(rails)] if len(rails) > 1 else [])
     for program in section.programs:
         if program.endswith("_bw"):
@@ -89,18 +99,46 @@ def memory_of(known: Set[str], rail: Rail) -> str:
     return next((kind for kind in ("cuda", "rocm") if f"use_{kind}" in known), "host")
 
 
-def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str) -> list[str]:
-    """Return the command of one end of a test over one rail; the client's has the address of the server.
+def command_line(
+    section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str
+) -> list[str]:
+    """Return the command of one end of a test over one rail; the client's has the address of the
+    server.
 
     `known` are the options that perftest has on both nodes: what differs between its ends fails.
     """
-    words = [f"{section.folder}/{test.program}" if section.folder else test.program, "-F", "-d", rail.device]
-    words += ["-p", str(rail.port), *(["-x", str(section.gid_index)] if section.gid_index is not None else [])]
+    words = [
+        f"{section.folder}/{test.program}" if section.folder else test.program,
+        "-F",
+        "-d",
+        rail.device,
+    ]
+    words += [
+        "-p",
+        str(rail.port),
+        *(["-x", str(section.gid_index)] if section.gid_index is not None else []),
+    ]
     if test.is_bandwidth:
         margin_s = min(_MOST_MARGIN_S, (section.seconds - 1) // 2)
-        words += ["-s", str(section.message_bytes), "-q", str(section.queue_pairs), "--report_gbits"]
-        words += ["-D", str(section.seconds), "-f", str(margin_s), *(["-b"] if test.way == "both" else [])]
-        words += ["--data_validation"] if "data_validation" in known and test.program in _VALIDATED else []
+        words += [
+            "-s",
+            str(section.message_bytes),
+            "-q",
+            str(section.queue_pairs),
+            "--report_gbits",
+        ]
+        words += [
+            "-D",
+            str(section.seconds),
+            "-f",
+            str(margin_s),
+            *(["-b"] if test.way == "both" else []),
+        ]
+        words += (
+            ["--data_validation"]
+            if "data_validation" in known and test.program in _VALIDATED
+            else []
+        )
     else:
         words += ["-s", str(_LATENCY_BYTES), "-n", str(_LATENCY_ROUNDS)]
     memory = memory_of(known, rail)
@@ -112,16 +150,24 @@ def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Se
 
 def rdma_devices(inventory: Inventory) -> dict[str, float]:
     """Return the fastest RDMA devices of a node that are up, with their rates in Gb/s."""
-    up = {port.port.partition("/")[0]: port.gbit_s for port in inventory.ports if port.kind != NETWORK and port.up}
+    up = {
+        port.port.partition("/")[0]: port.gbit_s
+        for port in inventory.ports
+        if port.kind != NETWORK and port.up
+    }
     most = max(up.values(), default=0.0)
     return {device: rate for device, rate in up.items() if rate == most}
 
 
 def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | None:
-    """Return the number of a GPU on the device's processor socket, another one for each device; None without GPUs."""
+    """Return the number of a GPU on the device's processor socket, another one for each device;
+    None without GPUs.
+    """
     if inventory is None or not inventory.gpus:
         return None
-    numa = {port.port.partition("/")[0]: port.numa for port in inventory.ports if port.kind != NETWORK}
+    numa = {
+        port.port.partition("/")[0]: port.numa for port in inventory.ports if port.kind != NETWORK
+    }
     beside = [i for i, gpu in enumerate(inventory.gpus) if gpu.numa == numa.get(device)]
     if not beside:
         return place % len(inventory.gpus)
@@ -130,7 +176,9 @@ def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | No
 
 
 def most_rounds(nodes: int) -> int:
-    """Return after how many rounds each node has met all others; of an odd number one stays alone in each."""
+    """Return after how many rounds each node has met all others; of an odd number one stays alone
+    in each.
+    """
     return max(nodes - 1 + nodes % 2, 1)
 
 
@@ -143,6 +191,11 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
     number = range(rails)
     tests = list(tests_of_pair(section, [Rail(str(i), section.port + i, {}) for i in number]))
     rounds = min(section.rounds, most_rounds(nodes.count))
-    about_s = sum(_START_S + (section.seconds if test.is_bandwidth else 0) for test in tests) * rounds
-    summary = f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of each node"
+    about_s = (
+        sum(_START_S + (section.seconds if test.is_bandwidth else 0) for test in tests) * rounds
+    )
+    summary = (
+        f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of "
+        "each node"
+    )
     return [PlannedPart(summary, about_s, about_s + rounds * len(tests) * section.timeout_s)]

@@ -1,7 +1,9 @@
-"""The check `storage`: do nodes agree on what they read from a shared file system or object store, and how fast is it?
+"""The check `storage`: do nodes agree on what they read from a shared file system or object store,
+and how fast is it?
 
-All nodes begin each measurement together. The rates of single nodes are those with all nodes at once; the subject
-cluster has their sum, by how many nodes take part (1, 2, 4, ...). Limits come from history and peers.
+All nodes begin each measurement together. The rates of single nodes are those with all nodes at
+once; the subject cluster has their sum, by how many nodes take part (1, 2, 4, ...). Limits come
+from history and peers.
 """
 
 import logging
@@ -68,18 +70,29 @@ class Storage(Strict):
     """Storage that all nodes share: agreement between nodes, streams, small files, a checkpoint."""
 
     paths: tuple[Folder | Url, ...] = Field(
-        min_length=1, max_length=8, description="folders that every node has, and URLs of object stores (`gs://bucket`)"
+        min_length=1,
+        max_length=8,
+        description="folders that every node has, and URLs of object stores (`gs://bucket`)",
     )
     bytes: ByteSize = Field(
-        1 << 30, ge=_LEAST_BYTES, description="of each node's file; all take a tenth of what is free"
+        1 << 30,
+        ge=_LEAST_BYTES,
+        description="of each node's file; all take a tenth of what is free",
     )
-    seconds: float = Field(5.0, ge=1, le=3600, description="seconds for each of writing and reading, per step of nodes")
+    seconds: float = Field(
+        5.0, ge=1, le=3600, description="seconds for each of writing and reading, per step of nodes"
+    )
     files: int = Field(1000, ge=1, le=1_000_000, description="small files on each node")
-    timeout_s: float = Field(120, gt=0, le=86_400, description="seconds for an answer, besides those of streams")
+    timeout_s: float = Field(
+        120, gt=0, le=86_400, description="seconds for an answer, besides those of streams"
+    )
 
 
 def storage(context: CheckContext) -> StepResult:
-    """Measure each path. Raises MissingError if a node has no fio, or not the package of an object store."""
+    """Measure each path.
+
+    Raises MissingError if a node has no fio, or not the package of an object store.
+    """
     started, section = time.monotonic(), context.section(Storage)
     trials = [_tried(context.testbed, section, path) for path in section.paths]
     problems = [problem for trial in trials for problem in trial.problems]
@@ -108,10 +121,19 @@ class _Trial:
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        if lacking := {name: greeting.lacks for name, greeting in self.nodes.greetings.items() if greeting.lacks}:
+        if lacking := {
+            name: greeting.lacks
+            for name, greeting in self.nodes.greetings.items()
+            if greeting.lacks
+        }:
             program, where = next(iter(lacking.values())), f"on {some_of(lacking)}"
             raise MissingError(
-                Reason.of("program-missing", program=program, where=where, remedy=f"install package {program}")
+                Reason.of(
+                    "program-missing",
+                    program=program,
+                    where=where,
+                    remedy=f"install package {program}",
+                )
             )
         size = self._bytes()
         if size and self._check_visibility():  # rates of different file systems say nothing
@@ -131,7 +153,9 @@ class _Trial:
         size = min(self.section.bytes, free // _SHARE // len(greetings))
         if size >= _LEAST_BYTES * max(map(self._streams_of, self.nodes.names)):
             return size
-        reason = Reason.of("storage-full", path=self.path, free=file_size(free), nodes=len(greetings))
+        reason = Reason.of(
+            "storage-full", path=self.path, free=file_size(free), nodes=len(greetings)
+        )
         self.problems.append(Problem(Verdict.INCONCLUSIVE, reason))
         return 0
 
@@ -149,7 +173,9 @@ class _Trial:
         for _ in range(_NOTES if reader else 0):
             notes = self.nodes.ask(reader, lambda name: {"do": "note"}, Note)
             digests = {name: notes[writer[name]].digest for name in writer if writer[name] in notes}
-            for name, look in self.nodes.ask(digests, partial(self._look, writer, digests), Look).items():
+            for name, look in self.nodes.ask(
+                digests, partial(self._look, writer, digests), Look
+            ).items():
                 if look.seconds is None:
                     unseen[writer[name], name] = look.seen
                 else:
@@ -164,19 +190,27 @@ class _Trial:
         reader = ring(self.nodes.names)
         held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
         holder = {reader[name]: name for name in held}
-        tried = self.nodes.ask(holder, lambda name: self._about_folder_of("contend", holder[name]), Contention)
+        tried = self.nodes.ask(
+            holder, lambda name: self._about_folder_of("contend", holder[name]), Contention
+        )
         ignored = {(holder[name], name): "" for name, answer in tried.items() if not answer.locked}
         self.problems += self._disagreements("storage-lock-ignored", ignored)
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
     def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> Request:
-        return {**self._about_folder_of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
+        return {
+            **self._about_folder_of("look", writer[name]),
+            "digest": digests[name],
+            "limit_s": _VISIBLE_S,
+        }
 
     def _about_folder_of(self, request: str, other: str) -> Request:
         """Make a request about the folder of another node."""
         return {"do": request, "folder": self.nodes.greetings[other].folder}
 
-    def _disagreements(self, code: str, pairs: Mapping[tuple[str, str], str], **values: object) -> Iterator[Problem]:
+    def _disagreements(
+        self, code: str, pairs: Mapping[tuple[str, str], str], **values: object
+    ) -> Iterator[Problem]:
         """Yield one problem for each pair.
 
         A node that disagrees with both of its neighbours is the suspect, if few are.
@@ -185,12 +219,18 @@ class _Trial:
         guilty = both if 2 * len(both) < self.everyone else set()
         for (writer, reader), seen in pairs.items():
             named = next((name for name in (writer, reader) if name in guilty), None)
-            reason = Reason.of(code, path=self.path, writer=writer, reader=reader, seen=seen, **values)
-            yield Problem(Verdict.FAIL, reason, Suspect("node", named, 0.9, reason) if named else None)
+            reason = Reason.of(
+                code, path=self.path, writer=writer, reader=reader, seen=seen, **values
+            )
+            yield Problem(
+                Verdict.FAIL, reason, Suspect("node", named, 0.9, reason) if named else None
+            )
 
     def _small_files(self) -> None:
         files = self.section.files
-        answers = self.nodes.ask(self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles)
+        answers = self.nodes.ask(
+            self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles
+        )
         for name, answer in answers.items():
             self._record("storage_files", files / answer.seconds, Subject("node", name))
             self._compare(name, answer.wrong)
@@ -207,7 +247,13 @@ class _Trial:
 
         def request(name: str) -> Request:
             jobs = self._streams_of(name)
-            return {"do": "stream", "direction": direction, "bytes": size, "seconds": seconds, "jobs": jobs}
+            return {
+                "do": "stream",
+                "direction": direction,
+                "bytes": size,
+                "seconds": seconds,
+                "jobs": jobs,
+            }
 
         answers = self.nodes.ask(names, request, Transfer, 2 * seconds)
         if len(answers) < len(names):
@@ -223,7 +269,9 @@ class _Trial:
             self._record(metric, answer.gb_s, Subject("node", name))
 
     def _checkpoint(self, size: int) -> None:
-        """Have each node save its part, a file for each rank; then have the next node read it and compare."""
+        """Have each node save its part, a file for each rank; then have the next node read it and
+        compare.
+        """
         names = self.nodes.names
 
         def save(name: str) -> Request:
@@ -239,10 +287,15 @@ class _Trial:
         loaded = self.nodes.ask(writer, load, Transfer, 2 * self.section.seconds)
         for metric, answers in (("storage_save", saved), ("storage_load", loaded)):
             if len(answers) == len(names) and answers:
-                rate = sum(each.bytes for each in answers.values()) / max(each.seconds for each in answers.values())
+                rate = sum(each.bytes for each in answers.values()) / max(
+                    each.seconds for each in answers.values()
+                )
                 self._record(metric, rate / 1e9, Subject("cluster", "cluster"), nodes=len(answers))
         for name, answer in loaded.items():
-            self._compare(name, answer.wrong and f"{name} read from {writer[name]}'s checkpoint: {answer.wrong}")
+            self._compare(
+                name,
+                answer.wrong and f"{name} read from {writer[name]}'s checkpoint: {answer.wrong}",
+            )
 
     def _compare(self, name: str, wrong: str) -> None:
         """Add a problem if something was read otherwise than it was written."""
@@ -251,17 +304,24 @@ class _Trial:
             self.problems.append(Problem.of(Verdict.CORRUPT, Suspect("node", name, 0.5, evidence)))
 
     def _failures(self) -> Iterator[Problem]:
-        """Yield nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
+        """Yield nodes that gave no answer; without a suspect where all did so, or where the space
+        is spent.
+        """
         failed = self.nodes.failed
         for name, error in failed.items():
             if any(words in error.reason.sentence for words in _FULL):
                 yield Problem(
-                    Verdict.INCONCLUSIVE, Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
+                    Verdict.INCONCLUSIVE,
+                    Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone),
                 )
                 continue
-            suspect = Suspect("node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason))
+            suspect = Suspect(
+                "node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason)
+            )
             problem = Problem.of(Verdict.FAIL, suspect)
-            yield problem if len(failed) < self.everyone else Problem(problem.verdict, problem.reason)
+            yield (
+                problem if len(failed) < self.everyone else Problem(problem.verdict, problem.reason)
+            )
 
     def _record(
         self,
@@ -272,19 +332,33 @@ class _Trial:
         **more: int,
     ) -> None:
         name = next(iter(self.nodes.greetings))
-        direct = all(isinstance(each, Greeting) and each.direct for each in self.nodes.greetings.values())
+        direct = all(
+            isinstance(each, Greeting) and each.direct for each in self.nodes.greetings.values()
+        )
         filesystem = self.nodes.greetings[name].filesystem
-        conditions: dict[str, ConditionValue] = {"path": self.path, "filesystem": filesystem, "direct": direct, **more}
+        conditions: dict[str, ConditionValue] = {
+            "path": self.path,
+            "filesystem": filesystem,
+            "direct": direct,
+            **more,
+        }
         unit = STORAGE_METRICS[metric].unit
-        self.measurements.append(Measurement(metric, value, unit, subject, conditions, (value,), better))
+        self.measurements.append(
+            Measurement(metric, value, unit, subject, conditions, (value,), better)
+        )
 
 
 def _steps(nodes: int) -> list[int]:
     """Return 1, 2, 4, ... and all nodes."""
-    return [*(1 << power for power in range(nodes.bit_length()) if 1 << power < nodes), *([nodes] if nodes else [])]
+    return [
+        *(1 << power for power in range(nodes.bit_length()) if 1 << power < nodes),
+        *([nodes] if nodes else []),
+    ]
 
 
-def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_storage(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
     """Measure the paths in doubt once more, with all nodes."""
     section = context.section(Storage)
     log_repeat(_NAME, doubts)

@@ -1,4 +1,6 @@
-"""The program storage.py or objects.py on all nodes: requests to all of them at once, and their answers."""
+"""The program storage.py or objects.py on all nodes: requests to all of them at once, and their
+answers.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +30,8 @@ def is_object_store(path: str) -> bool:
 
 
 class StoreGreeting(NodeAnswer):
-    """The node's own folder in the path, and the file system there or the scheme of the object store.
+    """The node's own folder in the path, and the file system there or the scheme of the object
+    store.
 
     `lacks` is the program or package that the node does not have.
     """
@@ -160,7 +163,9 @@ class StorageNodes:
                 raise number
             return self._probes[node.name].answer(number, model, self._timeout_s + more_s)
 
-        answers = on_each([node for node in self.nodes if node.name in sent], collect, fan_out(self._testbed))
+        answers = on_each(
+            [node for node in self.nodes if node.name in sent], collect, fan_out(self._testbed)
+        )
         done: dict[str, Answer] = {}
         for name, answer in answers.items():
             if isinstance(answer, RemoteError):

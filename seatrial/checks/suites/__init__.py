@@ -1,4 +1,6 @@
-"""The model of a suite file, made from the table of checks, and the shipped suites with their durations."""
+"""The model of a suite file, made from the table of checks, and the shipped suites with their
+durations.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +17,15 @@ from seatrial.config.run import Suite, part_name
 from seatrial.config.yamlfile import Strict, load_yaml
 from seatrial.model.errors import InputError
 
-SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32", "qualify", "qualify-pairs")
+SHIPPED = (
+    "quick",
+    "nightly",
+    "acceptance",
+    "a4-sweep",
+    "resnet50-fp32",
+    "qualify",
+    "qualify-pairs",
+)
 
 _NEEDED = {kind.after for kind in CHECKS}
 
@@ -35,14 +45,23 @@ PhaseSuite: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__
 _PhaseSuite = Annotated[
     Annotated[str, Tag("name")] | Annotated[PhaseSuite, Tag("fields")],
     Discriminator(lambda suite: "name" if isinstance(suite, str) else "fields"),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "$comment": "the fields of a suite file"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "$comment": "the fields of a suite file"},
+            ]
+        }
+    ),
 ]
 
 
 class Phase(Strict):
     """One suite of a campaign."""
 
-    suite: _PhaseSuite = Field(description="a shipped suite, the path of a file, or a suite with a `name`")
+    suite: _PhaseSuite = Field(
+        description="a shipped suite, the path of a file, or a suite with a `name`"
+    )
     synchronised: bool = Field(False, description="nodes begin together: a step in power")
 
     def load(self) -> Suite:
@@ -57,10 +76,18 @@ class Campaign(Strict):
     """
 
     hours: float | None = Field(None, gt=0, le=24 * 31, description="how long, in hours")
-    minutes: float | None = Field(None, gt=0, le=24 * 60, description="how long, in minutes, instead")
-    phases: list[Phase] = Field(min_length=1, max_length=100, description="the suites, in their order")
-    stagger_s: float = Field(0, ge=0, le=3600, description="seconds over which nodes begin `devices`")
-    every_s: float = Field(60, ge=1, le=3600, description="seconds between readings of power, clocks and counters")
+    minutes: float | None = Field(
+        None, gt=0, le=24 * 60, description="how long, in minutes, instead"
+    )
+    phases: list[Phase] = Field(
+        min_length=1, max_length=100, description="the suites, in their order"
+    )
+    stagger_s: float = Field(
+        0, ge=0, le=3600, description="seconds over which nodes begin `devices`"
+    )
+    every_s: float = Field(
+        60, ge=1, le=3600, description="seconds between readings of power, clocks and counters"
+    )
 
     @model_validator(mode="after")
     def _has_one_length(self) -> Self:
@@ -75,13 +102,21 @@ class Campaign(Strict):
 
     def suites(self) -> list[Suite]:
         """Return the suites of the phases, with their stagger. Raises InputError."""
-        return [staggered(phase.load(), 0 if phase.synchronised else self.stagger_s) for phase in self.phases]
+        return [
+            staggered(phase.load(), 0 if phase.synchronised else self.stagger_s)
+            for phase in self.phases
+        ]
 
 
 def staggered(suite: Suite, stagger_s: float) -> Suite:
-    """Return the suite whose nodes begin `devices` over so many seconds. Raises InputError for a suite of campaigns."""
+    """Return the suite whose nodes begin `devices` over so many seconds.
+
+    Raises InputError for a suite of campaigns.
+    """
     if suite.section(Campaign):
-        raise InputError(f"campaign: phase {suite.name!r} is a campaign itself; legal: a suite of checks")
+        raise InputError(
+            f"campaign: phase {suite.name!r} is a campaign itself; legal: a suite of checks"
+        )
     devices = suite.section(Devices)
     if devices is None or not stagger_s:
         return suite
@@ -110,21 +145,28 @@ def load_suite(name_or_path: str) -> Suite:
         return load_yaml(Path(__file__).parent / f"{name_or_path}.yaml", SuiteFile)
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml") and not path.exists():
-        raise InputError(f"suite {name_or_path!r}: unknown; legal: {', '.join(SHIPPED)}, or the path of a YAML file")
+        raise InputError(
+            f"suite {name_or_path!r}: unknown; legal: {', '.join(SHIPPED)}, or the path "
+            "of a YAML file"
+        )
     return load_yaml(path, SuiteFile, {"name": path.stem})
 
 
 def part_of(suite: Suite, names: Sequence[str]) -> Suite:
     """Return the suite with only the checks of those names, and those that they come after.
 
-    It has a name of its own, by which `whole_name` finds the suite: a part that passes must not pass for the whole.
-    Raises InputError for a name that the suite does not have, and for a campaign.
+    It has a name of its own, by which `whole_name` finds the suite: a part that passes must not
+    pass for the whole. Raises InputError for a name that the suite does not have, and for a
+    campaign.
     """
     if suite.section(Campaign):
         raise InputError(f"--only: suite {suite.name} is a campaign; legal: a suite of checks")
     legal = [kind.name for kind in CHECKS if suite.section(kind.section)]
     if wrong := [name for name in names if name not in legal]:
-        raise InputError(f"--only {wrong[0][:80]!r}: is no check of suite {suite.name}; legal: {', '.join(legal)}")
+        raise InputError(
+            f"--only {wrong[0][:80]!r}: is no check of suite {suite.name}; legal: "
+            f"{', '.join(legal)}"
+        )
     left_out = {kind.name: None for kind in CHECKS if kind.name not in (*names, *_NEEDED)}
     chosen = ", ".join(name for name in legal if name in names)
     return suite.model_copy(update={**left_out, "name": part_name(suite.name, chosen)})
@@ -132,7 +174,8 @@ def part_of(suite: Suite, names: Sequence[str]) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A suite on `nodes`: its purpose in a sentence, and the parts of each check by the check's name.
+    """A suite on `nodes`: its purpose in a sentence, and the parts of each check by the check's
+    name.
 
     Bringing nodes up and comparing the numbers take further time.
     """
@@ -161,7 +204,9 @@ def outline(name: str, nodes: PlannedNodes) -> Outline:
         if section is not None and nodes.ranks >= kind.least_ranks
         for part in kind.plan(section, nodes)
     )
-    comment = (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    comment = (
+        (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    )
     return Outline(name, comment.removeprefix("#").strip(), nodes, parts)
 
 

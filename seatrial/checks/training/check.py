@@ -71,12 +71,16 @@ class Sums(NodeAnswer):
 
 
 def read_sums(line: str) -> Sums | None:
-    """Return the event in a line of output, whatever stands before it; None if it has no whole one."""
+    """Return the event in a line of output, whatever stands before it; None if it has no whole
+    one.
+    """
     return event_in(line, Sums, "all_reduce")
 
 
 def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
-    """Return the check after one mpirun of the probe; it passes if every element of every rank was right."""
+    """Return the check after one mpirun of the probe; it passes if every element of every rank was
+    right.
+    """
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         return Check(NAME, *classify_failure(result, began=False), result.seconds)
@@ -84,26 +88,38 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         return Check(NAME, *fault, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if not bad:
-        right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
+        right = (
+            f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all "
+            f"{ranks} ranks"
+        )
         return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
-    reason = Reason.of("sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds)
+    reason = Reason.of(
+        "sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds
+    )
     suspects = []
-    for rank in bad if 2 * len(bad) < ranks else ():  # where most received it, its sender is unknown
-        evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
+    # Where most received it, its sender is unknown
+    for rank in bad if 2 * len(bad) < ranks else ():
+        evidence = Reason.of(
+            "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
+        )
         suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
     return Check(NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 def training(context: CheckContext) -> StepResult:
-    """Train over every rank that is left; before that check sums, on which training relies, if the suite has them."""
+    """Train over every rank that is left; before that check sums, on which training relies, if the
+    suite has them.
+    """
     run, testbed, section = context.run, context.testbed, context.section(Training)
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
     if sums and sums.verdict is not Verdict.PASS:
         return StepResult(sums, testbed)
     check = _train(run, testbed, section, NAME)
     if sums and check.passed:
-        check = replace(check, reason=join((check.reason, sums.reason)), seconds=check.seconds + sums.seconds)
+        check = replace(
+            check, reason=join((check.reason, sums.reason)), seconds=check.seconds + sums.seconds
+        )
     return StepResult(check, testbed)
 
 
@@ -146,13 +162,16 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
     """Return the check after one mpirun of the probe. Pure.
 
-    The probe exits with a status of its own if the numbers are wrong, so a summary counts before the exit status.
+    The probe exits with a status of its own if the numbers are wrong, so a summary counts before
+    the exit status.
     """
     trained = read_training_result(from_rank_0(result.lines), testbed)
     if trained is None:
         began = any(read_event(line) for line in from_rank_0(result.lines))
         return conclude_without_end(testbed, result, began=began)
-    fault = incomplete(result, trained.ranks, testbed.world_size) or problem(trained, settings.min_loss_drop)
+    fault = incomplete(result, trained.ranks, testbed.world_size) or problem(
+        trained, settings.min_loss_drop
+    )
     if fault is None and not result.ok:
         fault = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
@@ -170,7 +189,9 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     )
 
 
-def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_training(
+    context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
+) -> None:
     """Run the whole training again: its figures are of all its steps."""
     run, section = context.run, context.section(Training)
     log_repeat(NAME, doubts)
@@ -180,7 +201,11 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     repeated.measurements += check.measurements
     repeated.suspects += check.suspects
     repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
-    cut = check.verdict is Verdict.FAIL and not check.suspects and was_cut(began, limit_s, section.timeout_s)
+    cut = (
+        check.verdict is Verdict.FAIL
+        and not check.suspects
+        and was_cut(began, limit_s, section.timeout_s)
+    )
     repeated.add_outcome(Problem(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason))
 
 

@@ -1,4 +1,7 @@
-"""The options of `model: llama` in a suite: shape, parallel degrees, checkpoints, interruptions. Pure."""
+"""The options of `model: llama` in a suite: shape, parallel degrees, checkpoints, interruptions.
+
+Pure.
+"""
 
 from typing import Annotated, Literal, Self
 
@@ -12,22 +15,32 @@ class DecoderShape(Strict):
     """A decoder of Llama's shape."""
 
     layers: int = Field(ge=1, le=1024, description="blocks")
-    width: int = Field(ge=16, le=131_072, description="numbers for each token; 2 x heads divides it")
+    width: int = Field(
+        ge=16, le=131_072, description="numbers for each token; 2 x heads divides it"
+    )
     heads: int = Field(ge=1, le=1024, description="query heads")
     kv_heads: int = Field(ge=1, le=1024, description="key and value heads, which divide the heads")
     hidden: int = Field(ge=16, le=1_000_000, description="width of the feed-forward network")
     vocabulary: int = Field(ge=16, le=10_000_000, description="different tokens")
-    experts: int = Field(0, ge=0, le=4096, description="feed-forward networks of each block; 0 is dense")
+    experts: int = Field(
+        0, ge=0, le=4096, description="feed-forward networks of each block; 0 is dense"
+    )
     active_experts: int = Field(2, ge=1, le=64, description="experts that each token goes to")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.width % (2 * self.heads):
-            raise ValueError(f"width is {self.width}, which is no multiple of 2 x {self.heads} heads")
+            raise ValueError(
+                f"width is {self.width}, which is no multiple of 2 x {self.heads} heads"
+            )
         if self.heads % self.kv_heads:
-            raise ValueError(f"heads is {self.heads}, which is no multiple of {self.kv_heads} kv_heads")
+            raise ValueError(
+                f"heads is {self.heads}, which is no multiple of {self.kv_heads} kv_heads"
+            )
         if self.experts and self.active_experts > self.experts:
-            raise ValueError(f"active_experts is {self.active_experts}, more than {self.experts} experts")
+            raise ValueError(
+                f"active_experts is {self.active_experts}, more than {self.experts} experts"
+            )
         return self
 
     def __str__(self) -> str:
@@ -38,7 +51,9 @@ class DecoderShape(Strict):
 class Parallel(Strict):
     """How ranks share a model; the product of all is the number of ranks."""
 
-    fsdp: int | None = Field(None, ge=1, description="ranks that share parameters and split the batch; unset: the rest")
+    fsdp: int | None = Field(
+        None, ge=1, description="ranks that share parameters and split the batch; unset: the rest"
+    )
     tp: int = Field(1, ge=1, description="ranks that share each matrix, by DTensor")
     pp: int = Field(1, ge=1, description="stages of a pipeline")
     ep: int = Field(1, ge=1, description="ranks that share the experts, and split the batch")
@@ -46,7 +61,9 @@ class Parallel(Strict):
 
     def __str__(self) -> str:
         """Format the degrees that are set: "tp 2, pp 2"."""
-        return ", ".join(f"{name} {degree}" for name, degree in self.model_dump(exclude_defaults=True).items())
+        return ", ".join(
+            f"{name} {degree}" for name, degree in self.model_dump(exclude_defaults=True).items()
+        )
 
 
 def _seconds(value: object) -> float:
@@ -58,14 +75,18 @@ def _seconds(value: object) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 7 * 86_400:
-        raise ValueError(f"must be a time above 0 and up to 7 days, such as 120s or 5m, is {text!r}")
+        raise ValueError(
+            f"must be a time above 0 and up to 7 days, such as 120s or 5m, is {text!r}"
+        )
     return seconds
 
 
 class Interrupt(Strict):
     """Kill a rank on purpose; the training resumes from its checkpoint."""
 
-    after: Annotated[str | float, AfterValidator(_seconds)] = Field(description="time from the first step: 120s, 5m")
+    after: Annotated[str | float, AfterValidator(_seconds)] = Field(
+        description="time from the first step: 120s, 5m"
+    )
     node: str = Field("random", description="the node whose first rank is killed, or `random`")
 
     @property
@@ -82,16 +103,29 @@ class DecoderOptions(Strict):
     )
     sequence: int = Field(4096, ge=2, le=10_000_000, description="tokens of a sequence")
     parallel: Parallel = Field(Parallel(), description="how the ranks share the model")
-    activation_checkpointing: bool = Field(False, description="compute activations again, to save memory")
-    tokens: str | None = Field(
-        None, description="a file of 32 bit little-endian tokens on every node; synthetic when unset"
+    activation_checkpointing: bool = Field(
+        False, description="compute activations again, to save memory"
     )
-    replays: int = Field(0, ge=0, le=1000, description="steps that each rank trains alone, three times, to compare")
-    digest_every: int = Field(0, ge=0, description="steps between comparisons of what ranks share; 0: never")
-    checkpoint_dir: str | None = Field(None, description="a directory, shared or of each node; unset: no checkpoints")
-    checkpoint_every: int = Field(0, ge=0, description="steps between checkpoints; 0: one after the last step")
+    tokens: str | None = Field(
+        None,
+        description="a file of 32 bit little-endian tokens on every node; synthetic when unset",
+    )
+    replays: int = Field(
+        0, ge=0, le=1000, description="steps that each rank trains alone, three times, to compare"
+    )
+    digest_every: int = Field(
+        0, ge=0, description="steps between comparisons of what ranks share; 0: never"
+    )
+    checkpoint_dir: str | None = Field(
+        None, description="a directory, shared or of each node; unset: no checkpoints"
+    )
+    checkpoint_every: int = Field(
+        0, ge=0, description="steps between checkpoints; 0: one after the last step"
+    )
     checkpoint_async: bool = Field(False, description="write while the training goes on")
-    interrupt: tuple[Interrupt, ...] = Field((), description="ranks to kill, to measure the goodput")
+    interrupt: tuple[Interrupt, ...] = Field(
+        (), description="ranks to kill, to measure the goodput"
+    )
     hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
     def decoder_conditions(self) -> dict[str, ConditionValue]:

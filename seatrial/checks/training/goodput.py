@@ -2,10 +2,11 @@
 
     goodput = (wall - lost - resume - reschedule - save) / (wall - reschedule)
 
-That is the formula of Google's Cluster Readiness Evaluation, so that figures compare: time to get processes again
-belongs to the scheduler and counts on neither side. `wall` is the time from the start of the first attempt's steps to
-the end of the last one's; `lost`, the time since the checkpoint that the next attempt goes on from; `resume`, the time
-to read it; `save`, the time for which checkpoints held the training up.
+That is the formula of Google's Cluster Readiness Evaluation, so that figures compare: time to get
+processes again belongs to the scheduler and counts on neither side. `wall` is the time from the
+start of the first attempt's steps to the end of the last one's; `lost`, the time since the
+checkpoint that the next attempt goes on from; `resume`, the time to read it; `save`, the time for
+which checkpoints held the training up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Attempt:
-    """The events `start`, `step` and `checkpoint` of one attempt, in order, and when it ended, by rank 0's clock."""
+    """The events `start`, `step` and `checkpoint` of one attempt, in order, and when it ended, by
+    rank 0's clock.
+    """
 
     events: Sequence[Mapping[str, Any]]
     ended: float
@@ -62,12 +65,22 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
 
 
 def _checkpoint_time(attempt: Attempt, step: int) -> float:
-    """Return when the checkpoint that the next attempt resumed from was saved; the start without one."""
-    times = [event["time"] for event in attempt.events if event["event"] == "checkpoint" and event["step"] == step]
+    """Return when the checkpoint that the next attempt resumed from was saved; the start without
+    one.
+    """
+    times = [
+        event["time"]
+        for event in attempt.events
+        if event["event"] == "checkpoint" and event["step"] == step
+    ]
     return float(times[-1] if times else attempt.start["time"])
 
 
 def _saves(attempt: Attempt, until: float) -> float:
     """Return the seconds for which checkpoints held the steps up that were not lost."""
-    saves = [event for event in attempt.events if event["event"] == "checkpoint" and event["time"] <= until]
+    saves = [
+        event
+        for event in attempt.events
+        if event["event"] == "checkpoint" and event["time"] <= until
+    ]
     return sum(float(event["blocked_s"]) for event in saves)

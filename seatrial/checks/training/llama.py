@@ -1,10 +1,10 @@
 """The training of `model: llama`: run it, with interruptions, and conclude from its last event.
 
-Measurements, with the conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster:
-tokens_per_gpu (tokens/s), loss_drop, step_time, checkpoints, goodput; recorded only, model_flops, mfu, step_time_p99
-and the share of each group's communication. Of each node, its slowest rank: step_time, compute_time and alone_time, and
-where the step's time goes. Only compute_time and alone_time, which end before a rank waits for others, show a slow
-node.
+Measurements, with the conditions ranks, batch_per_rank and those of the suite's Workload. Of the
+cluster: tokens_per_gpu (tokens/s), loss_drop, step_time, checkpoints, goodput; recorded only,
+model_flops, mfu, step_time_p99 and the share of each group's communication. Of each node, its
+slowest rank: step_time, compute_time and alone_time, and where the step's time goes. Only
+compute_time and alone_time, which end before a rank waits for others, show a slow node.
 """
 
 import random
@@ -44,11 +44,16 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import fraction, quantity
 
-_MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
+# Of the loss: a long enough training takes off far more, a short one of a large model little
+_MIN_DROP = 0.01
 _PHASES = ("data", "forward", "backward", "optimizer")
 _MOST_REPLAYS = 16
 _CONFIDENT = 0.9
-_EVIDENCE = {"compute": "rank-replays-differ", "transport": "rank-sums-differ", "copy": "rank-copy-differs"}
+_EVIDENCE = {
+    "compute": "rank-replays-differ",
+    "transport": "rank-sums-differ",
+    "copy": "rank-copy-differs",
+}
 
 
 class Rank(RankFigures):
@@ -73,7 +78,9 @@ class Rank(RankFigures):
 
 
 class Odd(RankFigures):
-    """A rank whose bits differ from the others': in `replays` of three, of what it computed, received or shares."""
+    """A rank whose bits differ from the others': in `replays` of three, of what it computed,
+    received or shares.
+    """
 
     by: Literal["compute", "transport", "copy"]
     replays: int = Field(ge=0)
@@ -85,8 +92,8 @@ class Replays(NodeAnswer):
 
     steps: int = Field(ge=1)
     odd: list[Odd] = Field(max_length=MOST_RANKS)
-    step_ms: list[Annotated[list[FiniteFloat], Field(min_length=1, max_length=_MOST_REPLAYS)]] = Field(
-        max_length=MOST_RANKS
+    step_ms: list[Annotated[list[FiniteFloat], Field(min_length=1, max_length=_MOST_REPLAYS)]] = (
+        Field(max_length=MOST_RANKS)
     )
 
 
@@ -129,7 +136,10 @@ class Llama(Learning):
     @property
     def odd(self) -> list[Odd]:
         """The ranks whose bits differ."""
-        return [*(self.replays.odd if self.replays else ()), *(self.copies.odd if self.copies else ())]
+        return [
+            *(self.replays.odd if self.replays else ()),
+            *(self.copies.odd if self.copies else ()),
+        ]
 
     @property
     def is_divided(self) -> bool:
@@ -161,7 +171,9 @@ def read_events(lines: Iterable[str]) -> list[Mapping[str, Any]]:
 
 @dataclass
 class _Course:
-    """The attempts of a training so far; `began` is the first step of the current one, by this machine's clock."""
+    """The attempts of a training so far; `began` is the first step of the current one, by this
+    machine's clock.
+    """
 
     attempts: list[Attempt] = field(default_factory=list)
     began: float | None = None
@@ -181,7 +193,9 @@ class _Course:
         self.began = None
 
 
-def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
+def train_llama(
+    run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str
+) -> Check:
     """Train over every rank; after each interruption once more, from the last checkpoint."""
     course = _Course()
     shared = ["--shared-processors"] if testbed.shared_cores is not None else []
@@ -206,7 +220,9 @@ def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float
 
 
 def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
-    """Return the first rank of the node to interrupt; a random node is the same in each replay of a run."""
+    """Return the first rank of the node to interrupt; a random node is the same in each replay of a
+    run.
+    """
     names = [each.name for each in testbed.nodes]
     chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
     place = names.index(chosen) if chosen in names else 0
@@ -214,12 +230,24 @@ def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
 
 
 def _ended(
-    run: Run, testbed: Testbed, workload: Workload, course: _Course, result: MpiResult, *, killed: bool
+    run: Run,
+    testbed: Testbed,
+    workload: Workload,
+    course: _Course,
+    result: MpiResult,
+    *,
+    killed: bool,
 ) -> Check:
-    """Return the check after one attempt; one interrupted on purpose passes if it had begun its steps."""
+    """Return the check after one attempt; one interrupted on purpose passes if it had begun its
+    steps.
+    """
     lines = list(from_rank_0(result.lines))
     course.end(lines)
-    if killed and read_last(lines) is None and any(event["event"] == "step" for event in read_events(lines)):
+    if (
+        killed
+        and read_last(lines) is None
+        and any(event["event"] == "step" for event in read_events(lines))
+    ):
         return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 
@@ -228,7 +256,9 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     """Return the check after one mpirun of the probe. Pure."""
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
-        return conclude_without_end(testbed, result, began=bool(read_events(from_rank_0(result.lines))))
+        return conclude_without_end(
+            testbed, result, began=bool(read_events(from_rank_0(result.lines)))
+        )
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
     if problem is None and not result.ok:
         problem = classify_failure(result, began=True)
@@ -250,8 +280,12 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
 
 
 def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
-    """Return the verdict on ranks whose bits differ: corrupt where a majority says what is right."""
-    ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8])
+    """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
+    right.
+    """
+    ranks = ", ".join(
+        f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8]
+    )
     is_certain = all(each.is_certain for each in last.odd)
     if last.copies and last.copies.odd:
         verdict = Verdict.CORRUPT if is_certain else Verdict.INCONCLUSIVE
@@ -270,7 +304,11 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
 
 def _summary(last: Llama) -> Reason:
     """Summarise a training without a problem in one sentence."""
-    rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
+    rate = (
+        f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank"
+        if last.tokens_s_per_gpu
+        else "no rate"
+    )
     fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
     return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
 
@@ -292,7 +330,9 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
         reschedule=f"{figures.reschedule_s:.1f}",
         save=f"{figures.save_s:.1f}",
     )
-    return replace(check, reason=join((check.reason, reason)), measurements=(*check.measurements, share))
+    return replace(
+        check, reason=join((check.reason, reason)), measurements=(*check.measurements, share)
+    )
 
 
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
@@ -316,13 +356,17 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
         yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))
 
 
-def _recorded(last: Llama, workload: Workload) -> Iterator[tuple[str, float | None, str, dict[str, ConditionValue]]]:
+def _recorded(
+    last: Llama, workload: Workload
+) -> Iterator[tuple[str, float | None, str, dict[str, ConditionValue]]]:
     """Yield metric, value, unit and further conditions of figures that are recorded only."""
     yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
     if last.checkpoint:
-        mode: dict[str, ConditionValue] = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
+        mode: dict[str, ConditionValue] = {
+            "checkpoint": "async" if workload.checkpoint_async else "sync"
+        }
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
         yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
@@ -332,7 +376,9 @@ def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[F
     """Yield the figures of a node's ranks."""
     yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
-        yield Figures("compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks])
+        yield Figures(
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
+        )
         yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]

@@ -49,7 +49,9 @@ def on_ranks(
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return _with_missing(run, testbed, Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started))
+        return _with_missing(
+            run, testbed, Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started)
+        )
     check = conclude(result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
@@ -67,5 +69,8 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     if not now.problems:
         return check
     return replace(
-        check, verdict=now.verdict, reason=now.reason(check.reason), suspects=(*check.suspects, *now.suspects)
+        check,
+        verdict=now.verdict,
+        reason=now.reason(check.reason),
+        suspects=(*check.suspects, *now.suspects),
     )

@@ -1,4 +1,6 @@
-"""The training of your own command: run it on every rank as torchrun does, and judge the log that it prints."""
+"""The training of your own command: run it on every rank as torchrun does, and judge the log that
+it prints.
+"""
 
 import hashlib
 import shlex
@@ -21,7 +23,9 @@ from seatrial.readers.training_steps import read_steps
 from seatrial.remote.mpi_result import MpiResult
 
 
-def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
+def train_own(
+    run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str
+) -> Check:
     """Run the command on every rank that is left."""
     return on_ranks(
         run,
@@ -47,12 +51,19 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
     if not result.ok:
         return _failed(testbed, result, began=bool(steps))
     if report is None or len(steps) < workload.steps:
-        reason = Reason.of("training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log))
+        reason = Reason.of(
+            "training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log)
+        )
         return Check(NAME, Verdict.FAIL, reason, result.seconds)
     check = check_of(report, NAME)
-    conditions: dict[str, ConditionValue] = {"ranks": testbed.world_size, "command": digest_of(workload.command)}
+    conditions: dict[str, ConditionValue] = {
+        "ranks": testbed.world_size,
+        "command": digest_of(workload.command),
+    }
     subject = Subject("cluster", run.cluster.name)
-    measurements = (replace(each, conditions=conditions) for each in measurements_of(steps, subject))
+    measurements = (
+        replace(each, conditions=conditions) for each in measurements_of(steps, subject)
+    )
     return replace(check, seconds=result.seconds, measurements=tuple(measurements))
 
 
@@ -66,5 +77,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
 
 
 def digest_of(command: Sequence[str]) -> str:
-    """Return a digest by which runs of one command are compared; the command itself may hold secrets."""
+    """Return a digest by which runs of one command are compared; the command itself may hold
+    secrets.
+    """
     return hashlib.sha256(shlex.join(command).encode()).hexdigest()[:12]

@@ -1,4 +1,7 @@
-"""What each rank reports of itself at the end of a probe, which the summary by rank 0 must repeat. Pure."""
+"""What each rank reports of itself at the end of a probe, which the summary by rank 0 must repeat.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,7 +28,9 @@ class RankFigures(NodeAnswer):
 
 
 def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
-    """Return verdict and reason if a summary contradicts what the ranks report of themselves; None if it agrees."""
+    """Return verdict and reason if a summary contradicts what the ranks report of themselves; None
+    if it agrees.
+    """
     if not ranks:
         return None
     own = _own_parts(result, type(ranks[0]))
@@ -33,15 +38,23 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
     named.update(rank for rank in range(len(ranks)) if rank not in own)
     if not named:
         return None
-    return Verdict.INCONCLUSIVE, Reason.of("rank-part-differs", ranks=some_of(map(str, sorted(named))))
+    return Verdict.INCONCLUSIVE, Reason.of(
+        "rank-part-differs", ranks=some_of(map(str, sorted(named)))
+    )
 
 
-def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> tuple[Verdict, Reason] | None:
-    """Return verdict and reason of a summary that is not of all ranks, or not what they report; None if it is."""
+def incomplete(
+    result: MpiResult, ranks: Sequence[RankFigures], world_size: int
+) -> tuple[Verdict, Reason] | None:
+    """Return verdict and reason of a summary that is not of all ranks, or not what they report;
+    None if it is.
+    """
     if problem := missing_reports(result) or disputed(result, ranks):
         return problem
     if len(ranks) != world_size:
-        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(ranks), world_size=world_size)
+        return Verdict.FAIL, Reason.of(
+            "training-ranks-missing", ranks=len(ranks), world_size=world_size
+        )
     return None
 
 

@@ -1,11 +1,13 @@
 """The result of a training: a verdict, measurements, and the odd rank. Pure.
 
-Measurements, conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: loss (nats, the last
-one, smoothed; recorded only, with every step's loss as samples) and loss_drop (fraction of the first loss), both also
-by steps, because more steps learn more, and by a learning rate that the suite sets; throughput and inference (samples/s
-over all ranks) and step_time (ms); recorded only, step_time_p99, model_flops, mfu and communication_share. Of each
-node, its slowest rank: step_time and compute_time (ms). Ranks wait for each other in every step, so only compute_time,
-which ends before they do, shows a slow node. On CPUs that compete it is recorded only.
+Measurements, conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster:
+loss (nats, the last one, smoothed; recorded only, with every step's loss as samples) and loss_drop
+(fraction of the first loss), both also by steps, because more steps learn more, and by a learning
+rate that the suite sets; throughput and inference (samples/s over all ranks) and step_time (ms);
+recorded only, step_time_p99, model_flops, mfu and communication_share. Of each node, its slowest
+rank: step_time and compute_time (ms). Ranks wait for each other in every step, so only
+compute_time, which ends before they do, shows a slow node. On CPUs that compete it is recorded
+only.
 """
 
 from collections import Counter
@@ -39,7 +41,9 @@ class _StepEvent(NodeAnswer):
 
 
 class Rank(RankFigures):
-    """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed finite."""
+    """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed
+    finite.
+    """
 
     checksum: Text
     finite: bool
@@ -62,7 +66,10 @@ class Learning(NodeAnswer):
 
 
 class TrainingResult(Learning):
-    """The summary of the training probe, and the loss of each step. Numbers that are not finite are None."""
+    """The summary of the training probe, and the loss of each step.
+
+    Numbers that are not finite are None.
+    """
 
     event: Literal["summary"]
     steps: int = Field(ge=0)
@@ -86,21 +93,28 @@ def read_event(line: str) -> dict[str, Any] | None:
 
 
 def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
-    """Read the result from the probe's output, with the ranks' nodes as their hosts; None without a summary."""
+    """Read the result from the probe's output, with the ranks' nodes as their hosts; None without a
+    summary.
+    """
     events = [event for line in lines if (event := read_event(line))]
     summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
     if summary is None:
         return None
     losses = tuple(event.get("loss") for event in events if event["event"] == "step")
     result = TrainingResult.model_validate({**summary, "losses": losses})
-    ranks = [rank.model_copy(update={"host": node_of(rank.rank, rank.host, testbed)}) for rank in result.ranks]
+    ranks = [
+        rank.model_copy(update={"host": node_of(rank.rank, rank.host, testbed)})
+        for rank in result.ranks
+    ]
     return result.model_copy(update={"ranks": ranks})
 
 
 def problem(result: TrainingResult, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
     """Return the first problem of a complete result, if any."""
     if len(result.losses) < max(1, result.steps):
-        return Verdict.INCONCLUSIVE, Reason.of("training-steps-missing", steps=result.steps, seen=len(result.losses))
+        return Verdict.INCONCLUSIVE, Reason.of(
+            "training-steps-missing", steps=result.steps, seen=len(result.losses)
+        )
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad or result.last_loss is None or result.first_loss is None:
         step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
@@ -108,7 +122,10 @@ def problem(result: TrainingResult, min_loss_drop: float) -> tuple[Verdict, Reas
         first = f", first on rank {bad[0].rank} ({bad[0].host})" if len(bad) == 1 else ""
         return Verdict.CORRUPT, Reason.of("training-not-finite", value=value, first=first)
     if len({rank.checksum for rank in result.ranks}) > 1:
-        odd = ", ".join(f"rank {rank.rank} on {rank.host}" for rank in _odd(result.ranks)) or "no majority agrees"
+        odd = (
+            ", ".join(f"rank {rank.rank} on {rank.host}" for rank in _odd(result.ranks))
+            or "no majority agrees"
+        )
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
     return learned_too_little(result, min_loss_drop, "nats")
 
@@ -127,14 +144,18 @@ def learned_too_little(result: Learning, least: float, unit: str) -> tuple[Verdi
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:
-    """Yield the nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
+    """Yield the nodes of ranks whose numbers are not what the others have, where a majority says
+    what that is.
+    """
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
             yield Suspect("node", rank.host, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
     elif not bad:
         for rank in _odd(result.ranks):
-            evidence = Reason.of("rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12])
+            evidence = Reason.of(
+                "rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12]
+            )
             yield Suspect("node", rank.host, 0.9, evidence)
 
 
@@ -146,10 +167,16 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
 
 def conditions_of(testbed: Testbed, workload: Workload) -> dict[str, ConditionValue]:
     """Return the conditions of all measurements of a training."""
-    return {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank, **workload.conditions()}
+    return {
+        "ranks": testbed.world_size,
+        "batch_per_rank": workload.batch_per_rank,
+        **workload.conditions(),
+    }
 
 
-def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload) -> Iterator[Measurement]:
+def measured(
+    result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload
+) -> Iterator[Measurement]:
     """Yield the measurements of a result; numbers that are not there or not finite are left out."""
     where = conditions_of(testbed, workload)
     learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
@@ -165,13 +192,17 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
         yield Measurement("inference", result.inference_samples_s, "samples/s", subject, where)
     if result.step_time_ms:
         middle = median(result.step_time_ms)
-        yield Measurement("step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower")
+        yield Measurement(
+            "step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower"
+        )
     for metric, value, unit in _recorded(result, testbed, cluster, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
     for node in testbed.nodes:
         own = [rank for rank in result.ranks if rank.host == node.name]
         steps = Figures("step_time", "ms", "lower", [rank.step_time_ms_median for rank in own])
-        computes = Figures("compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own])
+        computes = Figures(
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own]
+        )
         yield from of_slowest(Subject("node", node.name), where, (steps, computes))
 
 
@@ -187,7 +218,9 @@ class Figures(NamedTuple):
 def of_slowest(
     subject: Subject, where: Mapping[str, ConditionValue], figures: Iterable[Figures]
 ) -> Iterator[Measurement]:
-    """Yield a measurement of each figure that a rank of the node has: the highest, which is the slowest rank's."""
+    """Yield a measurement of each figure that a rank of the node has: the highest, which is the
+    slowest rank's.
+    """
     for metric, unit, better, values in figures:
         known = tuple(value for value in values if value is not None)
         if known:
@@ -202,7 +235,9 @@ def of_computing(testbed: Testbed) -> Literal["lower"] | None:
 def flops(
     tflops: float | None, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Yield metric, value and unit of what each rank computes, TFLOP/s, and of its share of the data sheet's peak."""
+    """Yield metric, value and unit of what each rank computes, TFLOP/s, and of its share of the
+    data sheet's peak.
+    """
     if not tflops:
         return
     yield "model_flops", tflops, "TFLOP/s"
@@ -214,7 +249,9 @@ def flops(
 def _recorded(
     result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Yield metric, value and unit of figures that follow from judged ones, or say where the time goes."""
+    """Yield metric, value and unit of figures that follow from judged ones, or say where the time
+    goes.
+    """
     if result.step_time_ms:
         slowest_first = sorted(result.step_time_ms, reverse=True)
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"

@@ -11,20 +11,57 @@ from seatrial.model.measurement import ConditionValue
 
 _SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
 _LARGE_IMAGES = 224
-# Fields that are options of the probe, most under their own names; those of _ALWAYS have other defaults there.
+# Fields that are options of the probe, most under their own names; those of _ALWAYS have other
+# defaults there.
 _OPTIONS = (
-    *("steps", "batch_per_rank", "warmup_steps", "model", "image_size", "data", "data_dir", "download", "precision"),
+    *(
+        "steps",
+        "batch_per_rank",
+        "warmup_steps",
+        "model",
+        "image_size",
+        "data",
+        "data_dir",
+        "download",
+        "precision",
+    ),
     *("compile", "workers", "learning_rate", "inference_steps"),
 )
 _LLAMA_OPTIONS = (
-    *("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate", "sequence"),
-    *("size", "parallel", "hang_s", "activation_checkpointing", "tokens", "replays", "digest_every"),
+    *(
+        "steps",
+        "batch_per_rank",
+        "warmup_steps",
+        "model",
+        "precision",
+        "compile",
+        "learning_rate",
+        "sequence",
+    ),
+    *(
+        "size",
+        "parallel",
+        "hang_s",
+        "activation_checkpointing",
+        "tokens",
+        "replays",
+        "digest_every",
+    ),
     *("checkpoint_dir", "checkpoint_every", "checkpoint_async"),
 )
 _RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
 _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence", "size", "hang_s")
-_LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
-_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
+_LLAMA_PARAMETERS = {
+    "debug": 2e5,
+    "150m": 1.5e8,
+    "1b": 1.5e9,
+    "3b": 3.6e9,
+    "8b": 8e9,
+    "70b": 7e10,
+    "405b": 4.1e11,
+}
+# Of one sample, as flops(); images of 224 pixels
+_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
 _LLAMA_GPU_FLOPS_S = 2e14  # large matrices keep a GPU busy
 _CPU_FLOPS_S = 2e10
@@ -38,7 +75,9 @@ class TransformerSize(Strict):
     """The size of the model `transformer`."""
 
     layers: int = Field(6, ge=1, le=256, description="blocks")
-    width: int = Field(512, ge=16, le=32_768, description="numbers for each token; a multiple of heads")
+    width: int = Field(
+        512, ge=16, le=32_768, description="numbers for each token; a multiple of heads"
+    )
     heads: int = Field(8, ge=1, le=256, description="parts of the width that attend by themselves")
     sequence_length: int = Field(128, ge=2, le=16_384, description="tokens of a sample")
     vocabulary: int = Field(1024, ge=16, le=1_000_000, description="different tokens")
@@ -55,10 +94,14 @@ class TransformerSize(Strict):
 
     def others(self) -> dict[str, ConditionValue]:
         """Return the other sizes that are not the default."""
-        return self.model_dump(include={"heads", "sequence_length", "vocabulary"}, exclude_defaults=True)
+        return self.model_dump(
+            include={"heads", "sequence_length", "vocabulary"}, exclude_defaults=True
+        )
 
     def flops(self) -> float:
-        """Return the operations of one sample, both ways: three times twice weights and attention per token."""
+        """Return the operations of one sample, both ways: three times twice weights and attention
+        per token.
+        """
         weights = 12 * self.layers * self.width**2 + self.width * self.vocabulary
         attention = 2 * self.layers * self.width * self.sequence_length
         return 3.0 * 2 * (weights + attention) * self.sequence_length
@@ -71,17 +114,23 @@ class Workload(DecoderOptions):
         "tiny", description="`tiny` is for processors; `llama` is a decoder that ranks share"
     )
     command: tuple[str, ...] = Field(
-        (), max_length=1000, description="your own training in place of a model, started as by torchrun"
+        (),
+        max_length=1000,
+        description="your own training in place of a model, started as by torchrun",
     )
     log: Literal["megatron", "torchtitan", "nemo", "json"] | None = Field(
         None, description="format of the command's log, which must have `steps` steps"
     )
-    transformer: TransformerSize = Field(TransformerSize(), description="the size of the model `transformer`")
+    transformer: TransformerSize = Field(
+        TransformerSize(), description="the size of the model `transformer`"
+    )
     data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
         "synthetic", description="all but `synthetic` are images for a ResNet"
     )
     data_dir: str = Field("./data", description="where the data is, on every node")
-    download: bool = Field(False, description="fetch `fashion_mnist` or CIFAR where it is not there")
+    download: bool = Field(
+        False, description="fetch `fashion_mnist` or CIFAR where it is not there"
+    )
     image_size: int | None = Field(
         None,
         ge=32,
@@ -93,18 +142,29 @@ class Workload(DecoderOptions):
     )
     compile: bool = Field(False, description="by torch.compile; the image needs a C compiler")
     workers: int = Field(0, ge=0, le=64, description="processes of each rank that read images")
-    learning_rate: float | None = Field(None, gt=0, description="unset: the model's own, 0.01 for a ResNet")
+    learning_rate: float | None = Field(
+        None, gt=0, description="unset: the model's own, 0.01 for a ResNet"
+    )
     steps: int = Field(30, ge=4, le=100_000, description="optimizer steps")
     warmup_steps: int = Field(2, ge=0, le=10_000, description="first steps, which are not timed")
-    batch_per_rank: int = Field(8, ge=1, le=4096, description="sequences or images per rank and step")
-    inference_steps: int = Field(0, ge=0, le=10_000, description="batches to infer after training, timed")
+    batch_per_rank: int = Field(
+        8, ge=1, le=4096, description="sequences or images per rank and step"
+    )
+    inference_steps: int = Field(
+        0, ge=0, le=10_000, description="batches to infer after training, timed"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.data != "synthetic" and not self.model.startswith("resnet"):
-            raise ValueError(f"data {self.data} is for resnet18 and resnet50; {self.model} learns synthetic data alone")
+            raise ValueError(
+                f"data {self.data} is for resnet18 and resnet50; {self.model} learns "
+                "synthetic data alone"
+            )
         if self.model != "transformer" and self.transformer != TransformerSize():
-            raise ValueError(f"transformer is the size of the model transformer; model is {self.model}")
+            raise ValueError(
+                f"transformer is the size of the model transformer; model is {self.model}"
+            )
         if bool(self.command) != bool(self.log):
             raise ValueError("command and log belong together: the log is what is judged")
         if self.command and self.model != "tiny":
@@ -113,13 +173,20 @@ class Workload(DecoderOptions):
             raise ValueError("precision fp16 is not for llama; legal: fp32, bf16, fp8")
         if self.model != "llama" and self.precision == "fp8":
             raise ValueError(f"precision fp8 is for llama; model is {self.model}")
-        only_llamas = self.model_dump(include=set(DecoderOptions.model_fields), exclude_defaults=True)
+        only_llamas = self.model_dump(
+            include=set(DecoderOptions.model_fields), exclude_defaults=True
+        )
         if self.model != "llama" and only_llamas:
-            raise ValueError(f"{next(iter(only_llamas))} is for model: llama; model is {self.model}")
+            raise ValueError(
+                f"{next(iter(only_llamas))} is for model: llama; model is {self.model}"
+            )
         if problem := self.decoder_problem():
             raise ValueError(problem)
         if self.warmup_steps >= self.steps:
-            raise ValueError(f"warmup_steps is {self.warmup_steps}, which leaves none of {self.steps} steps to time")
+            raise ValueError(
+                f"warmup_steps is {self.warmup_steps}, which leaves none of {self.steps} "
+                "steps to time"
+            )
         return self
 
     @property
@@ -161,7 +228,9 @@ class Workload(DecoderOptions):
         return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
     def learning_conditions(self) -> dict[str, ConditionValue]:
-        """Return further conditions of its loss: the number of steps, and the learning rate if it is set."""
+        """Return further conditions of its loss: the number of steps, and the learning rate if it
+        is set.
+        """
         own = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
         return {"steps": self.steps, **own}
 
@@ -188,9 +257,14 @@ class Training(Workload):
 
     gpu: Workload | None = Field(None, description="what nodes with GPUs train instead")
     all_reduce_rounds: int = Field(
-        0, ge=0, le=10_000, description="sums of 2,000,000 elements before training, each element checked"
+        0,
+        ge=0,
+        le=10_000,
+        description="sums of 2,000,000 elements before training, each element checked",
     )
-    min_loss_drop: float = Field(0.2, gt=0, lt=1, description="fraction of the first loss that training must take off")
+    min_loss_drop: float = Field(
+        0.2, gt=0, lt=1, description="fraction of the first loss that training must take off"
+    )
     timeout_s: float = Field(300, gt=0, description="seconds for the whole training")
 
     def workload(self, *, gpus: bool) -> Workload:
@@ -202,9 +276,15 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     """Return the sums, if the suite has them, and the training."""
     workload, rounds = section.workload(gpus=nodes.gpus), section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
-    parts = [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)] if rounds else []
+    parts = (
+        [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)]
+        if rounds
+        else []
+    )
     batch = f"batch {workload.batch_per_rank} for each rank"
-    inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
+    inference = (
+        f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
+    )
     summary = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
     rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
     rate = _LLAMA_GPU_FLOPS_S if nodes.gpus and workload.model == "llama" else rate
@@ -220,4 +300,6 @@ def _flops(workload: Workload) -> float:
         return workload.transformer.flops()
     if workload.model == "llama":
         return 6.0 * workload.parameters() * workload.sequence
-    return _FLOPS[workload.model] * ((workload.pixels / _LARGE_IMAGES) ** 2 if workload.pixels else 1.0)
+    return _FLOPS[workload.model] * (
+        (workload.pixels / _LARGE_IMAGES) ** 2 if workload.pixels else 1.0
+    )

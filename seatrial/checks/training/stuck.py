@@ -62,13 +62,17 @@ class _Stuck(NodeAnswer):
 
 
 def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
-    """Return the traces of all ranks that reported where they hang, whatever prefix their lines have."""
+    """Return the traces of all ranks that reported where they hang, whatever prefix their lines
+    have.
+    """
     trace_by_rank = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
     return [trace_by_rank[rank] for rank in sorted(trace_by_rank)]
 
 
 def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
-    """Yield the events that ranks printed of themselves; a rank's report on another rank does not count."""
+    """Yield the events that ranks printed of themselves; a rank's report on another rank does not
+    count.
+    """
     for line in islice((line for line in lines if _EVENT in line), _MOST_LINES):
         stuck = event_in(line, _Stuck, "stuck")
         if stuck and rank_of(line) == stuck.rank:
@@ -83,7 +87,9 @@ def _trace(stuck: _Stuck) -> RankTrace:
     calls = [Call(**call.model_dump()) for call in stuck.calls]
     gpu = stuck.gpu
     # Busy with little power, it waits in a kernel of NCCL's.
-    gpu_words = f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
+    gpu_words = (
+        f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
+    )
     return RankTrace(
         stuck.rank,
         groups,
@@ -104,12 +110,16 @@ def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
         report = read_ras(stuck.ras)
         bad = [result for result in report.results if result.verdict is not Verdict.PASS]
         if bad:
-            return [Reason.of(result.code, tool=report.tool, what=result.words) for result in bad[:_MOST_WORDS]]
+            return [
+                Reason.of(result.code, tool=report.tool, what=result.words)
+                for result in bad[:_MOST_WORDS]
+            ]
     return []
 
 
 def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
-    """Return the check of a probe whose ranks report a step that does not end; None if that names no rank.
+    """Return the check of a probe whose ranks report a step that does not end; None if that names
+    no rank.
 
     A machine that is too busy to play all nodes hangs too; that is no node's fault.
     """
@@ -131,6 +141,8 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
 
 
 def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
-    """Return the check of a probe without its last event: who is late, if ranks reported where they hang."""
+    """Return the check of a probe without its last event: who is late, if ranks reported where they
+    hang.
+    """
     hanging = conclude_hang(testbed, result)
     return hanging or Check(NAME, *classify_failure(result, began=began), result.seconds)

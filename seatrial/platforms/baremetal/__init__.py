@@ -15,7 +15,9 @@ from seatrial.text.hostlist import expand
 def legal_folder(value: str) -> str:
     """Check for a full path without characters that a shell interprets. Raises ValueError."""
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
-        raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
+        raise ValueError(
+            f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}"
+        )
     return value.rstrip("/") or "/"
 
 
@@ -37,7 +39,9 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="where a run makes its folder; not mounted noexec"
     )
-    python: Annotated[str, AfterValidator(legal_path)] = Field("python3", description="on the nodes, with torch")
+    python: Annotated[str, AfterValidator(legal_path)] = Field(
+        "python3", description="on the nodes, with torch"
+    )
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",
         description="what starts `image`; devices and ulimits need docker or podman",
@@ -68,7 +72,11 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
     def logins(self) -> dict[str, LoginSettings]:
         """Return the login settings of single hosts."""
-        return {host: login for pattern, login in self.host_settings.items() for host in expand((pattern,))}
+        return {
+            host: login
+            for pattern, login in self.host_settings.items()
+            for host in expand((pattern,))
+        }
 
     def only(self, hosts: Iterable[str]) -> dict[str, object]:
         """Return the settings of those hosts alone: `hosts` and `host_settings`."""
@@ -81,16 +89,26 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
-            yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
+            yield (
+                f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
+            )
         for host in sorted(set(self.logins()) - set(self.hosts)):
             yield f"platform.host_settings: {host} is not one of hosts"
         for name in ("mounts", "devices", "ulimits"):
-            if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):
-                yield f"platform.{name}: has no use with platform.runtime {self.runtime}; leave it out"
+            if getattr(self, name) and not (
+                self.has_daemon or (name == "mounts" and self.runtime != "none")
+            ):
+                yield (
+                    f"platform.{name}: has no use with platform.runtime {self.runtime}; leave "
+                    "it out"
+                )
         image = cluster.image.planned if cluster.image else None
         if self.runtime == "none":
             if cluster.image is not None:
-                yield "platform.runtime: must say what starts the image: docker, podman, apptainer or singularity"
+                yield (
+                    "platform.runtime: must say what starts the image: docker, podman, "
+                    "apptainer or singularity"
+                )
         elif image is None:
             yield f"image: is required with platform.runtime {self.runtime}"
         elif self.has_daemon and cluster.image_is_a_file:
@@ -115,5 +133,8 @@ class ThisMachinePlatform(PlatformSettings):
         if cluster.nodes != 1:
             yield f"nodes: must be 1 on platform this-machine, is {cluster.nodes}"
         if cluster.image is not None:
-            yield "image: has no use on platform this-machine, which runs the software that is here; leave it out"
+            yield (
+                "image: has no use on platform this-machine, which runs the software that is "
+                "here; leave it out"
+            )
         yield from super().problems(cluster)

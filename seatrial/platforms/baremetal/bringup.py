@@ -11,8 +11,22 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Answer, HostAddress, HostError, Hosts, on_hosts, some_reasons
-from seatrial.platforms.container import apptainer_exec, apptainer_image, bind, capabilities, has_amd_gpus, limits
+from seatrial.platforms.baremetal.hosts import (
+    Answer,
+    HostAddress,
+    HostError,
+    Hosts,
+    on_hosts,
+    some_reasons,
+)
+from seatrial.platforms.container import (
+    apptainer_exec,
+    apptainer_image,
+    bind,
+    capabilities,
+    has_amd_gpus,
+    limits,
+)
 from seatrial.platforms.openssh import is_silent
 from seatrial.platforms.testbed import node_script
 from seatrial.remote.ssh import KeyPair
@@ -27,8 +41,9 @@ Started = dict[str, HostAddress | SeatrialError]
 class Container:
     """The container that a host starts.
 
-    `command` is followed by the arguments of sh. `name` is the container's name for docker and podman, and `user` who
-    logs in there; both are empty where the container is only processes of the user.
+    `command` is followed by the arguments of sh. `name` is the container's name for docker and
+    podman, and `user` who logs in there; both are empty where the container is only processes of
+    the user.
     """
 
     program: str
@@ -56,21 +71,37 @@ def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Containe
         command = (program, "run", f"--name={name}", *options, image)
         return Container(program, image, command, name, user="root")
     binds = [f"{folder}:{folder}", *map(bind, settings.mounts)]
-    return Container(program, image, (*apptainer_exec(cluster, program, binds), apptainer_image(image), "sh"))
+    return Container(
+        program, image, (*apptainer_exec(cluster, program, binds), apptainer_image(image), "sh")
+    )
 
 
 def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iterator[str]:
-    """Yield options of docker and podman. The shell replaces the entry point, as our images' starts another sshd."""
-    yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
+    """Yield options of docker and podman.
+
+    The shell replaces the entry point, as our images' starts another sshd.
+    """
+    yield from (
+        "--rm",
+        "--interactive",
+        "--pull=never",
+        "--network=host",
+        "--ipc=host",
+        "--uts=host",
+    )
     yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
-    yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, settings.ulimits).items())
+    yield from (
+        f"--ulimit={name}={limit}:{limit}"
+        for name, limit in limits(cluster, settings.ulimits).items()
+    )
     yield f"--volume={folder}:{folder}"
     for mount in settings.mounts:  # unlike --volume it makes no folder if the source is missing
         read_only = ",readonly" if mount.read_only else ""
         yield f"--mount=type=bind,source={mount.source},target={mount.target}{read_only}"
     yield from (f"--device={path}" for path in settings.devices)
-    # All GPUs of the host: docker has an option for NVIDIA's, podman uses CDI, AMD's are ordinary devices.
+    # All GPUs of the host: docker has an option for NVIDIA's, podman uses CDI, AMD's are ordinary
+    # devices.
     if not cluster.gpus:
         yield "--env=NVIDIA_VISIBLE_DEVICES=void"  # images of NVIDIA's ask for all of them
     elif has_amd_gpus(cluster):
@@ -88,23 +119,33 @@ def by_hand(container: Container) -> str:
 def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Container) -> None:
     """Pull the image on hosts that lack it.
 
-    Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not answer are left to the
-    launch, which finds them too.
+    Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not
+    answer are left to the launch, which finds them too.
     """
     answers = on_hosts(settings.hosts, partial(_find_image, hosts, container))
     _raise_refusals(answers)
-    lacking = [host for host, answer in answers.items() if isinstance(answer, Answer) and answer.image_missing]
+    lacking = [
+        host
+        for host, answer in answers.items()
+        if isinstance(answer, Answer) and answer.image_missing
+    ]
     if lacking:
         names = some_of(lacking)
-        log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)
-        _raise_refusals(on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s)))
+        log.info(
+            "%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names
+        )
+        _raise_refusals(
+            on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s))
+        )
 
 
 def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
     request = {"verb": "image", "container": asdict(container)}
     answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
     if answer.missing:
-        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program)))
+        raise HostError(
+            Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program))
+        )
     if answer.image_missing and not container.name:
         raise HostError(image_missing(container, host, "there is no such file"))
     return answer
@@ -121,7 +162,10 @@ def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> An
 def image_missing(container: Container, host: str, problem: str) -> Reason:
     """Return the reason for a host without the image."""
     return Reason.of(
-        "baremetal-image-missing", host=host, image=printable(container.image), problem=printable(problem)[:500]
+        "baremetal-image-missing",
+        host=host,
+        image=printable(container.image),
+        problem=printable(problem)[:500],
     )
 
 
@@ -129,7 +173,9 @@ def _raise_refusals(answers: dict[str, Answer | SeatrialError]) -> None:
     problems = [
         answer.reason
         for answer in answers.values()
-        if isinstance(answer, SeatrialError) and not isinstance(answer, MissingError) and not is_silent(answer.reason)
+        if isinstance(answer, SeatrialError)
+        and not isinstance(answer, MissingError)
+        and not is_silent(answer.reason)
     ]
     if problems:
         raise LaunchError(some_reasons(problems))
@@ -146,19 +192,28 @@ def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
 
 
 def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
-    """Return seconds after which a host ends the run without us; nodes that may be kept have that time on top."""
+    """Return seconds after which a host ends the run without us; nodes that may be kept have that
+    time on top.
+    """
     return settings.deadline_s + cluster.kept_s
 
 
-def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:
-    """Start sshd on every host; its address, or why it did not start. Raises MissingError without ssh."""
+def start_nodes(
+    hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair
+) -> Started:
+    """Start sshd on every host; its address, or why it did not start.
+
+    Raises MissingError without ssh.
+    """
     folder = node_folder(settings, run.run_id)
     container = container_of(run, settings, run_folder(settings, run.run_id))
     request = {
         "verb": "start",
         "run_id": run.run_id,
         "folder": run_folder(settings, run.run_id),
-        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder, hosts.listen),
+        "program": node_script(
+            run.run_id, run.cluster.ssh_port, run_key, host_key, folder, hosts.listen
+        ),
         "deadline_s": lifetime_s(settings, run.cluster),
         "timeout_s": settings.start_timeout_s,
         "container": asdict(container) if container else None,
@@ -174,10 +229,12 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
 def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
     """Return the addresses of all hosts, in the order of the cluster file.
 
-    A host that does not answer is a finding of connectivity. Raises LaunchError where a host refuses, is taken by
-    another run or lacks something, and where none answers.
+    A host that does not answer is a finding of connectivity. Raises LaunchError where a host
+    refuses, is taken by another run or lacks something, and where none answers.
     """
-    problems = {host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)}
+    problems = {
+        host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)
+    }
     refusals = [reason for reason in problems.values() if not is_silent(reason)]
     if refusals or len(problems) == len(started):
         raise LaunchError(some_reasons(refusals or list(problems.values())))
@@ -188,20 +245,26 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
             options = hosts.options(host)
             address, user = options.get("hostname", host), options.get("user", "root")
             addresses.append(
-                HostAddress(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
+                HostAddress(
+                    name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host)
+                )
             )
         else:
             addresses.append(answer)
     return tuple(addresses)
 
 
-def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> HostAddress:
+def _start(
+    hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str
+) -> HostAddress:
     proxied = hosts.is_proxied(host)
     answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
     if answer.held is not None:
         raise HostError(Reason.of("baremetal-host-busy", host=host, holder=answer.held))
     if answer.port is None or answer.user is None:
-        raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
+        raise HostError(
+            Reason.of("baremetal-host-failed", host=host, problem="its answer has no port")
+        )
     address = answer.address or hosts.options(host).get("hostname", host)
     return HostAddress(
         name=host,

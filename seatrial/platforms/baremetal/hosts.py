@@ -1,4 +1,6 @@
-"""Talk to the hosts by the system's own ssh, with its configuration, agents, jump hosts and known_hosts."""
+"""Talk to the hosts by the system's own ssh, with its configuration, agents, jump hosts and
+known_hosts.
+"""
 
 import json
 import socket
@@ -46,7 +48,9 @@ Item = TypeVar("Item")
 
 
 class Holder(BaseModel):
-    """The run that holds a host, as its lock file describes it; untrusted, as everything from a host."""
+    """The run that holds a host, as its lock file describes it; untrusted, as everything from a
+    host.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -56,7 +60,11 @@ class Holder(BaseModel):
 
     def __str__(self) -> str:
         run = f"run {printable(self.run)} of {printable(self.user)}" if self.run else "another run"
-        return f"{run} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else run
+        return (
+            f"{run} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            if self.since
+            else run
+        )
 
 
 class Answer(BaseModel):
@@ -84,9 +92,11 @@ class Answer(BaseModel):
 
 
 class HostAddress(NodeAddress):
-    """Address, port and user of the run's sshd on a host; `proxied`: this machine needs a tunnel to it.
+    """Address, port and user of the run's sshd on a host; `proxied`: this machine needs a tunnel to
+    it.
 
-    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
+    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of
+    one machine.
     """
 
     user: str = Field(min_length=1, max_length=64)
@@ -102,13 +112,22 @@ class BaremetalState(PlatformState):
 
     @property
     def shared_cores(self) -> int | None:
-        """The cores of the one machine that plays all hosts, as containers or namespaces; None otherwise."""
+        """The cores of the one machine that plays all hosts, as containers or namespaces; None
+        otherwise.
+        """
         kernels = {node.kernel for node in self.nodes}
-        return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None
+        return (
+            self.nodes[0].cores
+            if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels)
+            else None
+        )
 
 
 def program(request: Mapping[str, object]) -> str:
-    """Return the program and its request, for the standard input of `python3 -`. The request may hold keys."""
+    """Return the program and its request, for the standard input of `python3 -`.
+
+    The request may hold keys.
+    """
     return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
 
 
@@ -125,7 +144,10 @@ def ssh_config(settings: BaremetalPlatform) -> str:
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
         part = own.get(host, LoginSettings())
-        fields = {name: getattr(part, name) or getattr(settings, name) for name in LoginSettings.model_fields}
+        fields = {
+            name: getattr(part, name) or getattr(settings, name)
+            for name in LoginSettings.model_fields
+        }
         if options := tuple(login_options(LoginSettings(**fields))):
             groups.setdefault(options, []).append(host)
     options_of = {tuple(hosts): options for options, hosts in groups.items()}
@@ -140,7 +162,9 @@ class HostError(LaunchError):
 
 
 class Hosts:
-    """The hosts of a cluster file. `config` is the file that `ssh_config` made, for as long as it is there.
+    """The hosts of a cluster file.
+
+    `config` is the file that `ssh_config` made, for as long as it is there.
 
     `listen` is the address that their sshd for the run listens on; every one when None.
     """
@@ -149,29 +173,47 @@ class Hosts:
 
     def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
         self._settings, self._config = settings, config
-        self._through_jumps = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
+        # Sshd drops some of more than ten logins (MaxStartups)
+        self._through_jumps = threading.Semaphore(8)
 
-    def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
-        """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
+    def ask(
+        self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False
+    ) -> Answer:
+        """Send one request to a host.
+
+        Raises HostError, or MissingError where this machine has no ssh.
+        """
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._through_jumps if proxied else nullcontext():
-            status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+            status, output, errors = _run(
+                argv, stdin, self._settings.login_timeout_s + timeout_s, host
+            )
         answer = _answer(host, output)
         if answer is None and status == SSH_FAILED:
             raise HostError(reason_of(host, errors, lambda: self.options(host)))
         if answer is None and status in (126, 127):  # of a shell that cannot run the program
-            raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python))
+            raise HostError(
+                Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python)
+            )
         if answer is None:
             problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
             raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem))
         if answer.problem is not None:
-            raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
+            raise HostError(
+                Reason.of(
+                    "baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]
+                )
+            )
         return answer
 
-    def ask_each(self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]) -> Answers:
+    def ask_each(
+        self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]
+    ) -> Answers:
         """Send a request to each host; the answer, or the SeatrialError it raised, by host."""
-        return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
+        return on_hosts(
+            hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host))
+        )
 
     def _login(self, host: str) -> list[str]:
         """Return the command line in front of a command for the host."""
@@ -181,23 +223,31 @@ class Hosts:
         return ["ssh", "-F", str(self._config)]
 
     def options(self, host: str) -> dict[str, str]:
-        """Return the configuration of ssh for a host, by option in small letters; the first of each."""
+        """Return the configuration of ssh for a host, by option in small letters; the first of
+        each.
+        """
         _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
         return read_options(output)
 
     def is_proxied(self, host: str) -> bool:
-        """Return whether ssh reaches the host through another host or command, so that its ports cannot be dialled."""
+        """Return whether ssh reaches the host through another host or command, so that its ports
+        cannot be dialled.
+        """
         options = self.options(host)
         return any(options.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
 
     def first_jump(self, host: str) -> str | None:
-        """Return [USER@]HOST[:PORT] of the jump host that this machine itself connects to; None without ProxyJump."""
+        """Return [USER@]HOST[:PORT] of the jump host that this machine itself connects to; None
+        without ProxyJump.
+        """
         jump = self.options(host).get("proxyjump", "none").split(",")[0]
         return None if jump == "none" else jump
 
     def why_silent(self, jump: str) -> str | None:
         """Return the message of ssh where that jump host does not answer; None where it does."""
-        status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
+        status, _, errors = _run(
+            [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
+        )
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
@@ -207,8 +257,12 @@ class Hosts:
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 
-def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
-    """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by host."""
+def on_hosts(
+    hosts: Sequence[str], function: Callable[[str], Item]
+) -> dict[str, Item | SeatrialError]:
+    """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by
+    host.
+    """
 
     def guarded(host: str) -> Item | SeatrialError:
         try:
@@ -235,7 +289,11 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
         raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=argv[0])) from None
     except subprocess.TimeoutExpired:
         raise HostError(
-            Reason.of("baremetal-connection-lost", host=host, problem=f"it did not answer within {timeout_s:g} s")
+            Reason.of(
+                "baremetal-connection-lost",
+                host=host,
+                problem=f"it did not answer within {timeout_s:g} s",
+            )
         ) from None
 
 
@@ -248,5 +306,9 @@ def _answer(host: str, output: str) -> Answer | None:
         return Answer.model_validate(json.loads(lines[-1].removeprefix(MARK)))
     except (ValueError, RecursionError, ValidationError) as error:
         raise HostError(
-            Reason.of("baremetal-host-failed", host=host, problem="its answer is not what the program prints")
+            Reason.of(
+                "baremetal-host-failed",
+                host=host,
+                problem="its answer is not what the program prints",
+            )
         ) from error

@@ -35,10 +35,23 @@ from seatrial.platforms.baremetal.bringup import (
     run_folder,
     start_nodes,
 )
-from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
+from seatrial.platforms.baremetal.hosts import (
+    Answer,
+    BaremetalState,
+    HostAddress,
+    Hosts,
+    ssh_config,
+)
 from seatrial.platforms.openssh import is_before_login
 from seatrial.platforms.state import RunsWithState
-from seatrial.platforms.testbed import MADE_LATER, node_script, nodes_of, testbed_of, trial_run, write_ports
+from seatrial.platforms.testbed import (
+    MADE_LATER,
+    node_script,
+    nodes_of,
+    testbed_of,
+    trial_run,
+    write_ports,
+)
 from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
@@ -53,7 +66,9 @@ _LOG_BYTES = 1024**2  # of each host
 
 
 def deadline_of(folder: Path) -> float:
-    """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch by this clock."""
+    """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch
+    by this clock.
+    """
     try:
         deadline = json.loads(states.read_file(folder, "deadline.json"))
     except (InputError, ValueError):
@@ -64,13 +79,17 @@ def deadline_of(folder: Path) -> float:
 def remember_untouched(folder: Path, started: Started) -> None:
     """Record the hosts that no login succeeded on; they have nothing to clear."""
     untouched = [
-        host for host, answer in started.items() if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
+        host
+        for host, answer in started.items()
+        if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
     ]
     write_private(folder / "untouched.json", json.dumps(untouched))
 
 
 def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
-    """Return the hosts that may hold something of the run: every one, if it was cut off while it started."""
+    """Return the hosts that may hold something of the run: every one, if it was cut off while it
+    started.
+    """
     try:
         untouched = json.loads(states.read_file(folder, "untouched.json"))
     except (InputError, ValueError):
@@ -88,7 +107,9 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
     return "the folder of the run is still there" if answer.folder_left else None
 
 
-def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> Reason | None:
+def blameless_reason(
+    hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress
+) -> Reason | None:
     """Explain a silent node by its deadline or its jump host; None: blame the node."""
     if time.time() > deadline_of(folder) - settings.start_timeout_s:
         return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
@@ -98,16 +119,23 @@ def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, no
 
 
 def _host_problems(
-    host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
+    host: str,
+    answer: Answer | SeatrialError,
+    settings: BaremetalPlatform,
+    container: Container | None,
 ) -> Iterator[Reason]:
     if isinstance(answer, SeatrialError):
         yield answer.reason
         return
     if answer.missing:
-        yield Reason.of("baremetal-host-lacks", host=host, programs=printable(some_of(answer.missing))[:500])
+        yield Reason.of(
+            "baremetal-host-lacks", host=host, programs=printable(some_of(answer.missing))[:500]
+        )
     if answer.image_missing and container:
         advice = (
-            f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
+            f"a run pulls it, or `{container.program} pull` does now"
+            if container.name
+            else "there is no such file"
         )
         yield image_missing(container, host, advice)
     problem = ""
@@ -118,7 +146,9 @@ def _host_problems(
     elif answer.free_bytes < 100 * 1024**2:
         problem = f"has {answer.free_bytes // 1024**2} MiB free"
     if problem:
-        yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
+        yield Reason.of(
+            "baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem
+        )
     if answer.held is not None:
         yield Reason.of("baremetal-host-busy", host=host, holder=answer.held)
 
@@ -138,13 +168,18 @@ class Baremetal(RunsWithState[BaremetalState]):
         python, hosts = shlex.quote(self._settings.python), self._settings.hosts
         container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
         port = run.cluster.ssh_port
-        nodes = [HostAddress(name=host, address=host, port=port, user="root", proxied=False) for host in hosts]
+        nodes = [
+            HostAddress(name=host, address=host, port=port, user="root", proxied=False)
+            for host in hosts
+        ]
         state = BaremetalState(host_key="", nodes=tuple(nodes))
         return Rendered(
             {
                 **({"container.sh": by_hand(container)} if container else {}),
                 "ssh_config": ssh_config(self._settings),
-                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in hosts),
+                "commands": "".join(
+                    f"ssh -F ssh_config {host} {python} -I -S -\n" for host in hosts
+                ),
                 "node.sh": node_script(run.run_id, port, MADE_LATER, MADE_LATER, folder),
             },
             self._testbed(run.run_id, state),
@@ -152,7 +187,9 @@ class Baremetal(RunsWithState[BaremetalState]):
 
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, self.kind)
-        deadline = time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
+        deadline = (
+            time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
+        )
         write_private(folder / "ssh_config", ssh_config(self._settings))
         write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
@@ -182,18 +219,29 @@ class Baremetal(RunsWithState[BaremetalState]):
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             proxied = addresses[node.name].proxied
-            return hosts.dial(node.name, node.port, timeout_s) if proxied else dial_tcp(node, timeout_s)
+            return (
+                hosts.dial(node.name, node.port, timeout_s)
+                if proxied
+                else dial_tcp(node, timeout_s)
+            )
 
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [replace(node, user=addresses[node.name].user) for node in nodes_of(self._cluster, state)],
+            [
+                replace(node, user=addresses[node.name].user)
+                for node in nodes_of(self._cluster, state)
+            ],
             user=state.nodes[0].user,
             key_file=folder / states.KEY_FILE,
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
-            python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
-            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, addresses[node.name]),
+            python=self._settings.python
+            if self._settings.runtime == "none"
+            else self._settings.container_python,
+            blameless_reason=lambda node: blameless_reason(
+                hosts, folder, self._settings, addresses[node.name]
+            ),
         )
         return replace(testbed, shared_cores=state.shared_cores)
 
@@ -208,7 +256,10 @@ class Baremetal(RunsWithState[BaremetalState]):
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
+        """End the run on its hosts.
+
+        Raises SeatrialError if some remain before their deadline; `reap` tries again.
+        """
         folder = self._folder(run_id)
         if not folder.exists():
             return
@@ -217,7 +268,12 @@ class Baremetal(RunsWithState[BaremetalState]):
             at_launch = states.recall(folder).platform  # the cluster file may have changed since
             settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
         container = {"program": settings.runtime, "name": container_name(settings, run_id)}
-        request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
+        request = {
+            "verb": "stop",
+            "run_id": run_id,
+            "folder": run_folder(settings, run_id),
+            "container": container,
+        }
         hosts = self.hosts_type(settings, folder / "ssh_config")
         touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
         answers = hosts.ask_each(request, 25, touched)
@@ -242,15 +298,23 @@ class Baremetal(RunsWithState[BaremetalState]):
         cluster, settings = self._cluster, self._settings
         run = trial_run(cluster)
         container = container_of(run, settings, run_folder(settings, run.run_id))
-        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
+        request = {
+            "verb": "check",
+            "mpirun": cluster.mpi.mpirun,
+            "container": asdict(container) if container else None,
+        }
         with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
             config = Path(folder) / "ssh_config"
             config.write_text(ssh_config(settings))
             answers = self.hosts_type(settings, config).ask_each(request, 30, settings.hosts)
-        if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
+        if without_ssh := next(
+            (answer for answer in answers.values() if isinstance(answer, MissingError)), None
+        ):
             return [without_ssh.reason]
         return [
-            reason for host, answer in answers.items() for reason in _host_problems(host, answer, settings, container)
+            reason
+            for host, answer in answers.items()
+            for reason in _host_problems(host, answer, settings, container)
         ]
 
 
@@ -267,15 +331,21 @@ class _Loopback(Hosts):
 
 
 class ThisMachine(Baremetal):
-    """One node: this machine, which runs one more sshd for the time of the run, on the loopback address."""
+    """One node: this machine, which runs one more sshd for the time of the run, on the loopback
+    address.
+    """
 
     kind = "this-machine"
     hosts_type = _Loopback
 
     def render(self, run: Run) -> Rendered:
         folder = node_folder(self._settings, run.run_id)
-        script = node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder, _Loopback.listen)
-        return Rendered({"commands": f"{shlex.quote(self._settings.python)} -I -S -\n", "node.sh": script})
+        script = node_script(
+            run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder, _Loopback.listen
+        )
+        return Rendered(
+            {"commands": f"{shlex.quote(self._settings.python)} -I -S -\n", "node.sh": script}
+        )
 
 
 def platform(cluster: "Cluster") -> Baremetal:
@@ -289,6 +359,8 @@ def platform(cluster: "Cluster") -> Baremetal:
             "folder": settings.folder,
             "python": settings.python or sys.executable,
         }
-        return ThisMachine(cluster, BaremetalPlatform.model_validate({"kind": "baremetal", **fields}))
+        return ThisMachine(
+            cluster, BaremetalPlatform.model_validate({"kind": "baremetal", **fields})
+        )
     assert isinstance(settings, BaremetalPlatform)
     return Baremetal(cluster, settings)

@@ -1,4 +1,6 @@
-"""Hosts without a scheduler: their only user names those to test, and takes them in and out of service."""
+"""Hosts without a scheduler: their only user names those to test, and takes them in and out of
+service.
+"""
 
 from collections.abc import Sequence
 
@@ -24,7 +26,9 @@ class HostService:
         return taken(self._cluster, names, **self._settings.only(names), deadline_s=DEADLINE_S)
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        raise InputError("has no scheduler that would keep it out of service; keep jobs away from it")
+        raise InputError(
+            "has no scheduler that would keep it out of service; keep jobs away from it"
+        )
 
     def let_in(self, name: str) -> None:
         raise InputError(f"node {name}: has no scheduler, so it does not wait")

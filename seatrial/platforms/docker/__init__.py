@@ -44,13 +44,18 @@ class DockerPlatform(PlatformSettings):
     """Containers on one Docker or Podman host."""
 
     kind: Literal["docker"] = Field(description="one Docker host")
-    host: Annotated[str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)] | None = (
-        Field(None, description="the daemon; unset: DOCKER_HOST, or docker's context")
-    )
+    host: (
+        Annotated[
+            str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)
+        ]
+        | None
+    ) = Field(None, description="the daemon; unset: DOCKER_HOST, or docker's context")
     context: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$")] | None = Field(
         None, description="a context of `docker context ls`; not with host"
     )
-    network: Literal["own", "host"] = Field("own", description="own: a bridge; host: the host's, for one container")
+    network: Literal["own", "host"] = Field(
+        "own", description="own: a bridge; host: the host's, for one container"
+    )
     gpus: tuple[tuple[Gpu, ...], ...] = Field(
         (), description="GPUs of each container, by index or UUID; unset: in order"
     )
@@ -61,10 +66,14 @@ class DockerPlatform(PlatformSettings):
     shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
         None, description="size of /dev/shm; unset: 16 with GPUs, else 1"
     )
-    ulimits: Ulimits = Field(default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs")
+    ulimits: Ulimits = Field(
+        default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs"
+    )
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     devices: tuple[FullPath, ...] = Field((), description="beside GPUs, such as /dev/infiniband")
-    capabilities: tuple[Capability, ...] = Field((), description="beside those that a node needs, such as SYS_PTRACE")
+    capabilities: tuple[Capability, ...] = Field(
+        (), description="beside those that a node needs, such as SYS_PTRACE"
+    )
     start_timeout_s: Seconds = Field(120, description="seconds that started nodes have to answer")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600, description="seconds after which the nodes end by themselves, plus keep_s"
@@ -79,17 +88,28 @@ class DockerPlatform(PlatformSettings):
         if cluster.nodes > MAX_NODES:
             yield f"nodes: one Docker host takes at most {MAX_NODES}, is {cluster.nodes}"
         if self.network == "host" and cluster.nodes > 1:
-            yield "platform.network: host takes one container (nodes: 1), as they would share one address; legal: own"
+            yield (
+                "platform.network: host takes one container (nodes: 1), as they would share "
+                "one address; legal: own"
+            )
         if self.host and self.context:
             yield "platform.context: not together with platform.host; leave one of them out"
         if self.ipc == "host" and self.shared_memory_gib:
             yield "platform.shared_memory_gib: not with ipc: host, whose /dev/shm is the host's"
         named = [gpu for gpus in self.gpus for gpu in gpus]
         if self.gpus and len(self.gpus) != cluster.nodes:
-            yield f"platform.gpus: needs one list for each of the {cluster.nodes} nodes, has {len(self.gpus)}"
+            yield (
+                f"platform.gpus: needs one list for each of the {cluster.nodes} nodes, has "
+                f"{len(self.gpus)}"
+            )
         for i, gpus in enumerate(self.gpus):
             if len(gpus) != cluster.gpus:
-                yield f"platform.gpus: node-{i} needs {cluster.gpus} GPUs (gpus_per_node), has {len(gpus)}"
+                yield (
+                    f"platform.gpus: node-{i} needs {cluster.gpus} GPUs (gpus_per_node), has "
+                    f"{len(gpus)}"
+                )
         if twice := next((gpu for gpu in named if named.count(gpu) > 1), None):
-            yield f"platform.gpus: GPU {twice} is in two places; each container needs GPUs of its own"
+            yield (
+                f"platform.gpus: GPU {twice} is in two places; each container needs GPUs of its own"
+            )
         yield from super().problems(cluster)

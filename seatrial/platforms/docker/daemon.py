@@ -67,15 +67,30 @@ class Daemon:
             options = self._options()
             _try_socket(self.address)
             # ssh itself, unlike paramiko, reads ssh's configuration
-            client = docker.DockerClient(**options, version="auto", timeout=_TIMEOUT_S, use_ssh_client=True)
-        except (DockerException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            client = docker.DockerClient(
+                **options, version="auto", timeout=_TIMEOUT_S, use_ssh_client=True
+            )
+        except (
+            DockerException,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+        ) as error:
             # the last three: what docker's SDK makes of a broken context
             raise MissingError(
                 Reason.of(
-                    "docker-unreachable", address=printable(self.address), source=self.source, problem=error_text(error)
+                    "docker-unreachable",
+                    address=printable(self.address),
+                    source=self.source,
+                    problem=error_text(error),
                 )
             ) from error
-        if tuple(int(part) for part in client.api.api_version.split(".") if part.isdecimal()) < MIN_API:
+        if (
+            tuple(int(part) for part in client.api.api_version.split(".") if part.isdecimal())
+            < MIN_API
+        ):
             raise MissingError(
                 Reason.of(
                     "docker-too-old",
@@ -87,7 +102,10 @@ class Daemon:
         return client
 
     def _options(self) -> dict[str, Any]:
-        """Return arguments of DockerClient. As docker does: what is set here, then DOCKER_HOST, then the context."""
+        """Return arguments of DockerClient.
+
+        As docker does: what is set here, then DOCKER_HOST, then the context.
+        """
         from docker.context import ContextAPI
         from docker.utils import kwargs_from_env
 
@@ -121,9 +139,13 @@ class Daemon:
             return dict(self.client.info())
 
     def containers(self, run_id: str | None = None) -> "list[Container]":
-        """Return the containers of a run in the order of their nodes, whatever their state; of all runs when None."""
+        """Return the containers of a run in the order of their nodes, whatever their state; of all
+        runs when None.
+        """
         with explained("list containers"):
-            listed = self.client.containers.list(all=True, filters={"label": _label(run_id)}, ignore_removed=True)
+            listed = self.client.containers.list(
+                all=True, filters={"label": _label(run_id)}, ignore_removed=True
+            )
         return sorted(listed, key=lambda container: _index(container.labels.get(NODE, "")))
 
     def networks(self, run_id: str | None = None) -> "list[Network]":
@@ -155,7 +177,10 @@ class Daemon:
 
 
 def _try_socket(address: str) -> None:
-    """Connect to a socket of this machine. Raises OSError; the SDK's own error would not name the cause."""
+    """Connect to a socket of this machine.
+
+    Raises OSError; the SDK's own error would not name the cause.
+    """
     scheme, _, path = address.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as client:
@@ -172,9 +197,13 @@ def explained(action: str) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        raise GoneError(Reason.of("docker-refused", action=action, problem=error_text(error))) from error
+        raise GoneError(
+            Reason.of("docker-refused", action=action, problem=error_text(error))
+        ) from error
     except (DockerException, RequestException, OSError) as error:
-        raise LaunchError(Reason.of("docker-refused", action=action, problem=error_text(error))) from error
+        raise LaunchError(
+            Reason.of("docker-refused", action=action, problem=error_text(error))
+        ) from error
 
 
 def error_text(error: Exception) -> str:
@@ -199,14 +228,23 @@ def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> li
     try:
         info = daemon.info()
         if uses_cdi(plan):
-            runtime, there = "CDI devices", bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
+            runtime, there = (
+                "CDI devices",
+                bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices")),
+            )
         else:
             runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
         if cluster.gpus and not there:
-            return [Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)]
+            return [
+                Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)
+            ]
         if not isinstance(cluster.image, Prebuilt):
             return []  # an image that is yet to be built cannot be tried
-        return [*_trial(daemon, plan)] if daemon.has_image(plan.image) else [*_missing_image(plan.image)]
+        return (
+            [*_trial(daemon, plan)]
+            if daemon.has_image(plan.image)
+            else [*_missing_image(plan.image)]
+        )
     except SeatrialError as error:
         return [error.reason]
 
@@ -217,13 +255,17 @@ def _missing_image(image: str) -> Iterator[Reason]:
 
     try:
         if look_up(image) is None:
-            yield Reason.of("docker-image-missing", image=image, problem="its registry does not have it")
+            yield Reason.of(
+                "docker-image-missing", image=image, problem="its registry does not have it"
+            )
     except (UnreachableError, MissingError) as error:
         yield Reason.of("docker-image-missing", image=image, problem=error.reason)
 
 
 def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[Reason]:
-    """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
+    """Start one container with the settings of the nodes, and remove it, so that the daemon checks
+    every setting.
+    """
     body = container_body(plan, 0)
     gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))
     body["HostConfig"] |= {"DeviceRequests": device_requests(plan, gpus), "NetworkMode": "none"}

@@ -1,6 +1,7 @@
 """Objects of a run on a Docker host, as the Engine API takes them. Pure.
 
-Bodies of POST /networks/create and /containers/create: https://docs.docker.com/reference/api/engine/
+Bodies of POST /networks/create and /containers/create:
+https://docs.docker.com/reference/api/engine/
 """
 
 import io
@@ -17,9 +18,11 @@ KIND = "docker"  # of the folders of runs on this machine
 RUN_ID = "seatrial.run-id"  # label of everything that a run makes
 NODE = "seatrial.node"
 CLUSTER = "seatrial.cluster"
-OWNER = "seatrial.owner"  # label: whose it is, and the only one who can tell whether its run still lives
+# Label: whose it is, and the only one who can tell whether its run still lives
+OWNER = "seatrial.owner"
 MADE = "seatrial.made"  # label, in seconds of the epoch
-EXPIRES = "seatrial.expires"  # label, in seconds of the epoch: when anybody may take it for abandoned
+# Label, in seconds of the epoch: when anybody may take it for abandoned
+EXPIRES = "seatrial.expires"
 
 Body = dict[str, Any]
 
@@ -41,7 +44,9 @@ class DockerPlan:
 
     @property
     def image(self) -> str:
-        """The image of the containers; before it is built or found, the reference in the cluster file."""
+        """The image of the containers; before it is built or found, the reference in the cluster
+        file.
+        """
         return self.run.nodes_image or "<none>"
 
     @property
@@ -69,7 +74,8 @@ def container_body(plan: DockerPlan, index: int) -> Body:
     env = {
         "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(plan.lives_s),
-        **({} if cluster.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),  # images of NVIDIA's ask for all of them
+        # Images of NVIDIA's ask for all of them
+        **({} if cluster.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
         **cluster.env,
     }
     body: Body = {
@@ -89,7 +95,10 @@ def container_body(plan: DockerPlan, index: int) -> Body:
 
 
 def _host_config(plan: DockerPlan, index: int) -> Body:
-    settings, ulimits = plan.settings, sorted(limits(plan.run.cluster, plan.settings.ulimits).items())
+    settings, ulimits = (
+        plan.settings,
+        sorted(limits(plan.run.cluster, plan.settings.ulimits).items()),
+    )
     config: Body = {
         "NetworkMode": plan.network if settings.network == "own" else "host",
         "CapDrop": ["ALL"],
@@ -98,19 +107,29 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
         "IpcMode": settings.ipc,
         "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in ulimits],
         "Mounts": [
-            {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
+            {
+                "Type": "bind",
+                "Source": mount.source,
+                "Target": mount.target,
+                "ReadOnly": mount.read_only,
+            }
             for mount in settings.mounts
         ],
         "Devices": [
-            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in settings.devices
+            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
+            for path in settings.devices
         ],
         "DeviceRequests": device_requests(plan, gpus_of(plan, index)),
         "RestartPolicy": {"Name": "no"},
     }
     if settings.ipc == "private":
-        config["ShmSize"] = int((settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * 1024**3)
+        config["ShmSize"] = int(
+            (settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * 1024**3
+        )
     if settings.network == "own":
-        config["PortBindings"] = {f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]}
+        config["PortBindings"] = {
+            f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]
+        }
     return {key: value for key, value in config.items() if value != []}
 
 
@@ -140,7 +159,9 @@ def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
 
 
 def keys_archive(files: Mapping[str, str]) -> bytes:
-    """Return a tar archive for `/etc` of the run's keys and the entry point, readable for root alone."""
+    """Return a tar archive for `/etc` of the run's keys and the entry point, readable for root
+    alone.
+    """
     buffer = io.BytesIO()
     folder = KEYS.removeprefix("/etc/")
     with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -1,4 +1,6 @@
-"""The Docker platform: launch, teardown and leftovers of testbeds that are containers of one Docker host."""
+"""The Docker platform: launch, teardown and leftovers of testbeds that are containers of one Docker
+host.
+"""
 
 import ipaddress
 import logging
@@ -76,11 +78,16 @@ def ensure_image(daemon: Daemon, image: str) -> None:
             if isinstance(message, dict) and message.get("error"):
                 raise DockerException(str(message["error"]))
     except DockerException as error:
-        raise LaunchError(Reason.of("docker-image-missing", image=image, problem=error_text(error))) from error
+        raise LaunchError(
+            Reason.of("docker-image-missing", image=image, problem=error_text(error))
+        ) from error
 
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
-    """Create and start everything. The keys are in a container before it starts, in no argument or environment."""
+    """Create and start everything.
+
+    The keys are in a container before it starts, in no argument or environment.
+    """
     archive = keys_archive({**key_files(run_key, host_key), **entry_files()})
     if plan.settings.network == "own":
         daemon.create_network(network_body(plan))
@@ -120,7 +127,9 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
         return ContainerAddress(name=name, address=host, port=port, host=host, host_port=port)
     network = container.attrs.get("NetworkSettings") or {}
     joined = (network.get("Networks") or {}).get(plan.network) or {}
-    published: dict[str, object] = next(iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {})
+    published: dict[str, object] = next(
+        iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {}
+    )
     address, host_port = joined.get("IPAddress"), published.get("HostPort")
     try:
         return ContainerAddress.model_validate(
@@ -140,7 +149,8 @@ def why_ended(container: "Container") -> Reason:
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
-        how=f"ended with status {state.get('ExitCode', '?')}: {printable(problem)[:500] or 'it printed nothing'}",
+        how=f"ended with status {state.get('ExitCode', '?')}: "
+        f"{printable(problem)[:500] or 'it printed nothing'}",
     )
 
 
@@ -163,7 +173,10 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
         other = states.recall(folder).platform
     except InputError:
         return True
-    return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
+    return isinstance(other, DockerPlatform) and (other.host, other.context) == (
+        settings.host,
+        settings.context,
+    )
 
 
 class DockerState(PlatformState):
@@ -181,18 +194,28 @@ class Docker(RunsWithState[DockerState]):
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, DockerPlatform)
-        self._cluster, self._settings, self._daemon = cluster, cluster.platform, Daemon(cluster.platform)
+        self._cluster, self._settings, self._daemon = (
+            cluster,
+            cluster.platform,
+            Daemon(cluster.platform),
+        )
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
         bodies = {"network": network_body(plan)} if self._settings.network == "own" else {}
         bodies |= {name: container_body(plan, i) for i, name in enumerate(run.cluster.node_names())}
-        files = {f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()}
+        files = {
+            f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()
+        }
         nodes = tuple(
-            ContainerAddress(name=name, address=name, port=run.cluster.ssh_port, host=name, host_port=1)
+            ContainerAddress(
+                name=name, address=name, port=run.cluster.ssh_port, host=name, host_port=1
+            )
             for name in run.cluster.node_names()
         )
-        state = DockerState(host_key="", nodes=nodes, network="NETWORK" if len(nodes) > 1 else None, cores=None)
+        state = DockerState(
+            host_key="", nodes=nodes, network="NETWORK" if len(nodes) > 1 else None, cores=None
+        )
         return Rendered(files, self._testbed(run.run_id, state))
 
     def launch(self, run: Run) -> Testbed:
@@ -209,7 +232,9 @@ class Docker(RunsWithState[DockerState]):
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         limit_s = self._settings.start_timeout_s
-        if not wait_for_sshd(testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2):
+        if not wait_for_sshd(
+            testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2
+        ):
             raise LaunchError(
                 Reason.of(
                     "docker-nodes-silent",
@@ -287,12 +312,20 @@ class Docker(RunsWithState[DockerState]):
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        """Return the leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
+        """Return the leftovers of abandoned runs: containers and networks by their labels, and keys
+        on this machine.
+        """
         every: list[Labels] = [container.labels for container in self._daemon.containers()]
         every += [network.attrs.get("Labels") or {} for network in self._daemon.networks()]
-        labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
+        labels_by_run = {
+            labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))
+        }
         objects = [
-            Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
+            Leftover(
+                run_id,
+                max(0.0, time.time() - _seconds(labels, MADE, time.time())),
+                "containers and network",
+            )
             for run_id, labels in labels_by_run.items()
             if is_abandoned(run_id, labels)
         ]

@@ -22,7 +22,12 @@ from seatrial.text.lines import last_bytes, one_line
 from seatrial.text.redact import Secrets, redacted
 
 _ASKS_NOTHING = ("gke-gcloud-auth-plugin", "aws", "aws-iam-authenticator", "gcloud")
-POD, NODE, SECRET, EVENT = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret"), Kind("v1", "Event")
+POD, NODE, SECRET, EVENT = (
+    Kind("v1", "Pod"),
+    Kind("v1", "Node"),
+    Kind("v1", "Secret"),
+    Kind("v1", "Event"),
+)
 TIMEOUT_S = 30  # of one request
 LIMIT = {"_request_timeout": TIMEOUT_S}
 _TAIL_LINES = 20_000
@@ -39,7 +44,9 @@ class RuntimeUnseenError(LaunchError):
 
 
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
-    """Return the error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
+    """Return the error for a refusal of the API server (`error` is the client's ApiException), with
+    the next step.
+    """
     own_words: str | None = None
     with suppress(ValueError, TypeError, AttributeError, KeyError):
         own_words = short(json.loads(error.body)["message"])
@@ -48,15 +55,21 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
         case 401:
             return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
         case 403:
-            return MissingError(Reason.of("forbidden", doing=f"{doing} in namespace {namespace}", problem=message))
+            return MissingError(
+                Reason.of("forbidden", doing=f"{doing} in namespace {namespace}", problem=message)
+            )
         case 404 if not own_words:  # nothing is served there any more
             return UnknownKindError(
                 Reason.of(
-                    "kind-unknown", problem=f"cannot {doing}: the cluster does not know that kind any more", install=""
+                    "kind-unknown",
+                    problem=f"cannot {doing}: the cluster does not know that kind any more",
+                    install="",
                 )
             )
         case 404 if "namespaces" in message:
-            return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
+            return MissingError(
+                Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace)
+            )
         case _ if "trainingRuntime must be created" in message:
             return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
         case _:
@@ -69,10 +82,14 @@ def short(error: object) -> str:
 
 
 def connect(context: str | None) -> Any:
-    """Return the API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
+    """Return the API client of the kubeconfig's context, or of the pod that this runs in.
+
+    Raises MissingError.
+    """
     from kubernetes import client, config
 
-    kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"  # the library read the variable at its import
+    # The library read the variable at its import
+    kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
     configuration = client.Configuration()
     configuration.retries = False  # our own retries log what they wait for
     try:
@@ -80,7 +97,9 @@ def connect(context: str | None) -> Any:
             config.load_incluster_config(client_configuration=configuration)
         else:
             with _plugin_errors(asks=_require_plugin(kubeconfig, context)):
-                config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
+                config.load_kube_config(
+                    kubeconfig, context=context, client_configuration=configuration
+                )
     except (config.ConfigException, OSError) as error:
         raise MissingError(_lacking(kubeconfig, context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
@@ -92,23 +111,28 @@ def connect(context: str | None) -> Any:
 
 @contextmanager
 def _plugin_errors(asks: bool) -> Iterator[None]:
-    """Raise MissingError if the program that logs the user in fails: the library logs that, and goes on without.
+    """Raise MissingError if the program that logs the user in fails: the library logs that, and
+    goes on without.
 
-    On a terminal the library lets the program write there, which only one that `asks` the user needs.
+    On a terminal the library lets the program write there, which only one that `asks` the user
+    needs.
     """
     errors = BufferingHandler(_MOST_ERRORS)
     errors.setLevel(logging.ERROR)
     root = logging.getLogger()
     root.addHandler(errors)
     try:
-        with nullcontext() if asks else redirect_stdout(io.StringIO()):  # by which the library tells a terminal
+        # By which the library tells a terminal
+        with nullcontext() if asks else redirect_stdout(io.StringIO()):
             yield
     finally:
         root.removeHandler(errors)
     if errors.buffer:
         words = errors.buffer[0].getMessage().removeprefix("exec: ")
         problem = (
-            "its words are above" if "NoneType" in words else Secrets.of(os.environ).out_of_text(short(words))
+            "its words are above"
+            if "NoneType" in words
+            else Secrets.of(os.environ).out_of_text(short(words))
         )  # the library's, without its output
         raise MissingError(Reason.of("login-plugin-failed", problem=problem))
 
@@ -126,9 +150,13 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
     user = users.get_with_name(chosen["context"]["user"])["user"].value or {}
     plugin = user.get("exec") or {}
     command = plugin.get("command")
-    if command and "/" not in command and not shutil.which(command):  # a path may be relative to the kubeconfig
+    # A path may be relative to the kubeconfig
+    if command and "/" not in command and not shutil.which(command):
         raise MissingError(Reason.of("login-plugin-missing", program=command))
-    return plugin.get("interactiveMode") != "Never" and os.path.basename(command or "") not in _ASKS_NOTHING
+    return (
+        plugin.get("interactiveMode") != "Never"
+        and os.path.basename(command or "") not in _ASKS_NOTHING
+    )
 
 
 def _lacking(kubeconfig: str, context: str | None) -> Reason:
@@ -138,17 +166,21 @@ def _lacking(kubeconfig: str, context: str | None) -> Reason:
     try:
         contexts, _ = config.list_kube_config_contexts(kubeconfig)
     except (config.ConfigException, OSError) as error:
-        return Reason.of("no-kubeconfig", problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod")
+        return Reason.of(
+            "no-kubeconfig",
+            problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod",
+        )
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     problem = f"platform.context {context!r} is not in the kubeconfig" if context else "no context"
     return Reason.of("kube-context-unknown", problem=problem, known=known)
 
 
 class Discovery:
-    """The kinds of objects that a cluster knows: one request per group and version, at their first use.
+    """The kinds of objects that a cluster knows: one request per group and version, at their first
+    use.
 
-    The library's own discovery asks for every group, caches the answer in a file of /tmp with a predictable name,
-    and trusts that file when the cluster has changed.
+    The library's own discovery asks for every group, caches the answer in a file of /tmp with a
+    predictable name, and trusts that file when the cluster has changed.
     """
 
     def __init__(self, client: Any, timeout_s: float) -> None:
@@ -186,15 +218,25 @@ class Discovery:
         """Return the versions in which the cluster serves a kind, such as batch/v1."""
         group, _, _ = kind.api_version.rpartition("/")
         served = (self._get(f"/apis/{group}") or {}).get("versions", ()) if group else ()
-        return [each["groupVersion"] for each in served if kind.kind in self._kinds(each["groupVersion"])]
+        return [
+            each["groupVersion"]
+            for each in served
+            if kind.kind in self._kinds(each["groupVersion"])
+        ]
 
     def _kinds(self, api_version: str) -> dict[str, Object]:
-        """Return the kinds in one version of a group. What is missing is looked up again the next time."""
+        """Return the kinds in one version of a group.
+
+        What is missing is looked up again the next time.
+        """
         if api_version not in self._served:
-            listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
+            listed = self._get(
+                f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+            )
             if listed is None:
                 return {}
-            entries = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
+            # Without subresources
+            entries = [entry for entry in listed["resources"] if "/" not in entry["name"]]
             self._served[api_version] = {entry["kind"]: entry for entry in entries}
         return self._served[api_version]
 
@@ -212,7 +254,10 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Some verbs on a resource; `why` is what fails without it. Cluster-wide if the resource has no namespace."""
+    """Some verbs on a resource; `why` is what fails without it.
+
+    Cluster-wide if the resource has no namespace.
+    """
 
     group: str
     resource: str
@@ -257,12 +302,20 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"create {name}"):
             query = [("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
-            return plain(resource.create(body=manifest, namespace=self.namespace, query_params=query, **LIMIT))
+            return plain(
+                resource.create(
+                    body=manifest, namespace=self.namespace, query_params=query, **LIMIT
+                )
+            )
 
     def own(self, child: Object, parent: Object) -> None:
         """Make `parent` the owner of `child`, so that it is deleted with the parent."""
         metadata = parent["metadata"]
-        owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
+        owner = {
+            "apiVersion": parent["apiVersion"],
+            "kind": parent["kind"],
+            "name": metadata["name"],
+        }
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
         with self.explained(f"set the owner of {child['kind']} {child['metadata']['name']}"):
             self.patch(Kind(child["apiVersion"], child["kind"]), child["metadata"]["name"], patch)
@@ -275,12 +328,19 @@ class Api:
     def patch(self, kind: Kind, name: str, patch: Object) -> None:
         """Merge `patch` into an object. Raises the library's errors."""
         form = "application/merge-patch+json"
-        self.resource(kind).patch(body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT)
+        self.resource(kind).patch(
+            body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT
+        )
 
     def delete_all(
-        self, kind: Kind, selector: str, field_selector: str | None = None, grace_s: int | None = None
+        self,
+        kind: Kind,
+        selector: str,
+        field_selector: str | None = None,
+        grace_s: int | None = None,
     ) -> None:
-        """Delete the objects that the selectors find, and what they own; a kind that the cluster lacks is no error.
+        """Delete the objects that the selectors find, and what they own; a kind that the cluster
+        lacks is no error.
 
         `grace_s` 0 removes pods whatever their node reports.
         """
@@ -316,14 +376,19 @@ class Api:
             return list(plain(listing)["items"])
 
     def version(self) -> str:
-        """Return the API server's version. Raises MissingError or LaunchError where it cannot be reached."""
+        """Return the API server's version.
+
+        Raises MissingError or LaunchError where it cannot be reached.
+        """
         with self.explained("ask for the version"):
             from kubernetes import client
 
             return str(client.VersionApi(self.client).get_code(**LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
-        """Raise MissingError if the cluster does not know the kind in our version, with what to install."""
+        """Raise MissingError if the cluster does not know the kind in our version, with what to
+        install.
+        """
         try:
             self.resource(kind)
         except UnknownKindError as error:
@@ -334,7 +399,8 @@ class Api:
             raise UnknownKindError(
                 Reason.of(
                     "kind-unknown",
-                    problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}",
+                    problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak "
+                    f"{kind.api_version}",
                     install=": install a release that serves it",
                 )
             ) from error
@@ -364,7 +430,9 @@ class Api:
 
         with suppress(Exception):  # it only adds to another error
             core = client.CoreV1Api(self.client)
-            text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=_LAST_LINES, _request_timeout=10)
+            text = core.read_namespaced_pod_log(
+                pod, self.namespace, tail_lines=_LAST_LINES, _request_timeout=10
+            )
             return " | ".join(line.strip() for line in redacted(text.splitlines()) if line.strip())
         return ""
 
@@ -380,7 +448,8 @@ class Api:
                 container=container,
                 timestamps=True,
                 tail_lines=_TAIL_LINES,
-                _preload_content=False,  # a chunk at a time: there is no other bound on what a line holds
+                # A chunk at a time: there is no other bound on what a line holds
+                _preload_content=False,
                 _request_timeout=timeout_s,
             )
             try:
@@ -401,10 +470,14 @@ class Api:
         except (ApiException, HTTPError, OSError) as error:
             if getattr(error, "status", None):
                 raise refused(doing, self.namespace, error) from error
-            problem = error.reason if isinstance(error, ApiException) else error  # TLS failed: there is no status
+            # TLS failed: there is no status
+            problem = error.reason if isinstance(error, ApiException) else error
             raise LaunchError(
                 Reason.of(
-                    "api-server-unreachable", doing=doing, host=self.client.configuration.host, error=short(problem)
+                    "api-server-unreachable",
+                    doing=doing,
+                    host=self.client.configuration.host,
+                    error=short(problem),
                 )
             ) from error
 

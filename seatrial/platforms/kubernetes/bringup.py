@@ -14,19 +14,29 @@ from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api,
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
 from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
-from seatrial.platforms.kubernetes.waiting import UNMANAGED_S, WORKLOAD, Queued, is_of, unmanaged, waits_for
+from seatrial.platforms.kubernetes.waiting import (
+    UNMANAGED_S,
+    WORKLOAD,
+    Queued,
+    is_of,
+    unmanaged,
+    waits_for,
+)
 
 log = logging.getLogger("seatrial.kubernetes")
 
 _WATCH_S = 300  # the API server ends watches by itself; they are begun anew
 _PAUSE_S = 1.0  # before a watch that broke is begun anew
-_ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
+# Pods that a quota or a policy keeps out are tried again; after so long it is no accident
+_ADMISSION_S = 30.0
 _LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One event of a watch: ADDED, MODIFIED, DELETED; or LISTED at each start, with all objects in `items`."""
+    """One event of a watch: ADDED, MODIFIED, DELETED; or LISTED at each start, with all objects in
+    `items`.
+    """
 
     kind: str
     change: str
@@ -34,7 +44,9 @@ class WatchEvent:
 
 
 class Watches:
-    """A context with several watches in one queue; watches that break are restarted until the end."""
+    """A context with several watches in one queue; watches that break are restarted until the
+    end.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -53,10 +65,15 @@ class Watches:
     def add(self, kind: Kind, **selectors: str) -> None:
         """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
         resource = self._api.resource(kind)
-        threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
+        threading.Thread(
+            target=self._follow, args=(kind.kind, resource, selectors), daemon=True
+        ).start()
 
     def next(self, timeout_s: float) -> WatchEvent | None:
-        """Return the next event; None on a timeout. Raises MissingError if something may not be watched."""
+        """Return the next event; None on a timeout.
+
+        Raises MissingError if something may not be watched.
+        """
         try:
             change = self._changes.get(timeout=max(timeout_s, 0.001))
         except queue.Empty:
@@ -90,7 +107,8 @@ class Watches:
             except MissingError as error:  # it will be no other the next time
                 self._changes.put(error)
                 return
-            except Exception as error:  # the API server restarts, a proxy cuts connections, a version is too old
+            except Exception as error:
+                # The API server restarts, a proxy cuts connections, a version is too old
                 if not self._over.is_set():
                     log.debug("the watch of %s broke: %s", kind, short(error))
                     time.sleep(_PAUSE_S)
@@ -99,7 +117,10 @@ class Watches:
 
 
 class BringUp:
-    """The pods of a run until they are ready. `parent` is the launcher's object as the API server made it."""
+    """The pods of a run until they are ready.
+
+    `parent` is the launcher's object as the API server made it.
+    """
 
     def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
@@ -111,11 +132,15 @@ class BringUp:
         self._logged = Reason()
 
     def wait(self) -> list[Object]:
-        """Wait until every sshd answers, and return the pods. Raises LaunchError when that cannot be, or time is up."""
+        """Wait until every sshd answers, and return the pods.
+
+        Raises LaunchError when that cannot be, or time is up.
+        """
         with Watches(self._api) as watches:
             watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE_ROLE}")
             watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
-            watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
+            # A JobSet's Job, whose event it is, has a longer name
+            watches.add(EVENT, field_selector="type=Warning")
             if self._plan.settings.queue:
                 watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
             while len(waiting.ready(self._seen.pods.values())) < self._plan.node_count:
@@ -125,7 +150,9 @@ class BringUp:
         return waiting.ready(self._seen.pods.values())
 
     def _take_changes(self, watches: Watches) -> None:
-        """Take the next event, and all others until the next check: pods change often, and a check is of all pods."""
+        """Take the next event, and all others until the next check: pods change often, and a check
+        is of all pods.
+        """
         change = watches.next(1.0)
         while change:
             self._take(change)
@@ -156,12 +183,16 @@ class BringUp:
         self._troubled = waiting.problem_starts(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
             log_end = self._api.log_end(problem.pod)
-            raise LaunchError(extended(problem.reason, f"; its last words: {log_end}" if log_end else ""))
+            raise LaunchError(
+                extended(problem.reason, f"; its last words: {log_end}" if log_end else "")
+            )
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
         if self._seen.deleted:
-            raise LaunchError(Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name))
+            raise LaunchError(
+                Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name)
+            )
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
             raise LaunchError(complaint.text)
@@ -174,14 +205,18 @@ class BringUp:
             return None
         if self._seen.workload:
             return waits_for(self._seen.workload)
-        if time.monotonic() - self._begun > UNMANAGED_S and not (self._seen.managed or self._seen.pods):
+        if time.monotonic() - self._begun > UNMANAGED_S and not (
+            self._seen.managed or self._seen.pods
+        ):
             return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
         return Queued(Reason.of("queue-not-looked-at", what="queued"))
 
     def _log_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
         queued = self._queued()
-        progress = waiting.describe_progress(pods, self._plan.node_count, queued, self._seen.unmounted)
+        progress = waiting.describe_progress(
+            pods, self._plan.node_count, queued, self._seen.unmounted
+        )
         if self._seen.complaint and not pods:
             progress = uncoded(self._seen.complaint.text)
         if progress != self._logged:
@@ -196,5 +231,7 @@ class BringUp:
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            reason = Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress)
+            reason = Reason.of(
+                "launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress
+            )
             raise LaunchError(caused(reason, progress))

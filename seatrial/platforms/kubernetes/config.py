@@ -1,4 +1,6 @@
-"""The settings of a Kubernetes cluster in a cluster file, and fragments of a pod that it may hold."""
+"""The settings of a Kubernetes cluster in a cluster file, and fragments of a pod that it may
+hold.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +18,9 @@ Fragment = dict[str, Any]
 
 # Set by seatrial, or by a field of its own.
 _OWN_POD = {
-    **dict.fromkeys(("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"), ""),
+    **dict.fromkeys(
+        ("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"), ""
+    ),
     "hostNetwork": "host_network",
     "imagePullSecrets": "image_pull_secrets",
     "nodeSelector": "node_selector",
@@ -26,18 +30,39 @@ _OWN_POD = {
     "tolerations": "tolerations",
 }
 _OWN_CONTAINER = {
-    **dict.fromkeys(("args", "command", "lifecycle", "livenessProbe", "name", "ports", "startupProbe"), ""),
+    **dict.fromkeys(
+        ("args", "command", "lifecycle", "livenessProbe", "name", "ports", "startupProbe"), ""
+    ),
     "env": "env of the cluster file, or secret_env",
     "envFrom": "env of the cluster file, or secret_env",
     "image": "image of the cluster file",
     "imagePullPolicy": "image_pull_policy",
 }
 _LIST, _MAP = re.compile(r"[Ll]ist\[(\w+)\]"), re.compile(r"[Dd]ict[\[(]")
-_SCALARS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": (int, float), "datetime": str}
+_SCALARS: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (int, float),
+    "datetime": str,
+}
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 # What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
 _TAKEN = (
-    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"),
+    *(
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/var/run",
+    ),
     *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
 )
 
@@ -59,7 +84,9 @@ ContainerFragment = Annotated[Fragment, _checked("V1Container", _OWN_CONTAINER)]
 
 
 def _problems(value: object, model: str, where: str) -> Iterator[str]:
-    """Yield what `value` has that the model of Kubernetes' client lacks; models are named as in its `openapi_types`."""
+    """Yield what `value` has that the model of Kubernetes' client lacks; models are named as in its
+    `openapi_types`.
+    """
     if in_list := _LIST.fullmatch(model):
         if not isinstance(value, list):
             yield f"{where} must be a list"
@@ -67,7 +94,9 @@ def _problems(value: object, model: str, where: str) -> Iterator[str]:
         for i, each in enumerate(value):
             yield from _problems(each, in_list[1], f"{where}[{i}]")
     elif _MAP.match(model):
-        if not isinstance(value, dict) or not all(isinstance(each, str | int | float) for each in value.values()):
+        if not isinstance(value, dict) or not all(
+            isinstance(each, str | int | float) for each in value.values()
+        ):
             yield f"{where} must be a map of names to values"
     elif model in _SCALARS:
         if not isinstance(value, _SCALARS[model]) or isinstance(value, bool) != (model == "bool"):
@@ -119,34 +148,60 @@ def text(pattern: str, legal: str) -> AfterValidator:
 
 
 DnsLabel = Annotated[
-    str, text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+    str,
+    text(
+        r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends",
+    ),
 ]
 DnsName = Annotated[
-    str, text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "name of a Kubernetes object: a-z, 0-9, '-' and '.'")
+    str,
+    text(
+        r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+        "name of a Kubernetes object: a-z, 0-9, '-' and '.'",
+    ),
 ]
 LabelKey = Annotated[
-    str, text(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}", "label key, such as topology.kubernetes.io/zone")
+    str,
+    text(
+        rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}",
+        "label key, such as topology.kubernetes.io/zone",
+    ),
 ]
 ResourceName = Annotated[
     str,
     text(
         rf"cpu|memory|ephemeral-storage|hugepages-[1-9]\d*[KMGT]i|[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/{_LABEL}",
-        "resource of nodes: cpu, memory, ephemeral-storage, hugepages-SIZE, or DOMAIN/NAME such as rdma/ib",
+        (
+            "resource of nodes: cpu, memory, ephemeral-storage, hugepages-SIZE, or "
+            "DOMAIN/NAME such as rdma/ib"
+        ),
     ),
 ]
 Quantity = Annotated[
-    str, text(r"(0|[1-9]\d{0,17})(\.\d{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?", "quantity, such as 8, 500m or 64Gi")
+    str,
+    text(
+        r"(0|[1-9]\d{0,17})(\.\d{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?",
+        "quantity, such as 8, 500m or 64Gi",
+    ),
 ]
-LabelValue = Annotated[str, text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]
+LabelValue = Annotated[
+    str, text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")
+]
 
 
 def _legal_mount(value: str) -> str:
     path = PurePosixPath(value)
     if not path.is_absolute() or str(path) != value or ".." in path.parts or ":" in value:
-        raise ValueError(f"{value!r} is no absolute path, such as /data (no '..', no ':', no '/' at the end)")
+        raise ValueError(
+            f"{value!r} is no absolute path, such as /data (no '..', no ':', no '/' at the end)"
+        )
     for taken in map(PurePosixPath, _TAKEN):
         if path.is_relative_to(taken) or taken.is_relative_to(path):
-            raise ValueError(f"{value!r} is over or in {taken}, which the node needs; choose another, such as /data")
+            raise ValueError(
+                f"{value!r} is over or in {taken}, which the node needs; choose another, "
+                "such as /data"
+            )
     return value
 
 
@@ -167,20 +222,24 @@ class Gcs(_Shared):
     """A bucket, by GKE's Cloud Storage FUSE, as the pod's service account."""
 
     kind: Literal["gcs"] = Field(description="Cloud Storage FUSE")
-    bucket: Annotated[str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")] = Field(
-        description="its name, without gs://"
+    bucket: Annotated[
+        str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")
+    ] = Field(description="its name, without gs://")
+    mount_options: str | None = Field(
+        None, min_length=1, description="of gcsfuse, such as implicit-dirs"
     )
-    mount_options: str | None = Field(None, min_length=1, description="of gcsfuse, such as implicit-dirs")
 
 
 class Nfs(_Shared):
     """An export of an NFS server, such as Filestore's."""
 
     kind: Literal["nfs"] = Field(description="NFS")
-    server: Annotated[str, text(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", "host name or address")] = Field(
-        description="host name or address"
+    server: Annotated[
+        str, text(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", "host name or address")
+    ] = Field(description="host name or address")
+    path: Annotated[str, text(r"/.*", "absolute path, such as /share")] = Field(
+        description="of the export: /share"
     )
-    path: Annotated[str, text(r"/.*", "absolute path, such as /share")] = Field(description="of the export: /share")
 
 
 class Pvc(_Shared):
@@ -221,7 +280,9 @@ class Toleration(Strict):
     """As in a pod's spec."""
 
     key: str | None = Field(None, description="of the taint; with Exists, unset: every taint")
-    operator: Literal["Exists", "Equal"] = Field("Equal", description="Equal needs key and value, Exists no value")
+    operator: Literal["Exists", "Equal"] = Field(
+        "Equal", description="Equal needs key and value, Exists no value"
+    )
     value: str | None = Field(None, description="of the taint")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         None, description="of the taint; unset: any"
@@ -232,7 +293,9 @@ class Toleration(Strict):
         if self.operator == "Exists" and self.value is not None:
             raise ValueError("operator: Exists takes no value; leave one of them out")
         if self.operator == "Equal" and (self.key is None or self.value is None):
-            raise ValueError("operator: Equal, which is the default, needs key and value; Exists needs neither")
+            raise ValueError(
+                "operator: Equal, which is the default, needs key and value; Exists needs neither"
+            )
         return self
 
 
@@ -247,14 +310,20 @@ class SecretVariable(Strict):
 class Topology(Strict):
     """How close Kueue places the nodes, by the label of a topology level."""
 
-    required: LabelKey | None = Field(None, description="all nodes in one domain of this level, or none")
-    preferred: LabelKey | None = Field(None, description="in one domain of this level where possible")
+    required: LabelKey | None = Field(
+        None, description="all nodes in one domain of this level, or none"
+    )
+    preferred: LabelKey | None = Field(
+        None, description="in one domain of this level where possible"
+    )
     unconstrained: bool = Field(False, description="wherever there is room, by Kueue's choice")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
         if sum(map(bool, (self.required, self.preferred, self.unconstrained))) != 1:
-            raise ValueError("needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true")
+            raise ValueError(
+                "needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true"
+            )
         return self
 
 
@@ -278,12 +347,22 @@ class KubernetesPlatform(PlatformSettings):
     priority_class: DnsName | None = Field(
         None, description="PriorityClass of the pods; Kueue's too without queue_priority"
     )
-    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
+    node_selector: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="labels that nodes must have"
+    )
     tolerations: tuple[Toleration, ...] = Field((), description="beside those of GPUs")
-    target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
-    avoid_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
-    image_pull_secrets: tuple[DnsName, ...] = Field((), description="Secrets with the registry's login")
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(None, description="as in a pod's spec")
+    target_nodes: tuple[LabelValue, ...] = Field(
+        (), description="kubernetes.io/hostname of the only nodes to use"
+    )
+    avoid_nodes: tuple[LabelValue, ...] = Field(
+        (), description="kubernetes.io/hostname of nodes to leave alone"
+    )
+    image_pull_secrets: tuple[DnsName, ...] = Field(
+        (), description="Secrets with the registry's login"
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="as in a pod's spec"
+    )
     service_account: DnsName | None = Field(
         None, description="of the pods, for buckets; unset: the namespace's default"
     )
@@ -292,10 +371,12 @@ class KubernetesPlatform(PlatformSettings):
         description="of each node's pod besides GPUs, such as rdma/rdma_shared_device_a: 1 or cpu: 32",
     )
     annotations: dict[LabelKey, Annotated[str, Field(max_length=10_000)]] = Field(
-        default_factory=dict, description="of each node's pod, such as k8s.v1.cni.cncf.io/networks for Multus"
+        default_factory=dict,
+        description="of each node's pod, such as k8s.v1.cni.cncf.io/networks for Multus",
     )
     labels: dict[LabelKey, LabelValue] = Field(
-        default_factory=dict, description="of what is submitted and of each node's pod, such as kai.scheduler/queue"
+        default_factory=dict,
+        description="of what is submitted and of each node's pod, such as kai.scheduler/queue",
     )
     pod_spec: PodFragment = Field(
         default_factory=dict,
@@ -305,7 +386,9 @@ class KubernetesPlatform(PlatformSettings):
         default_factory=dict,
         description="added to each node's container: securityContext, volumeMounts, resources",
     )
-    compute_domain: bool = Field(False, description="a ComputeDomain over the nodes, for NVLink between them (MNNVL)")
+    compute_domain: bool = Field(
+        False, description="a ComputeDomain over the nodes, for NVLink between them (MNNVL)"
+    )
     networks: tuple[DnsName, ...] = Field(
         (), description="GKE networks of the pod's interfaces, eth0 first; unset: the machine's"
     )
@@ -314,13 +397,19 @@ class KubernetesPlatform(PlatformSettings):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}$",
         description="Google's gIB installer or TCPXO daemon; unset: the machine's",
     )
-    host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
-    host_names: bool = Field(False, description="nodes reach each other by DNS names instead of pod addresses")
+    host_network: bool = Field(
+        False, description="the pods use their hosts' network; ssh_port must be free there"
+    )
+    host_names: bool = Field(
+        False, description="nodes reach each other by DNS names instead of pod addresses"
+    )
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; unset: the machine's"
     )
     volumes: Volumes = Field((), description="of every node")
-    secret_env: tuple[SecretVariable, ...] = Field((), description="variables whose value stays in a Secret")
+    secret_env: tuple[SecretVariable, ...] = Field(
+        (), description="variables whose value stays in a Secret"
+    )
     queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
     start_timeout_s: Seconds = Field(900, description="seconds that started nodes have to answer")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
@@ -347,17 +436,25 @@ class KubernetesPlatform(PlatformSettings):
 
     def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
         targets = tuple(name for name in self.target_nodes if name not in names)
-        return self.model_copy(update={"target_nodes": targets, "avoid_nodes": (*self.avoid_nodes, *names)})
+        return self.model_copy(
+            update={"target_nodes": targets, "avoid_nodes": (*self.avoid_nodes, *names)}
+        )
 
     @property
     def profile(self) -> Machine:
         """The profile of the machine family, with what the cluster file has in its place."""
         profile = MACHINES[self.machine]
         names = self.networks or [network for _, network in profile.networks]
-        installers = [{**each, "image": self.plugin_image or each["image"]} for each in profile.init_containers]
+        installers = [
+            {**each, "image": self.plugin_image or each["image"]}
+            for each in profile.init_containers
+        ]
         return replace(
             profile,
-            networks=tuple((interface, name) for (interface, _), name in zip(profile.networks, names, strict=False)),
+            networks=tuple(
+                (interface, name)
+                for (interface, _), name in zip(profile.networks, names, strict=False)
+            ),
             init_containers=tuple(installers),
             compute_domain=profile.compute_domain or self.compute_domain,
         )

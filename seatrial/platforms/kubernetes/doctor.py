@@ -1,6 +1,7 @@
 """Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
 
-deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer, is not reported.
+deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer,
+is not reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,14 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS, Launcher, objects
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
-from seatrial.platforms.kubernetes.pod import GCS_FUSE, is_tolerated, limits, node_selector, not_requested, tolerations
+from seatrial.platforms.kubernetes.pod import (
+    GCS_FUSE,
+    is_tolerated,
+    limits,
+    node_selector,
+    not_requested,
+    tolerations,
+)
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.platforms.testbed import trial_run
 from seatrial.text.words import some_of
@@ -52,7 +60,9 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
         reasons += nodes_that_fit(nodes, cluster, settings)
-        meant = [node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)]
+        meant = [
+            node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)
+        ]
         if missing := not_requested(meant, cluster, settings):
             reasons.append(missing)
     return reasons
@@ -67,20 +77,25 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
             where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
             yield Reason.of(
-                "forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=f"needed to {right.why}"
+                "forbidden",
+                doing=f"{', '.join(denied)} {resource} {where}",
+                problem=f"needed to {right.why}",
             )
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
     """Submit the manifests as a dry run, which admission policies and webhooks see too."""
     run = trial_run(cluster)
-    for manifest in objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")):
+    for manifest in objects(
+        plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")
+    ):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
             continue
         try:
             api.create(manifest, dry_run=True)
         except SeatrialError as error:
-            return [] if "does not support dry run" in str(error) else [error.reason]  # some webhooks cannot
+            # Some webhooks cannot
+            return [] if "does not support dry run" in str(error) else [error.reason]
     return []
 
 
@@ -92,7 +107,11 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
     queue = queues.get(str(settings.queue))
     if queue is None:
         there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
-        return [Reason.of("queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there)]
+        return [
+            Reason.of(
+                "queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there
+            )
+        ]
     active = conditions(queue).get("Active")
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
@@ -102,7 +121,9 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
     return []
 
 
-def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
+def nodes_that_fit(
+    nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform
+) -> list[Reason]:
     """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
@@ -114,16 +135,21 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
     if fit >= cluster.nodes:
         return []
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
-    meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
+    meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (
+        f" ({selector})" if selector else ""
+    )
     few = Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)
-    nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")  # nodes without any GPU last
+    # Nodes without any GPU last
+    nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")
     return [join([few, *(placed(some_of(names_by_lack[lack]), lack) for lack in nearest[:8])])]
 
 
 def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
     labels = node["metadata"].get("labels", {})
     host = labels.get("kubernetes.io/hostname", node["metadata"]["name"])
-    if (settings.target_nodes and host not in settings.target_nodes) or host in settings.avoid_nodes:
+    if (
+        settings.target_nodes and host not in settings.target_nodes
+    ) or host in settings.avoid_nodes:
         return False
     return all(labels.get(key) == value for key, value in selected.items())
 
@@ -140,12 +166,15 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Rea
         if taint.get("effect") != "PreferNoSchedule" and not is_tolerated(taint, tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
             return Reason.of(
-                "node-unfit", lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
+                "node-unfit",
+                lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations",
             )
     return _too_small(node["status"].get("allocatable", {}), cluster, settings)
 
 
-def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
+def _too_small(
+    offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform
+) -> Reason | None:
     """Return which resource of a node is too small, or None."""
     from kubernetes.utils.quantity import parse_quantity
 
@@ -153,25 +182,46 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
             hint = ": is the device plugin running?" if there == "0" else ""
-            return Reason.of("node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there)
+            return Reason.of(
+                "node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there
+            )
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
         return Reason.of(
-            "node-unfit", lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
+            "node-unfit",
+            lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one "
+            "of its own",
         )
     profile = MACHINES[settings.machine]
-    # A family's nodes have room for what its pods may take; on others it is an upper bound that nobody may reach.
+    # A family's nodes have room for what its pods may take; on others it is an upper bound that
+    # nobody may reach.
     shared = settings.shared_memory or (profile.shared_memory if profile.gpus else None)
-    if "memory" in offered and shared and parse_quantity(offered["memory"]) < parse_quantity(shared):
+    if (
+        "memory" in offered
+        and shared
+        and parse_quantity(offered["memory"]) < parse_quantity(shared)
+    ):
         lacking = f"less than the {shared} that /dev/shm may take"
         return Reason.of(
-            "node-unfit", lack=f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory"
+            "node-unfit",
+            lack=f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory",
         )
     return None
 
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
-    for look in (_pull_secrets, _secret_env, _account, _priority, _preemptible_class, _claims, _bucket_driver, _image):
+    """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next
+    step.
+    """
+    for look in (
+        _pull_secrets,
+        _secret_env,
+        _account,
+        _priority,
+        _preemptible_class,
+        _claims,
+        _bucket_driver,
+        _image,
+    ):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
 
@@ -182,12 +232,19 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
         secret = api.find(SECRET, name)
         if secret is None:
             yield _missing(where, f"no Secret {name} in namespace {api.namespace}", step, api)
-        elif (kind := secret.get("type")) not in ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"):
-            yield _missing(where, f"Secret {name} is {kind}, with which nothing is pulled", step, api)
+        elif (kind := secret.get("type")) not in (
+            "kubernetes.io/dockerconfigjson",
+            "kubernetes.io/dockercfg",
+        ):
+            yield _missing(
+                where, f"Secret {name} is {kind}, with which nothing is pulled", step, api
+            )
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
-    """Return the reason for what does not exist; with `api`, the step is one of kubectl in its namespace."""
+    """Return the reason for what does not exist; with `api`, the step is one of kubectl in its
+    namespace.
+    """
     kubectl = f"kubectl -n {api.namespace} " if api else ""
     return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=kubectl + step)
 
@@ -201,7 +258,9 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
             yield _missing(where, problem, f"create secret generic {variable.secret}", api)
         elif variable.key not in (data := secret.get("data") or {}):
             has = ", ".join(sorted(data)) or "none"
-            yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
+            yield Reason.of(
+                "secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has
+            )
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
@@ -216,16 +275,22 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
         return
     classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY_CLASS))
     if name not in classes:
-        yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
+        yield _missing(
+            "platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}"
+        )
 
 
-def _preemptible_class(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
+def _preemptible_class(
+    api: Api, cluster: "Cluster", settings: KubernetesPlatform
+) -> Iterator[Reason]:
     """Look for the class by which tests of idle nodes give way."""
     if cluster.qualify is None:
         return
     where, name = "qualify.priority_class", cluster.qualify.priority_class
     step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
-    priority_class = next((each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None)
+    priority_class = next(
+        (each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None
+    )
     if priority_class is None:
         yield _missing(where, f"the cluster has no {name}", step)
     elif priority_class["value"] >= 0 or priority_class.get("preemptionPolicy") != "Never":
@@ -239,15 +304,22 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
         unusable = partial(Reason.of, "volume-claim-unusable", claim=volume.claim)
         claim = api.find(Kind("v1", "PersistentVolumeClaim"), volume.claim)
         if claim is None:
-            yield unusable(wrong=f"is not in namespace {api.namespace}: create it, or correct the name")
+            yield unusable(
+                wrong=f"is not in namespace {api.namespace}: create it, or correct the name"
+            )
             continue
-        phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
+        phase, modes = (
+            claim.get("status", {}).get("phase"),
+            set(claim["spec"].get("accessModes", ())),
+        )
         if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
             yield unusable(wrong=f"is {phase}, so no pod can have it: {look}")
         elif cluster.nodes > 1 and not modes & {"ReadWriteMany", "ReadOnlyMany"}:
             has = ", ".join(sorted(modes))
-            yield unusable(wrong=f"is {has}, for one node; {cluster.nodes} need one that is ReadWriteMany")
+            yield unusable(
+                wrong=f"is {has}, for one node; {cluster.nodes} need one that is ReadWriteMany"
+            )
         elif modes == {"ReadOnlyMany"} and not volume.read_only:
             yield unusable(wrong="is ReadOnlyMany: say read_only: true")
 
@@ -257,13 +329,18 @@ def _binds_late(api: Api, claim: Object) -> bool:
     with suppress(SeatrialError):
         name = claim["spec"].get("storageClassName") or ""
         storage_class = api.find(Kind("storage.k8s.io/v1", "StorageClass"), name)
-        return bool(storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
+        return bool(
+            storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
+        )
     return True
 
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     driver = Kind("storage.k8s.io/v1", "CSIDriver")
-    if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(driver, GCS_FUSE) is None:
+    if (
+        any(volume.kind == "gcs" for volume in settings.volumes)
+        and api.find(driver, GCS_FUSE) is None
+    ):
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
         add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
         yield _missing("platform.volumes", problem, add)
@@ -284,16 +361,26 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
 
 
 def qualify_rights(cluster: "Cluster") -> list[Permission]:
-    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants exactly these."""
+    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants
+    exactly these.
+    """
     if cluster.qualify is None:
         return []
     verbs = ("list",) if cluster.qualify.dry_run else ("list", "patch")
     needed = [
-        Permission("", "nodes", verbs, "find idle nodes, and let nodes in or keep them out", cluster_wide=True),
+        Permission(
+            "",
+            "nodes",
+            verbs,
+            "find idle nodes, and let nodes in or keep them out",
+            cluster_wide=True,
+        ),
         Permission("", "pods", ("list",), "see which nodes are idle", cluster_wide=True),
     ]
     if not cluster.qualify.dry_run:
-        needed.append(Permission("", "nodes/status", ("patch",), "set SeatrialQualified", cluster_wide=True))
+        needed.append(
+            Permission("", "nodes/status", ("patch",), "set SeatrialQualified", cluster_wide=True)
+        )
     return needed
 
 
@@ -303,26 +390,57 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission
     plural = f"{launcher.kind.kind.lower()}s"
     needed = [
         Permission(
-            group, plural, ("create", "list", "watch", "deletecollection"), "submit, follow and remove the nodes"
+            group,
+            plural,
+            ("create", "list", "watch", "deletecollection"),
+            "submit, follow and remove the nodes",
         ),
         Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
         Permission("", "services", _MADE, "give the nodes names"),
-        Permission("", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"),
-        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as well.
-        Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
-        Permission("", "pods/log", ("get",), "keep the nodes' logs, show the last words of one that does not come up"),
-        Permission("", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"),
         Permission(
-            "", "nodes", ("list",), "order the hosts by topology, check the GPUs", cluster_wide=True, optional=True
+            "",
+            "pods",
+            ("list", "watch", "deletecollection"),
+            "see the nodes come up, and remove them",
+        ),
+        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it
+        # as well.
+        Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
+        Permission(
+            "",
+            "pods/log",
+            ("get",),
+            "keep the nodes' logs, show the last words of one that does not come up",
+        ),
+        Permission(
+            "", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"
+        ),
+        Permission(
+            "",
+            "nodes",
+            ("list",),
+            "order the hosts by topology, check the GPUs",
+            cluster_wide=True,
+            optional=True,
         ),
     ]
     if launcher.kind.kind == "TrainJob":
         needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
     if profile.compute_domain:
-        needed.append(Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks"))
+        needed.append(
+            Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
+        )
     if profile.rdma_claims:
-        needed.append(Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces"))
+        needed.append(
+            Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
+        )
     if queue:
-        needed.append(Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))
-        needed.append(Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"))
+        needed.append(
+            Permission(
+                "kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"
+            )
+        )
+        needed.append(
+            Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there")
+        )
     return needed

@@ -1,7 +1,9 @@
-"""The end of a run on Kubernetes: deletion of its pods, why pods ended, and leftovers of abandoned runs.
+"""The end of a run on Kubernetes: deletion of its pods, why pods ended, and leftovers of abandoned
+runs.
 
-Only the owner can know whether a run's process lives: the same user in the same process tree of the same machine. A run
-in a pod of its own namespace is judged by that pod. Any other run is abandoned once its own time limit is over.
+Only the owner can know whether a run's process lives: the same user in the same process tree of the
+same machine. A run in a pod of its own namespace is judged by that pod. Any other run is abandoned
+once its own time limit is over.
 """
 
 import math
@@ -35,14 +37,15 @@ from seatrial.platforms.kubernetes.plan import (
 )
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
 
-GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
+# Without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
+GONE_S = 25.0
 
 
 def wait_for_deletion(api: Api, run_id: str) -> None:
     """Wait until the pods of a run, which are deleted already, are gone.
 
-    Pods on nodes that are not Ready are removed by force: nothing is scheduled there, and the kubelet ends the
-    containers when it is back.
+    Pods on nodes that are not Ready are removed by force: nothing is scheduled there, and the
+    kubelet ends the containers when it is back.
 
     Raises:
         NodesError: nodes have fallen silent; their pods are removed.
@@ -50,7 +53,11 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
     """
     left = _wait_until_gone(api, run_id)
     try:
-        ill = {node: why for node, why in health(api).items() if why and node in left.values()} if left else {}
+        ill = (
+            {node: why for node, why in health(api).items() if why and node in left.values()}
+            if left
+            else {}
+        )
     except MissingError:  # who may not look at nodes
         ill = {}
     for node in ill:
@@ -62,7 +69,8 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
         raise LaunchError(
             Reason.of(
                 "pods-do-not-end",
-                pods=f"{len(left)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {some}",
+                pods=f"{len(left)} pods of {run_id} are still ending, and none went for "
+                f"{GONE_S:g} s: {some}",
                 where=where,
             )
         )
@@ -81,7 +89,8 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
             elif change and left is not None and change.change == "DELETED":
                 left.pop(change.object["metadata"]["name"], None)
                 deadline = time.monotonic() + GONE_S
-            elif change and left is not None:  # also a pod that a controller made at the last moment
+            elif change and left is not None:
+                # Also a pod that a controller made at the last moment
                 left.update([_name_and_node(change.object)])
     if left is None:
         raise LaunchError(Reason.of("teardown-unconfirmed", run_id=run_id))
@@ -93,7 +102,10 @@ def _name_and_node(pod: Object) -> tuple[str, str]:
 
 
 def health(api: Api) -> dict[str, Reason | None]:
-    """Return why each node is not Ready, None if it is. Raises MissingError without the right to list nodes."""
+    """Return why each node is not Ready, None if it is.
+
+    Raises MissingError without the right to list nodes.
+    """
     return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
 
 
@@ -103,11 +115,17 @@ def not_ready(node: Object) -> Reason | None:
         return None
     ready = conditions(node).get("Ready", {})
     since = ready.get("lastTransitionTime") or "ever"
-    return Reason.of("node-unfit", lack=f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}")
+    return Reason.of(
+        "node-unfit",
+        lack=f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}",
+    )
 
 
 def termination_message(pod: Object | None, name: str) -> Reason | None:
-    """Describe the end of a pod in one line; None while it runs. `pod` is None if the API server has none."""
+    """Describe the end of a pod in one line; None while it runs.
+
+    `pod` is None if the API server has none.
+    """
     if pod is None:
         return Reason.of("pod-failed", how=f"pod {name} is gone")
     status = pod.get("status", {})
@@ -115,10 +133,20 @@ def termination_message(pod: Object | None, name: str) -> Reason | None:
         message = ": ".join(filter(None, (status["reason"], status.get("message"))))
         return Reason.of("pod-failed", how=f"pod {name}: {message}")
     if ended := _ended(pod):
-        why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
-        return Reason.of("container-exited", what=f"pod {name}", exit_code=ended["exitCode"], cause=why)
+        why = (
+            f" ({ended['reason']})"
+            if ended.get("reason") not in (None, "Error", "Completed")
+            else ""
+        )
+        return Reason.of(
+            "container-exited", what=f"pod {name}", exit_code=ended["exitCode"], cause=why
+        )
     phase = str(status.get("phase"))
-    return Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}") if phase in ("Failed", "Succeeded") else None
+    return (
+        Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}")
+        if phase in ("Failed", "Succeeded")
+        else None
+    )
 
 
 def first_to_end(pods: Iterable[Object]) -> Reason | None:
@@ -127,25 +155,36 @@ def first_to_end(pods: Iterable[Object]) -> Reason | None:
     for pod in pods:
         how = termination_message(pod, pod["metadata"]["name"])
         if how and not _was_deleted(pod):
-            fates.append((str((_ended(pod) or {}).get("finishedAt") or "~"), how))  # "~" is after every time
+            # "~" is after every time
+            fates.append((str((_ended(pod) or {}).get("finishedAt") or "~"), how))
     return min(fates)[1] if fates else None
 
 
 def _ended(pod: Object) -> Object | None:
     """Return the terminated state of a container, of a failed one first."""
-    states = [each.get("state", {}).get("terminated") for each in pod.get("status", {}).get("containerStatuses", ())]
+    states = [
+        each.get("state", {}).get("terminated")
+        for each in pod.get("status", {}).get("containerStatuses", ())
+    ]
     ended: list[Object] = [state for state in states if state]
     return max(ended, key=lambda state: bool(state["exitCode"]), default=None)
 
 
-def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> Reason | None:
-    """Explain a lost pod on a healthy node: preempted, evicted, deleted, out of time. None: blame the node."""
+def blameless_reason(
+    api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str
+) -> Reason | None:
+    """Explain a lost pod on a healthy node: preempted, evicted, deleted, out of time.
+
+    None: blame the node.
+    """
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
         live_pod = api.find(POD, pod)
         others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
-        return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
+        return _blameless_reason(
+            live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node)
+        )
     except SeatrialError:
         return None  # unknown
 
@@ -159,7 +198,10 @@ def _blameless_reason(
     *,
     node_is_well: bool,
 ) -> Reason | None:
-    """Explain a lost pod as `blameless_reason` does; `others` are the remaining pods of the run. Pure."""
+    """Explain a lost pod as `blameless_reason` does; `others` are the remaining pods of the run.
+
+    Pure.
+    """
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return Reason.of("deadline-exceeded", deadline=deadline)
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
@@ -171,7 +213,9 @@ def _blameless_reason(
     if not _was_deleted(pod):
         return None
     first = first_to_end(others)  # where one pod ends, its controller deletes the others
-    return caused(Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first)
+    return caused(
+        Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first
+    )
 
 
 def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
@@ -200,15 +244,21 @@ def _condition(manifest: Object | None, kind: str, reason: str | None = None) ->
 
 
 def _is_well(api: Api, node: str) -> bool:
-    """Return whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
+    """Return whether the node is Ready; also true without the right to list nodes, so that none is
+    blamed.
+    """
     try:
         return health(api).get(node, "it is gone") is None
     except MissingError:
         return True
 
 
-def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
-    """Return the leftovers of abandoned runs. `name` is that of the state folders (`states.root_folder`).
+def leftovers(
+    api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str
+) -> list[Leftover]:
+    """Return the leftovers of abandoned runs.
+
+    `name` is that of the state folders (`states.root_folder`).
 
     Raises SeatrialError where objects that every run makes cannot be listed.
     """
@@ -232,7 +282,9 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: 
         if run_id in died or is_abandoned(manifest, run_id, name)
     ]
     return objects + states.leftovers(
-        name, "its keys on this machine", lambda folder: folder.name not in object_by_run and _is_of(folder, settings)
+        name,
+        "its keys on this machine",
+        lambda folder: folder.name not in object_by_run and _is_of(folder, settings),
     )
 
 
@@ -270,17 +322,24 @@ def own_pod(api: Api, context: str | None) -> str | None:
 
 def phases(api: Api) -> dict[str, str]:
     """Return the phases of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
-    return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(POD)}
+    return {
+        pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown")
+        for pod in api.list(POD)
+    }
 
 
 def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
-    """Return whether the process of the object's run is gone, as far as the object and this machine show."""
+    """Return whether the process of the object's run is gone, as far as the object and this machine
+    show.
+    """
     annotations = manifest["metadata"].get("annotations") or {}
     try:
         expires = datetime.fromisoformat(annotations[EXPIRES]).timestamp()
     except (KeyError, ValueError):
         expires = math.inf  # not by us, or by a version that says it otherwise
-    return states.is_object_abandoned(folder, run_id, annotations.get(OWNER), age_s(manifest), expires)
+    return states.is_object_abandoned(
+        folder, run_id, annotations.get(OWNER), age_s(manifest), expires
+    )
 
 
 def age_s(manifest: Object) -> float:

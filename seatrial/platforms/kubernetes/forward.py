@@ -1,7 +1,7 @@
 """Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket.
 
-A pod that is gone or has ended, and a kubelet or sshd that does not answer, raise OSError, as connecting a socket does;
-an API server that refuses or is silent raises LaunchError.
+A pod that is gone or has ended, and a kubelet or sshd that does not answer, raise OSError, as
+connecting a socket does; an API server that refuses or is silent raises LaunchError.
 """
 
 import copy
@@ -24,7 +24,8 @@ _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0
 _FAREWELL_S = 1.0
 _STATUS = re.compile(r"Handshake status (\d{3})")
-_KUBELET = "error dialing backend"  # how the API server says that the node's kubelet does not answer
+# How the API server says that the node's kubelet does not answer
+_KUBELET = "error dialing backend"
 _limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
 
 
@@ -43,7 +44,9 @@ class _Stream:
         self.close()
 
     def close(self) -> None:
-        """Shut down sending, and wait for the other side to end: its thread breaks if unread data is left."""
+        """Shut down sending, and wait for the other side to end: its thread breaks if unread data
+        is left.
+        """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.settimeout(_FAREWELL_S)
@@ -64,7 +67,8 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
     stream = _Stream(forward, port)
     try:
         stream.settimeout(timeout_s)
-        # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
+        # What the kubelet has to say against it comes when the stream is used. An SSH server speaks
+        # first.
         if not stream.recv(1, socket.MSG_PEEK):
             problem = first_line(forward.error(port)) or "the stream was closed"
             raise OSError(_ending(api, pod) or f"pod {pod}: {problem}")
@@ -80,21 +84,28 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
     from kubernetes.stream import portforward
 
     for attempt in range(1, _TRIES + 1):
-        # A client of its own: the library changes the one it is given while it dials, and many dial at once.
+        # A client of its own: the library changes the one it is given while it dials, and many dial
+        # at once.
         core = client.CoreV1Api(copy.copy(api.client))
         begun = time.monotonic()
         try:
             with _handshakes_within(timeout_s):
-                return portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
+                return portforward(
+                    core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port)
+                )
         except ApiException as error:
             if time.monotonic() - begun >= timeout_s:
-                api.version()  # it asks the kubelet before it answers; raises where it does not answer anything
-                silent = f"no stream within {timeout_s:g} s: the kubelet of its node does not answer"
+                # It asks the kubelet before it answers; raises where it does not answer anything
+                api.version()
+                silent = (
+                    f"no stream within {timeout_s:g} s: the kubelet of its node does not answer"
+                )
                 raise OSError(f"pod {pod}: {silent}") from error
             text = one_line(error.reason or error)
             status = int(match[1]) if (match := _STATUS.search(text)) else 0
             refused = status in (401, 403)
-            # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
+            # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is
+            # left.
             if not refused and (ended := _ending(api, pod)):
                 raise OSError(ended) from error
             if status == 404:
@@ -102,7 +113,9 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             if _KUBELET in text:
                 raise OSError(f"pod {pod}: the kubelet of its node does not answer") from error
             if refused or attempt == _TRIES:
-                raise LaunchError(Reason.of("port-forward-failed", pod=pod, text=text[:300])) from error
+                raise LaunchError(
+                    Reason.of("port-forward-failed", pod=pod, text=text[:300])
+                ) from error
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -117,7 +130,9 @@ def _ending(api: Api, pod: str) -> Reason | None:
 
 @contextmanager
 def _handshakes_within(timeout_s: float) -> Iterator[None]:
-    """Limit the time of a WebSocket's handshake within the context; the library has no option for it."""
+    """Limit the time of a WebSocket's handshake within the context; the library has no option for
+    it.
+    """
     _limit_handshakes()
     before = _limit_s.set(timeout_s)
     try:

@@ -21,7 +21,10 @@ class Cordon:
         self._settings, self._api = settings, api
 
     def command(self, node: str, run_id: str, why: str) -> str:
-        kubectl = ["kubectl", *(["--context", self._settings.context] if self._settings.context else [])]
+        kubectl = [
+            "kubectl",
+            *(["--context", self._settings.context] if self._settings.context else []),
+        ]
         taint = [*kubectl, "taint", "node", node, f"{TAINT}={run_id}:NoSchedule"]
         return f"{shlex.join([*kubectl, 'cordon', node])} && {shlex.join(taint)}"
 
@@ -48,7 +51,9 @@ class Cordon:
         return node_object
 
     def patch(self, node: Object, spec: Object) -> None:
-        """Change the node unless somebody else has meanwhile: its list of taints is replaced as a whole."""
+        """Change the node unless somebody else has meanwhile: its list of taints is replaced as a
+        whole.
+        """
         metadata = node["metadata"]
         with self._api.explained(f"patch Node {metadata['name']}"):
             patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}

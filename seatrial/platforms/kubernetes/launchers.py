@@ -1,21 +1,42 @@
-"""The objects that a run submits, in order. A launcher is one class: its kind, and what it submits. Pure."""
+"""The objects that a run submits, in order.
+
+A launcher is one class: its kind, and what it submits. Pure.
+"""
 
 import base64
 from typing import Protocol
 
-from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, true_condition
+from seatrial.platforms.kubernetes.plan import (
+    RUN_ID,
+    TENDED_BY,
+    Kind,
+    KubernetesPlan,
+    Object,
+    true_condition,
+)
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
 EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
     Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
-    Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
-    Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
+    Kind(
+        "resource.nvidia.com/v1beta1",
+        "ComputeDomain",
+        needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)",
+    ),
+    Kind(
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+        needs="a Kubernetes with dynamic resource allocation",
+    ),
 )
 _ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
 
 
 class Launcher(Protocol):
-    """The contract of launchers. `service`: it needs our headless Service; others make their own of that name."""
+    """The contract of launchers.
+
+    `service`: it needs our headless Service; others make their own of that name.
+    """
 
     kind: Kind
     service: bool
@@ -26,16 +47,24 @@ class Launcher(Protocol):
 
 def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
     """Return the object that makes the pods, with the run's name, labels and queue."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": plan.parent_metadata(),
+        "spec": spec,
+    }
 
 
 def failed(parent: Object) -> str | None:
-    """Return the message of an object's condition Failed, which the objects of all launchers here have.
+    """Return the message of an object's condition Failed, which the objects of all launchers here
+    have.
 
     None without.
     """
     if condition := true_condition(parent, "Failed"):
-        return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
+        return (
+            f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
+        )
     return None
 
 
@@ -52,7 +81,10 @@ class Job:
 
 
 def job_spec(plan: KubernetesPlan) -> Object:
-    """Return the spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
+    """Return the spec of a Job of all nodes.
+
+    A pod that dies is a finding, so nothing is started in its place.
+    """
     return {
         "completionMode": "Indexed",
         "completions": plan.node_count,
@@ -65,14 +97,17 @@ def job_spec(plan: KubernetesPlan) -> Object:
 
 
 class JobSet:
-    """One replicated Job of all nodes (jobset.x-k8s.io), as in the GKE recipes; Kueue places it by topology.
+    """One replicated Job of all nodes (jobset.x-k8s.io), as in the GKE recipes; Kueue places it by
+    topology.
 
-    The defaults of its webhook are all set here, so that a cluster whose webhook is down does the same. There is no
-    failurePolicy: then the first Job that fails fails the JobSet, and is named as the reason; with a policy of no
-    restarts the reason would be the number of restarts.
+    The defaults of its webhook are all set here, so that a cluster whose webhook is down does the
+    same. There is no failurePolicy: then the first Job that fails fails the JobSet, and is named as
+    the reason; with a policy of no restarts the reason would be the number of restarts.
     """
 
-    kind = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)")
+    kind = Kind(
+        "jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)"
+    )
     service = True
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
@@ -80,21 +115,30 @@ class JobSet:
         job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
         spec = {
             "suspend": bool(plan.settings.queue),
-            "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
+            "network": {
+                "enableDNSHostnames": True,
+                "subdomain": plan.name,
+                "publishNotReadyAddresses": True,
+            },
             "successPolicy": {"operator": "All"},
             "ttlSecondsAfterFinished": 600,
             "replicatedJobs": [
-                {"name": "node", "replicas": 1, "template": {"metadata": {"labels": plan.labels}, "spec": job}}
+                {
+                    "name": "node",
+                    "replicas": 1,
+                    "template": {"metadata": {"labels": plan.labels}, "spec": job},
+                }
             ],
         }
         return [parent_of(plan, self.kind, spec)]
 
 
 class TrainJob:
-    """A TrainJob of Kubeflow Trainer, which sets PET_* in every container, on a TrainingRuntime of the run's own.
+    """A TrainJob of Kubeflow Trainer, which sets PET_* in every container, on a TrainingRuntime of
+    the run's own.
 
-    What a TrainJob may change of a shared runtime leaves out probes, shared memory and much else, so the run brings its
-    own runtime with the whole pod in it. The Trainer makes a JobSet of both.
+    What a TrainJob may change of a shared runtime leaves out probes, shared memory and much else,
+    so the run brings its own runtime with the whole pod in it. The Trainer makes a JobSet of both.
     """
 
     kind = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", needs="Kubeflow Trainer")
@@ -103,22 +147,31 @@ class TrainJob:
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         job = job_spec(plan)
         job.pop("ttlSecondsAfterFinished")
-        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that trains
+        # Marks the replicated job that trains
+        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
         template = {"metadata": {"labels": {**plan.labels, **step}}, "spec": job}
         job_set = {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "successPolicy": {"operator": "All"},
-            "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],  # its container's name, too
+            # Its container's name, too
+            "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],
         }
         runtime = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
             "kind": "TrainingRuntime",
             "metadata": plan.metadata(),
-            "spec": {"mlPolicy": {"numNodes": plan.node_count, "torch": {}}, "template": {"spec": job_set}},
+            "spec": {
+                "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
+                "template": {"spec": job_set},
+            },
         }
         spec = {
             "suspend": bool(plan.settings.queue),
-            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": plan.name},
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org",
+                "kind": "TrainingRuntime",
+                "name": plan.name,
+            },
             "trainer": {"numNodes": plan.node_count, "numProcPerNode": plan.run.cluster.slots},
         }
         return [runtime, parent_of(plan, self.kind, spec)]
@@ -135,16 +188,20 @@ def run_policy(plan: KubernetesPlan) -> Object:
 
 
 def replicas(count: int, template: Object) -> Object:
-    """Return one entry of the replica specs; the operator sets the pods' restart policy from the entry's."""
+    """Return one entry of the replica specs; the operator sets the pods' restart policy from the
+    entry's.
+    """
     spec = {key: value for key, value in template["spec"].items() if key != "restartPolicy"}
     return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}
 
 
 class PyTorchJob:
-    """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*, MASTER_ADDR and RANK.
+    """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*,
+    MASTER_ADDR and RANK.
 
-    No pod restarts, so the job fails with the first one. With a backoffLimit the operator (1.8.1) would then delete all
-    pods, whatever their cleanPodPolicy, and nothing would say which node failed.
+    No pod restarts, so the job fails with the first one. With a backoffLimit the operator (1.8.1)
+    would then delete all pods, whatever their cleanPodPolicy, and nothing would say which node
+    failed.
     """
 
     kind = Kind("kubeflow.org/v1", "PyTorchJob", needs="the Kubeflow training operator")
@@ -166,8 +223,8 @@ class PyTorchJob:
 class MPIJob:
     """A worker per node, and the launcher pod that Kubeflow's MPI operator wants as well.
 
-    The launcher pod only waits: commands come from outside, over SSH. When its time is over the workers go with it; the
-    MPIJob itself stays until it is deleted (`seatrial reap`).
+    The launcher pod only waits: commands come from outside, over SSH. When its time is over the
+    workers go with it; the MPIJob itself stays until it is deleted (`seatrial reap`).
     """
 
     kind = Kind("kubeflow.org/v2beta1", "MPIJob", needs="the Kubeflow MPI operator")
@@ -200,7 +257,11 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
+        **(
+            {"imagePullPolicy": container["imagePullPolicy"]}
+            if "imagePullPolicy" in container
+            else {}
+        ),
     }
     kept = (
         "automountServiceAccountToken",
@@ -238,7 +299,9 @@ def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
 
 
 def claims(plan: KubernetesPlan) -> list[Object]:
-    """Return the claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
+    """Return the claims of the machine family: a domain of NVLinks between nodes, their RDMA
+    interfaces.
+    """
     profile = plan.settings.profile
     made: list[Object] = []
     if profile.compute_domain:
@@ -252,7 +315,11 @@ def claims(plan: KubernetesPlan) -> list[Object]:
             }
         )
     if profile.rdma_claims:
-        exactly = {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": profile.rdma_claims}
+        exactly = {
+            "deviceClassName": "mrdma.google.com",
+            "allocationMode": "ExactCount",
+            "count": profile.rdma_claims,
+        }
         made.append(
             {
                 "apiVersion": "resource.k8s.io/v1",
@@ -270,7 +337,9 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:
-    """Return whether every run with this launcher makes such objects; the cluster may lack or forbid other kinds."""
+    """Return whether every run with this launcher makes such objects; the cluster may lack or
+    forbid other kinds.
+    """
     return kind in (launcher.kind, *_ALWAYS)
 
 
@@ -288,7 +357,13 @@ def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
     metadata = plan.metadata()
     if plan.pod:
         metadata["annotations"][TENDED_BY] = plan.pod
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": "Opaque",
+        "data": data,
+    }
 
 
 def service(plan: KubernetesPlan) -> Object:

@@ -1,7 +1,8 @@
 """Pod settings for each family of machines, with sources. Pure.
 
-Sources: AI-Hypercomputer/gpu-recipes (src/helm-charts/{a3mega,a3ultra,a4}/jobset, training/a4x), GoogleCloudPlatform/
-cluster-toolkit (examples/gke-{a3-ultragpu,a4,a4x,a4x-max-bm}/nccl-jobset-example.yaml) and
+Sources: AI-Hypercomputer/gpu-recipes (src/helm-charts/{a3mega,a3ultra,a4}/jobset, training/a4x),
+GoogleCloudPlatform/ cluster-toolkit
+(examples/gke-{a3-ultragpu,a4,a4x,a4x-max-bm}/nccl-jobset-example.yaml) and
 GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcpxo).
 """
 
@@ -18,10 +19,12 @@ Manifest = dict[str, Any]  # or a part of one
 Networks = tuple[tuple[str, str], ...]  # of interfaces
 GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
-GIB_INSTALLER_ARM64 = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
+GIB_INSTALLER_ARM64 = (
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
+)
 TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.19"
-# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source the script and copy
-# no values, so they hold only where it is not there or says nothing.
+# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source
+# the script and copy no values, so they hold only where it is not there or says nothing.
 _A4_RECIPE = {
     "NCCL_CROSS_NIC": "0",
     "NCCL_NET_GDR_LEVEL": "PIX",
@@ -48,7 +51,10 @@ _TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds n
         "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
         " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
     ],
-    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]},
+    },
     "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
     "volumeMounts": [
         {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
@@ -62,10 +68,10 @@ _TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds n
 class Machine:
     """Pod settings of one family of machines.
 
-    `networks` are (interface, network) pairs for GKE's multi-networking; `gpus` per node, 0 where the cluster file
-    says. `source` is a script in the pod that sets NCCL's environment, over `defaults` and, in every rank, under the
-    NCCL_* of `env`. `compute_domain`: NVLink spans nodes, by NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces
-    come by claims instead of annotations.
+    `networks` are (interface, network) pairs for GKE's multi-networking; `gpus` per node, 0 where
+    the cluster file says. `source` is a script in the pod that sets NCCL's environment, over
+    `defaults` and, in every rank, under the NCCL_* of `env`. `compute_domain`: NVLink spans nodes,
+    by NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces come by claims instead of annotations.
     """
 
     gpus: int = 0
@@ -94,8 +100,13 @@ class Machine:
         """GKE's annotations: which networks the pod's interfaces are on."""
         if not self.networks:
             return {}
-        interfaces = [{"interfaceName": name, "network": network} for name, network in self.networks]
-        return {"networking.gke.io/default-interface": "eth0", "networking.gke.io/interfaces": json.dumps(interfaces)}
+        interfaces = [
+            {"interfaceName": name, "network": network} for name, network in self.networks
+        ]
+        return {
+            "networking.gke.io/default-interface": "eth0",
+            "networking.gke.io/interfaces": json.dumps(interfaces),
+        }
 
     @property
     def nccl_env(self) -> dict[str, str]:
@@ -113,7 +124,9 @@ def _rdma(count: int) -> Networks:
 
 
 def _gib(tuner: str, image: str = GIB_INSTALLER) -> Manifest:
-    """Return the settings of Google's gIB plugin, copied from its image to a folder shared with the container."""
+    """Return the settings of Google's gIB plugin, copied from its image to a folder shared with the
+    container.
+    """
     script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
     mount = {"name": "gib", "mountPath": GIB}
     installer = {
@@ -153,7 +166,11 @@ MACHINES = {  # by family; `generic` is any node that offers nvidia.com/gpu
             "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
             "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY": "/dev/aperture_devices",
         },
-        annotations={"devices.gke.io/container.tcpxo-daemon": "".join(f"- path: {path}\n" for path in _TCPXO_DEVICES)},
+        annotations={
+            "devices.gke.io/container.tcpxo-daemon": "".join(
+                f"- path: {path}\n" for path in _TCPXO_DEVICES
+            )
+        },
         volumes=(
             {"name": "nvidia", "hostPath": {"path": "/home/kubernetes/bin/nvidia"}},
             {"name": "sys", "hostPath": {"path": "/sys"}},

@@ -10,8 +10,10 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 RUN_ID = "seatrial/run-id"  # label of everything that a run makes
 CLUSTER = "seatrial/cluster"
-OWNER = "seatrial/owner"  # annotation: whose it is, and the only one who can tell whether its run still lives
-TENDED_BY = "seatrial/pod"  # annotation of its Secret: the pod of this namespace that tends the run, where it is one
+# Annotation: whose it is, and the only one who can tell whether its run still lives
+OWNER = "seatrial/owner"
+# Annotation of its Secret: the pod of this namespace that tends the run, where it is one
+TENDED_BY = "seatrial/pod"
 EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
 
 Object = dict[str, Any]
@@ -20,7 +22,8 @@ _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 c
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything.
+    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if
+    anything.
 
     `older` is the version to read it by where the cluster does not serve the other one yet.
     """
@@ -47,11 +50,17 @@ class KubernetesPlan:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {"app.kubernetes.io/managed-by": "seatrial", RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name}
+        return {
+            "app.kubernetes.io/managed-by": "seatrial",
+            RUN_ID: self.run.run_id,
+            CLUSTER: self.run.cluster.name,
+        }
 
     @property
     def image(self) -> str:
-        """The image of the nodes; before it is built or found, the reference in the cluster file."""
+        """The image of the nodes; before it is built or found, the reference in the cluster
+        file.
+        """
         return self.run.nodes_image or "<none>"
 
     @property
@@ -66,7 +75,11 @@ class KubernetesPlan:
     def metadata(self, **more: Any) -> Object:
         """Return the metadata of an object of the run."""
         lives = timedelta(seconds=self.settings.queue_timeout_s + self.deadline_s)
-        expires = (self.made + lives).isoformat(timespec="seconds") if self.made else "<submission and its timeouts>"
+        expires = (
+            (self.made + lives).isoformat(timespec="seconds")
+            if self.made
+            else "<submission and its timeouts>"
+        )
         return {
             "name": self.name,
             "namespace": self.settings.namespace,
@@ -80,7 +93,10 @@ class KubernetesPlan:
 
         Without Kueue, pods have the priority class.
         """
-        queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
+        queue_labels = {
+            "queue-name": self.settings.queue,
+            "priority-class": self.settings.queue_priority,
+        }
         kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
         return self.metadata(labels={**self.settings.labels, **self.labels, **kueue})
 
@@ -92,7 +108,11 @@ def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Kubernet
     """
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
-    made = KubernetesPlan(run, settings, owner, datetime.now(UTC), pod) if owner else KubernetesPlan(run, settings)
+    made = (
+        KubernetesPlan(run, settings, owner, datetime.now(UTC), pod)
+        if owner
+        else KubernetesPlan(run, settings)
+    )
     if len(made.name) > _LONGEST_NAME:
         raise InputError(f"run id {run.run_id!r}: is too long for the names of Kubernetes objects")
     return made

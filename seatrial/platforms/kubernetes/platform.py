@@ -28,7 +28,12 @@ from seatrial.platforms.container import ENTRY_FILES, KEY_FILES, entry_files, ke
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.ending import blameless_reason, leftovers, own_pod, wait_for_deletion
+from seatrial.platforms.kubernetes.ending import (
+    blameless_reason,
+    leftovers,
+    own_pod,
+    wait_for_deletion,
+)
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS, kind_of, kinds, needs, objects
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
@@ -65,7 +70,8 @@ LEVELS = (
     "cloud.google.com/gce-topology-host",
     "network.topology.nvidia.com/accelerator",
     "network.topology.nvidia.com/block",
-    "nvidia.com/gpu.clique",  # of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
+    # Of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
+    "nvidia.com/gpu.clique",
     "kubernetes.io/hostname",
 )
 _KIND = "kubernetes"
@@ -83,8 +89,12 @@ class PodLog:
     title: str
 
 
-def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets) -> None:
-    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic), the head first."""
+def write_pod_logs(
+    api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets
+) -> None:
+    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic),
+    the head first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(log: PodLog) -> None:
@@ -92,7 +102,8 @@ def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: flo
         try:
             if left_s > 0:
                 text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
-        except SeatrialError as error:  # it never ran, its kubelet is silent: a state worth keeping too
+        except SeatrialError as error:
+            # It never ran, its kubelet is silent: a state worth keeping too
             text = f"# no log: {error}\n".encode()
         write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
 
@@ -100,13 +111,20 @@ def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: flo
 
 
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
+    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
+    sidecars. Pure.
+    """
     nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
-    others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
+    # What an operator runs besides: the MPI operator's launcher
+    others = [pod for pod in pods if pod not in nodes]
     called = [f"worker-{name}" for name in names(nodes)]
     called[:1] = ["coordinator"] if nodes else []
     called += [pod["metadata"]["name"] for pod in others]
-    return [log for pod, name in zip((*nodes, *others), called, strict=True) for log in _of_pod(pod, name)]
+    return [
+        log
+        for pod, name in zip((*nodes, *others), called, strict=True)
+        for log in _of_pod(pod, name)
+    ]
 
 
 def _of_pod(pod: Object, called: str) -> list[PodLog]:
@@ -115,13 +133,26 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
         each["name"]: _state(each.get("state", {}))
         for each in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
     }
-    name, where = pod["metadata"]["name"], f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node"
+    name, where = (
+        pod["metadata"]["name"],
+        f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node",
+    )
     address = f" ({status['podIP']})" if status.get("podIP") else ""
-    first, *beside = [each["name"] for each in (*spec["containers"], *spec.get("initContainers", ()))]
-    files = {first: f"{called}.log", **{container: f"{called}.{container}.log" for container in beside}}
+    first, *beside = [
+        each["name"] for each in (*spec["containers"], *spec.get("initContainers", ()))
+    ]
+    files = {
+        first: f"{called}.log",
+        **{container: f"{called}.{container}.log" for container in beside},
+    }
     title = f"pod {name}{where}{address}, container"
     return [
-        PodLog(file, name, container, f"{title} {container}: {state_of.get(container, status.get('phase', 'unknown'))}")
+        PodLog(
+            file,
+            name,
+            container,
+            f"{title} {container}: {state_of.get(container, status.get('phase', 'unknown'))}",
+        )
         for container, file in files.items()
     ]
 
@@ -135,7 +166,10 @@ def _state(state: Object) -> str:
 
 
 def events_text(events: Iterable[Object], name: str) -> str:
-    """Return the events of objects whose name contains `name`, one line each, the oldest first. Pure."""
+    """Return the events of objects whose name contains `name`, one line each, the oldest first.
+
+    Pure.
+    """
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
     lines = []
     for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
@@ -144,7 +178,8 @@ def events_text(events: Iterable[Object], name: str) -> str:
         message = one_line(event.get("message"))
         kind, reason = event.get("type") or "Normal", event.get("reason") or ""
         lines.append(
-            f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}\n"
+            f"{_time(event)} {kind:<7} {reason:<20} "
+            f"{about.get('kind')}/{about.get('name')}{often}: {message}\n"
         )
     return "".join(lines)
 
@@ -161,7 +196,9 @@ def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """Return the nodes of each zone, block and so on; its name is the values of the labels from the widest level on."""
+    """Return the nodes of each zone, block and so on; its name is the values of the labels from the
+    widest level on.
+    """
     members = defaultdict[str, set[str]](set)
     for node, labels in labels_by_node.items():
         for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
@@ -170,10 +207,16 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
     return {name: frozenset(nodes) for name, nodes in members.items()}
 
 
-def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
+def ordered(
+    pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]
+) -> list[Object]:
     """Return the pods in the order of the hostfile, the head first."""
     return sorted(
-        pods, key=lambda pod: (topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})), _index(pod))
+        pods,
+        key=lambda pod: (
+            topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})),
+            _index(pod),
+        ),
     )
 
 
@@ -188,7 +231,9 @@ def names(pods: Sequence[Object]) -> list[str]:
 
 
 def address(pod: Object, *, by_name: bool) -> str:
-    """Return the address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
+    """Return the address of a pod for its peers: its IP address, or its name in the cluster's
+    DNS.
+    """
     if not by_name:
         return str(pod["status"]["podIP"])
     host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
@@ -206,7 +251,10 @@ def _index(pod: Object) -> tuple[bool, int]:
 
 
 class Kubernetes:
-    """Nodes as pods of one cluster, in one namespace. Raises InputError where parts of its file do not fit together."""
+    """Nodes as pods of one cluster, in one namespace.
+
+    Raises InputError where parts of its file do not fit together.
+    """
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, KubernetesPlatform)
@@ -217,10 +265,15 @@ class Kubernetes:
         self._launcher = LAUNCHERS[cluster.platform.launcher]
 
     def render(self, run: Run) -> Rendered:
-        submitted = objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>"))
+        submitted = objects(
+            plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>")
+        )
         files = {f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted}
         return Rendered(
-            files, self._testbed_of(plan(run), {name: (name, name) for name in run.cluster.node_names()}, "")
+            files,
+            self._testbed_of(
+                plan(run), {name: (name, name) for name in run.cluster.node_names()}, ""
+            ),
         )
 
     def launch(self, run: Run) -> Testbed:
@@ -246,7 +299,9 @@ class Kubernetes:
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
-        """Make the object that owns the others; retry if the Trainer's webhook has not seen the new runtime yet."""
+        """Make the object that owns the others; retry if the Trainer's webhook has not seen the new
+        runtime yet.
+        """
         for _ in range(_TRIES):
             with suppress(RuntimeUnseenError):
                 return self._api.create(parent)
@@ -255,27 +310,46 @@ class Kubernetes:
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
-        pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
+        pods = [
+            pod
+            for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
+            if is_up(pod)
+        ]
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
         planned = plan(trial_run(self._cluster, run_id))
-        return self._testbed(planned, pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
+        return self._testbed(
+            planned, pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"]
+        )
 
     def _testbed(
-        self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
+        self,
+        planned: KubernetesPlan,
+        pods: Sequence[Object],
+        host_key: str,
+        level: int = logging.DEBUG,
     ) -> Testbed:
         labels = self._node_labels(level)
         in_order = ordered(pods, labels)
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
-        reached = {name: (pod["metadata"]["name"], address(pod, by_name=by_name)) for name, pod in called.items()}
-        groups = topology_groups({n: labels.get(pod["spec"].get("nodeName", ""), {}) for n, pod in called.items()})
+        reached = {
+            name: (pod["metadata"]["name"], address(pod, by_name=by_name))
+            for name, pod in called.items()
+        }
+        groups = topology_groups(
+            {n: labels.get(pod["spec"].get("nodeName", ""), {}) for n, pod in called.items()}
+        )
         return replace(self._testbed_of(planned, reached, host_key), groups=groups)
 
-    def _testbed_of(self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str) -> Testbed:
+    def _testbed_of(
+        self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str
+    ) -> Testbed:
         """Return the testbed of nodes whose pods and addresses are `reached`."""
         cluster = planned.run.cluster
-        nodes = tuple(node_of(cluster, name, address, host_key) for name, (_, address) in reached.items())
+        nodes = tuple(
+            node_of(cluster, name, address, host_key) for name, (_, address) in reached.items()
+        )
         pod_of = {name: pod for name, (pod, _) in reached.items()}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -297,9 +371,14 @@ class Kubernetes:
         )
 
     def _node_labels(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
-        """Return the labels of every node; without the right to look, hosts stay in the order of the pods."""
+        """Return the labels of every node; without the right to look, hosts stay in the order of
+        the pods.
+        """
         try:
-            return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
+            return {
+                node["metadata"]["name"]: node["metadata"].get("labels", {})
+                for node in self._api.list(NODE)
+            }
         except SeatrialError as error:
             log.log(level, "the hostfile is not in topology order: %s", error)
             return {}
@@ -316,7 +395,8 @@ class Kubernetes:
         if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
         for secret in self._api.list(SECRET, selector(run_id)):
-            if TENDED_BY in (secret["metadata"].get("annotations") or {}):  # its end is theirs no more
+            # Its end is theirs no more
+            if TENDED_BY in (secret["metadata"].get("annotations") or {}):
                 self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
         states.keep(states.run_folder(run_id, _KIND), seconds)
         return True
@@ -327,8 +407,8 @@ class Kubernetes:
             try:
                 self._api.delete_all(kind, selector(run_id))
             except SeatrialError as error:
-                # What other launchers make need not be allowed, or be served just now. And hundreds of pods take longer
-                # than a request may: whether they go is seen below.
+                # What other launchers make need not be allowed, or be served just now. And hundreds
+                # of pods take longer than a request may: whether they go is seen below.
                 if needs(self._launcher, kind) and (kind != POD or isinstance(error, MissingError)):
                     refused.append(error)
         states.remove_folder(states.run_folder(run_id, _KIND))
@@ -340,7 +420,8 @@ class Kubernetes:
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
     def missing(self) -> list[Reason]:
-        from seatrial.platforms.kubernetes.doctor import problems  # only here: rendering starts in no time
+        # Only here: rendering starts in no time
+        from seatrial.platforms.kubernetes.doctor import problems
 
         return problems(self._api, self._cluster, self._settings)
 
@@ -365,19 +446,38 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist
         here = this_machine.machine()
-        built_for = [each.split("/")[1] for each in platforms_of(cluster.image, node_architecture(cluster, here))]
+        built_for = [
+            each.split("/")[1]
+            for each in platforms_of(cluster.image, node_architecture(cluster, here))
+        ]
         if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
             yield "image", wrong.sentence
     if profile.gpus and cluster.gpus > profile.gpus:
         yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
-        yield "gpus_per_node", f"machine {name} has {profile.gpus}, all used where nodes are several, is {cluster.gpus}"
-    if profile.hardware and cluster.hardware.name in known_hardware() and cluster.hardware.name != profile.hardware:
+        yield (
+            "gpus_per_node",
+            (
+                f"machine {name} has {profile.gpus}, all used where nodes are several, is "
+                f"{cluster.gpus}"
+            ),
+        )
+    if (
+        profile.hardware
+        and cluster.hardware.name in known_hardware()
+        and cluster.hardware.name != profile.hardware
+    ):
         yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
     yield from _network_problems(cluster, settings, profile)
     for variable in cluster.env:
         if looks_secret(variable):
-            yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
+            yield (
+                "env",
+                (
+                    f"{variable} looks like a secret and would stand in the manifest; use "
+                    "platform.secret_env"
+                ),
+            )
     for variable in (*cluster.env, *settings.secret_variables()):
         if variable.startswith(_OURS):
             yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
@@ -386,10 +486,15 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
             yield "platform.secret_env", f"{variable} is in env as well"
 
 
-def _network_problems(cluster: "Cluster", settings: KubernetesPlatform, profile: Machine) -> Iterator[tuple[str, str]]:
+def _network_problems(
+    cluster: "Cluster", settings: KubernetesPlatform, profile: Machine
+) -> Iterator[tuple[str, str]]:
     name = settings.machine
     if settings.host_network and cluster.ssh_port == 22:
-        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
+        yield (
+            "ssh_port",
+            "is taken by the host's own sshd with platform.host_network; choose another",
+        )
     if (
         settings.host_network
         and profile.networks
@@ -397,10 +502,17 @@ def _network_problems(cluster: "Cluster", settings: KubernetesPlatform, profile:
     ):
         yield (
             "platform.host_network",
-            f"needs container: {{securityContext: {{privileged: true}}}} on machine {name}, whose RDMA devices come"
+            f"needs container: {{securityContext: {{privileged: true}}}} on machine {name}, whose "
+            "RDMA devices come"
             " by networks of the pod's own otherwise",
         )
     if settings.networks and len(settings.networks) != len(profile.networks):
-        yield "platform.networks", f"machine {name} has {len(profile.networks)} networks, is {len(settings.networks)}"
+        yield (
+            "platform.networks",
+            f"machine {name} has {len(profile.networks)} networks, is {len(settings.networks)}",
+        )
     if settings.plugin_image and not profile.init_containers:
-        yield "platform.plugin_image", f"machine {name} has no plugin that is installed; leave it out"
+        yield (
+            "platform.plugin_image",
+            f"machine {name} has no plugin that is installed; leave it out",
+        )

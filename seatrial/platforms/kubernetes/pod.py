@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
-from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume, merged
+from seatrial.platforms.kubernetes.config import (
+    Gcs,
+    KubernetesPlatform,
+    LocalSsd,
+    Nfs,
+    Pvc,
+    Volume,
+    merged,
+)
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine, gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
@@ -20,19 +28,26 @@ NODE_ROLE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
 _HOSTNAME = "kubernetes.io/hostname"
 _TAS = "kueue.x-k8s.io/podset"
-_TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
+# GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
+_TOLERATED = (
     {"key": "nvidia.com/gpu", "operator": "Exists"},
     {"key": "amd.com/gpu", "operator": "Exists"},
     {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
 )
-# Words in the names of such resources: rdma/hca_shared_devices_a and rdma/ib of NVIDIA's shared device plugin,
-# nvidia.com/mlnxnics and nvidia.com/hostdev of its network operator, vpc.amazonaws.com/efa, openshift.io/sriov_ib.
-_FABRIC_WORDS = frozenset({"rdma", "hca", "ib", "infiniband", "roce", "mlnxnics", "hostdev", "efa", "sriov"})
+# Words in the names of such resources: rdma/hca_shared_devices_a and rdma/ib of NVIDIA's shared
+# device plugin, nvidia.com/mlnxnics and nvidia.com/hostdev of its network operator,
+# vpc.amazonaws.com/efa, openshift.io/sriov_ib.
+_FABRIC_WORDS = frozenset(
+    {"rdma", "hca", "ib", "infiniband", "roce", "mlnxnics", "hostdev", "efa", "sriov"}
+)
 _MAX_NAMED = 4
-# Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts), GoogleCloudPlatform/gcs-fuse-csi-driver.
+# Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts),
+# GoogleCloudPlatform/gcs-fuse-csi-driver.
 GCS_FUSE = "gcsfuse.csi.storage.gke.io"
-_LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD
-# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends what reads from it.
+# Where GKE puts the disks of a node pool with ephemeral SSD
+_LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"
+# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends
+# what reads from it.
 _UNLIMITED = {f"gke-gcsfuse/{cache}-limit": "0" for cache in ("cpu", "memory", "ephemeral-storage")}
 
 
@@ -51,20 +66,30 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
         **settings.annotations,
     }
     return {
-        "metadata": {"labels": {**settings.labels, **plan.labels, ROLE: NODE_ROLE}, "annotations": annotations},
+        "metadata": {
+            "labels": {**settings.labels, **plan.labels, ROLE: NODE_ROLE},
+            "annotations": annotations,
+        },
         "spec": _spec(plan, profile, container),
     }
 
 
 def _topology(settings: KubernetesPlatform) -> dict[str, str]:
-    """Return Kueue's annotation for the one that is set of required, preferred and unconstrained."""
+    """Return Kueue's annotation for the one that is set of required, preferred and
+    unconstrained.
+    """
     chosen = settings.topology.model_dump(exclude_defaults=True) if settings.topology else {}
-    return {f"{_TAS}-{how}-topology": "true" if level is True else level for how, level in chosen.items()}
+    return {
+        f"{_TAS}-{how}-topology": "true" if level is True else level
+        for how, level in chosen.items()
+    }
 
 
 def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
     settings = plan.settings
-    shared_memory = settings.shared_memory or (profile.shared_memory if plan.run.cluster.gpus else "1Gi")
+    shared_memory = settings.shared_memory or (
+        profile.shared_memory if plan.run.cluster.gpus else "1Gi"
+    )
     spec: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
@@ -90,7 +115,10 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
         spec["hostIPC"] = True
     if settings.host_network:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return merged({key: value for key, value in spec.items() if value not in (None, [], {})}, settings.pod_spec)
+    return merged(
+        {key: value for key, value in spec.items() if value not in (None, [], {})},
+        settings.pod_spec,
+    )
 
 
 def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
@@ -104,7 +132,8 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
         "command": ENTRY_POINT,
         "env": _env(plan, profile),
         "ports": [{"name": "ssh", "containerPort": cluster.ssh_port}],
-        # A node is ready when its sshd answers with the run's own host key, looked at every second until it does.
+        # A node is ready when its sshd answers with the run's own host key, looked at every second
+        # until it does.
         "startupProbe": {
             "exec": {"command": READY},
             "periodSeconds": 1,
@@ -124,7 +153,8 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
         ],
     }
     made = merged(
-        {key: value for key, value in container.items() if value not in (None, [], {})}, plan.settings.container
+        {key: value for key, value in container.items() if value not in (None, [], {})},
+        plan.settings.container,
     )
     if made["securityContext"].get("privileged"):  # Kubernetes refuses both together
         made["securityContext"]["allowPrivilegeEscalation"] = True
@@ -133,7 +163,11 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
     """Return the claims that `claims` of the launchers makes templates of."""
-    names = [name for name, needed in ((CHANNEL, profile.compute_domain), (RDMA, profile.rdma_claims)) if needed]
+    names = [
+        name
+        for name, needed in ((CHANNEL, profile.compute_domain), (RDMA, profile.rdma_claims))
+        if needed
+    ]
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 
@@ -159,21 +193,33 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
 
 def _affinity(plan: KubernetesPlan) -> Object:
     """Return one pod per node, on the nodes that were asked for."""
-    apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE}}, "topologyKey": _HOSTNAME}
-    affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    apart = {
+        "labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE}},
+        "topologyKey": _HOSTNAME,
+    }
+    affinity: Object = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    }
     requirements = [
         {"key": _HOSTNAME, "operator": operator, "values": list(names)}
-        for operator, names in (("In", plan.settings.target_nodes), ("NotIn", plan.settings.avoid_nodes))
+        for operator, names in (
+            ("In", plan.settings.target_nodes),
+            ("NotIn", plan.settings.avoid_nodes),
+        )
         if names
     ]
     if requirements:
         terms = [{"matchExpressions": requirements}]
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        affinity["nodeAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
     return affinity
 
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """Return the architecture of the nodes by the machine family or the hardware; None for amd64."""
+    """Return the architecture of the nodes by the machine family or the hardware; None for
+    amd64.
+    """
     profile = MACHINES[settings.machine]
     if profile.accelerator:
         return profile.arch
@@ -193,22 +239,34 @@ def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
+    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (
+        None,
+        taint["key"],
+    ):
         return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get(
+        "value", ""
+    )
 
 
 def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
     """Return the taints that the pods tolerate."""
     arch = _architecture(cluster, settings) or "amd64"
     # GKE and others taint their arm64 nodes.
-    other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
+    other_arch = {
+        "key": "kubernetes.io/arch",
+        "operator": "Equal",
+        "value": arch,
+        "effect": "NoSchedule",
+    }
     requested = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
     return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]
 
 
 def limits(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
-    """Return the limits of a node's container, which are its requests too: GPUs, and those of the cluster file."""
+    """Return the limits of a node's container, which are its requests too: GPUs, and those of the
+    cluster file.
+    """
     gpus = {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {}
     return {**gpus, **{name: str(quantity) for name, quantity in settings.resources.items()}}
 
@@ -218,8 +276,11 @@ def is_fabric(resource: str) -> bool:
     return "/" in resource and bool(_FABRIC_WORDS & set(re.split(r"[^a-z0-9]+", resource.lower())))
 
 
-def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
-    """Return the fabric's devices that `nodes` offer and a run of GPUs does not request; None if there are none.
+def not_requested(
+    nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform
+) -> Reason | None:
+    """Return the fabric's devices that `nodes` offer and a run of GPUs does not request; None if
+    there are none.
 
     Google's machines have their RDMA by networks or claims of the machine family.
     """
@@ -228,29 +289,39 @@ def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: Kuberne
     offered: dict[str, int] = {}
     for node in nodes:
         for resource, count in node["status"].get("allocatable", {}).items():
-            if is_fabric(resource) and count.isdigit() and int(count):  # counts of devices are whole numbers
+            # Counts of devices are whole numbers
+            if is_fabric(resource) and count.isdigit() and int(count):
                 offered[resource] = max(offered.get(resource, 0), int(count))
     if not offered or offered.keys() & settings.resources.keys():
         return None
-    devices = ", ".join(f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED])
+    devices = ", ".join(
+        f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED]
+    )
     return Reason.of("fabric-device-not-requested", devices=devices)
 
 
 def volume_sources(volumes: Iterable[Volume], *, host_network: bool) -> list[Object]:
     """Return the pod's volumes."""
-    return [{"name": f"volume-{i}", **_source(volume, host_network)} for i, volume in enumerate(volumes)]
+    return [
+        {"name": f"volume-{i}", **_source(volume, host_network)} for i, volume in enumerate(volumes)
+    ]
 
 
 def volume_mounts(volumes: Iterable[Volume]) -> list[Object]:
     """Return the container's mounts."""
     return [
-        {"name": f"volume-{i}", "mountPath": volume.mount, **_read_only(volume)} for i, volume in enumerate(volumes)
+        {"name": f"volume-{i}", "mountPath": volume.mount, **_read_only(volume)}
+        for i, volume in enumerate(volumes)
     ]
 
 
 def volume_annotations(volumes: Iterable[Volume]) -> dict[str, str]:
     """Return the annotations that make GKE add the sidecar for buckets."""
-    return {"gke-gcsfuse/volumes": "true", **_UNLIMITED} if any(volume.kind == "gcs" for volume in volumes) else {}
+    return (
+        {"gke-gcsfuse/volumes": "true", **_UNLIMITED}
+        if any(volume.kind == "gcs" for volume in volumes)
+        else {}
+    )
 
 
 def _read_only(volume: Volume) -> dict[str, bool]:
@@ -265,7 +336,9 @@ def _source(volume: Volume, host_network: bool) -> Object:
                 attributes["mountOptions"] = volume.mount_options
             if host_network:  # the metadata server cannot tell such a pod from its node
                 attributes["hostNetworkPodKSA"] = "true"
-            return {"csi": {"driver": GCS_FUSE, **_read_only(volume), "volumeAttributes": attributes}}
+            return {
+                "csi": {"driver": GCS_FUSE, **_read_only(volume), "volumeAttributes": attributes}
+            }
         case Nfs():
             return {"nfs": {"server": volume.server, "path": volume.path, **_read_only(volume)}}
         case Pvc():

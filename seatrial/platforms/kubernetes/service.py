@@ -1,7 +1,9 @@
-"""Nodes of a Kubernetes cluster in and out of service: idle ones by their pods, the gate by a taint and a condition.
+"""Nodes of a Kubernetes cluster in and out of service: idle ones by their pods, the gate by a taint
+and a condition.
 
-New and repaired nodes come with the taint, which a machine image, Karpenter or an operator puts on them. A pass takes
-it off and sets the condition `SeatrialQualified`, which node-readiness-controller and others read.
+New and repaired nodes come with the taint, which a machine image, Karpenter or an operator puts on
+them. A pass takes it off and sets the condition `SeatrialQualified`, which
+node-readiness-controller and others read.
 """
 
 from collections.abc import Sequence
@@ -20,14 +22,16 @@ from seatrial.platforms.kubernetes.platform import LEVELS
 from seatrial.platforms.kubernetes.pod import is_tolerated, node_selector, tolerations
 from seatrial.platforms.service import ServiceNode, State, taken
 
-GATE = "seatrial/gate"  # the taint of nodes that wait for a test, where the cluster file says no other
+# The taint of nodes that wait for a test, where the cluster file says no other
+GATE = "seatrial/gate"
 CONDITION = "SeatrialQualified"
 DEADLINE_S = 300.0  # of a test, after which Kubernetes ends it
 _QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
 _START_TIMEOUT_S = 180.0
 _HOSTNAME = "kubernetes.io/hostname"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"  # the taint of a cordoned node
-# The Cluster Autoscaler removes a node with such a pod, and below -10 does not keep or add one for it.
+# The Cluster Autoscaler removes a node with such a pod, and below -10 does not keep or add one for
+# it.
 _EVICTABLE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 _OVER = ("Succeeded", "Failed")
 _SYSTEM = "kube-system"
@@ -38,7 +42,11 @@ class KubernetesService:
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, KubernetesPlatform)
-        self._cluster, self._settings, qualify = cluster, cluster.platform, cluster.qualify or Qualify()
+        self._cluster, self._settings, qualify = (
+            cluster,
+            cluster.platform,
+            cluster.qualify or Qualify(),
+        )
         self._priority_class = qualify.priority_class
         self._gate = qualify.gate or GATE
         self._api = Api(cluster.platform)
@@ -73,17 +81,32 @@ class KubernetesService:
             state = "out"
         elif self._gate in keys:
             state = "gated"
-        return ServiceNode(name, state, group, why, is_ours=TAINT in keys, has_failed=has_failed and state == "gated")
+        return ServiceNode(
+            name,
+            state,
+            group,
+            why,
+            is_ours=TAINT in keys,
+            has_failed=has_failed and state == "gated",
+        )
 
     def _refuses(self, node: Object) -> bool:
-        """Return whether a taint that is neither seatrial's nor the gate's keeps pods away, tests among them."""
+        """Return whether a taint that is neither seatrial's nor the gate's keeps pods away, tests
+        among them.
+        """
         known = {self._gate, TAINT}
-        others = [t for t in taints_of(node) if t["key"] not in known and t["effect"] != "PreferNoSchedule"]
+        others = [
+            t
+            for t in taints_of(node)
+            if t["key"] not in known and t["effect"] != "PreferNoSchedule"
+        ]
         tolerated = tolerations(self._cluster, self._settings)
         return any(not is_tolerated(taint, tolerated) for taint in others)
 
     def _users(self) -> dict[str, str]:
-        """Return the pod that has each node or waits for it: with GPUs one that asks for any, else any but daemons."""
+        """Return the pod that has each node or waits for it: with GPUs one that asks for any, else
+        any but daemons.
+        """
         users: dict[str, str] = {}
         for pod in self._api.list_everywhere(POD):
             metadata, status = pod["metadata"], pod.get("status") or {}
@@ -97,14 +120,19 @@ class KubernetesService:
     def _counts(self, pod: Object) -> bool:
         """Return whether the pod makes a node busy."""
         if self._cluster.gpus:
-            return any(_asks_for(each, gpu_resource(self._cluster)) for each in pod["spec"].get("containers", ()))
+            return any(
+                _asks_for(each, gpu_resource(self._cluster))
+                for each in pod["spec"].get("containers", ())
+            )
         owners = pod["metadata"].get("ownerReferences") or []
         is_daemon = any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
         return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
 
     def take(self, names: Sequence[str]) -> Cluster:
         settings = self._settings
-        gates = [Toleration(key=key, operator="Exists") for key in (self._gate, TAINT, _UNSCHEDULABLE)]
+        gates = [
+            Toleration(key=key, operator="Exists") for key in (self._gate, TAINT, _UNSCHEDULABLE)
+        ]
         return taken(
             self._cluster,
             names,
@@ -128,11 +156,15 @@ class KubernetesService:
     def let_in(self, name: str) -> None:
         keys = _keys(self._nodes.find(name))
         if not keys & {self._gate, TAINT}:
-            raise InputError(f"node {name}: has neither taint {self._gate} nor {TAINT}, so it does not wait")
+            raise InputError(
+                f"node {name}: has neither taint {self._gate} nor {TAINT}, so it does not wait"
+            )
         self._set_condition(name, "True", "Passed", "passed its test")
         if self._gate in keys:
             node = self._nodes.find(name)  # the condition has changed it
-            self._nodes.patch(node, {"taints": [taint for taint in taints_of(node) if taint["key"] != self._gate]})
+            self._nodes.patch(
+                node, {"taints": [taint for taint in taints_of(node) if taint["key"] != self._gate]}
+            )
         if TAINT in keys:
             self._nodes.release(name)
 
@@ -143,12 +175,20 @@ class KubernetesService:
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         reason = "".join(word.capitalize() for word in code.replace("_", "-").split("-"))
         times = {"lastHeartbeatTime": at, "lastTransitionTime": at}
-        condition = {"type": CONDITION, "status": status, "reason": reason, "message": message, **times}
+        condition = {
+            "type": CONDITION,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            **times,
+        }
         core = client.CoreV1Api(self._api.client)
         with self._api.explained(f"patch the status of Node {name}"):
             # Conditions are merged by their type; a merge patch would replace those of the kubelet.
             form = "application/strategic-merge-patch+json"
-            core.patch_node_status(name, {"status": {"conditions": [condition]}}, _content_type=form, **LIMIT)
+            core.patch_node_status(
+                name, {"status": {"conditions": [condition]}}, _content_type=form, **LIMIT
+            )
 
 
 def leaf(labels: dict[str, str]) -> str:

@@ -1,8 +1,9 @@
 """Explanations of pods that are not ready and of runs that Kueue has not admitted. Pure.
 
-Objects are as the API server shows them. The messages of Kueue's conditions are those of release 0.19
-(pkg/scheduler, apis/kueue/v1beta2). Its feature gate UnadmittedWorkloadsObservability, off in that release and on after
-it, gives reasons that distinguish a short wait from an endless one; without it only the message does.
+Objects are as the API server shows them. The messages of Kueue's conditions are those of release
+0.19 (pkg/scheduler, apis/kueue/v1beta2). Its feature gate UnadmittedWorkloadsObservability, off in
+that release and on after it, gives reasons that distinguish a short wait from an endless one;
+without it only the message does.
 """
 
 import re
@@ -17,22 +18,26 @@ from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, true_co
 from seatrial.text.lines import first_line, one_line
 
 _NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
-_V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"  # before release 0.15 there was only the latter
+# Before release 0.15 there was only the latter
+_V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
 WORKLOAD = Kind(_V1BETA2, "Workload", needs=_NEEDS, older=_V1BETA1)
 LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
 JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
 UNMANAGED_S = 30.0  # Kueue makes the Workload within a second where it manages the object
 
 _NEVER_ADMITTED = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured")
-# Where the words tell: reasons without the feature gate, and one that is given also to who only lost to another.
-# Every other reason says that it has to wait.
+# Where the words tell: reasons without the feature gate, and one that is given also to who only
+# lost to another. Every other reason says that it has to wait.
 _MAYBE = ("Pending", "Inadmissible", "TopologyPlacementFailed", "")
-_RETRIED = "Internal error: "  # as of a ResourceClaimTemplate that is not there yet: Kueue looks again
+# As of a ResourceClaimTemplate that is not there yet: Kueue looks again
+_RETRIED = "Internal error: "
 
 _POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")
 _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 # A level has no domains also while the nodes that have it are cordoned, not Ready or not there yet.
-_NO_PLACE = re.compile(r'topology "[^"]*" (?:allows|doesn\'t allow) to fit|no topology domains at level')
+_NO_PLACE = re.compile(
+    r'topology "[^"]*" (?:allows|doesn\'t allow) to fit|no topology domains at level'
+)
 _FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
     r"insufficient quota for \S+ in flavor ([^\s,]+),? [^>]*> maximum capacity"
     r"|untolerated taint .*? in flavor ([^\s,]+)"
@@ -52,15 +57,22 @@ _CLAIMS_REFUSED = re.compile(
     r"|uses DRA resources but the \S+ feature gate is not enabled"
 )
 _LET_CLAIMS_IN = (
-    ": let Kueue count the claims (its feature gate KueueDRAIntegration, once DynamicResourceAllocation, and the "
+    ": let Kueue count the claims (its feature gate KueueDRAIntegration, once "
+    "DynamicResourceAllocation, and the "
     "DeviceClass under resources.deviceClassMappings of its configuration), or leave out `queue`"
 )
 _Waits = Mapping[str, tuple[str, str]]  # code and problem by the kubelet's reason
 # Waits that do not end without a change; the kubelet tries for ever.
 _NEVER_STARTS: _Waits = {
-    "ErrImageNeverPull": ("image-pull", "the image is not on the node, and image_pull_policy is Never"),
+    "ErrImageNeverPull": (
+        "image-pull",
+        "the image is not on the node, and image_pull_policy is Never",
+    ),
     "InvalidImageName": ("image-pull", "the image's name is not legal"),
-    "CreateContainerConfigError": ("container-start", "the container's configuration cannot be made"),
+    "CreateContainerConfigError": (
+        "container-start",
+        "the container's configuration cannot be made",
+    ),
     "CrashLoopBackOff": ("container-start", "the container ends again and again"),
 }
 # Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
@@ -75,7 +87,11 @@ _AGAIN: _Waits = {
 _MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
 _AGAIN_S = 60.0  # by when it has come right, if ever
 _FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
-    r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no match(?:ing manifest)? for)\b", re.I
+    (
+        r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no "
+        r"match(?:ing manifest)? for)\b"
+    ),
+    re.I,
 )
 _BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
 _NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
@@ -102,7 +118,9 @@ class Queued:
 
 
 def is_of(workload: Object, uid: str) -> bool:
-    """Return whether it is the Workload of the object with that uid, by its label, if it has one, or its owner."""
+    """Return whether it is the Workload of the object with that uid, by its label, if it has one,
+    or its owner.
+    """
     metadata = workload["metadata"]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
     return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
@@ -113,10 +131,15 @@ def waits_for(workload: Object) -> Queued | None:
     by_type = conditions(workload)
     if workload["spec"].get("active") is False:
         words = _condition_text(by_type.get("Evicted"))
-        return Queued(Reason.of("workload-deactivated", did="has deactivated it", words=words), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="has deactivated it", words=words), hopeless=True
+        )
     if true_condition(workload, "Finished"):
         words = _condition_text(by_type["Finished"])
-        return Queued(Reason.of("workload-deactivated", did="takes it for finished", words=words), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="takes it for finished", words=words),
+            hopeless=True,
+        )
     reserved = by_type.get("QuotaReserved", {})
     # No condition of the quota since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
@@ -132,8 +155,11 @@ def waits_for(workload: Object) -> Queued | None:
 
 def _unreserved(condition: Object) -> Queued:
     message, reason = one_line(condition.get("message")), str(condition.get("reason", ""))
-    # One pod set that has no flavor left is enough to be without hope, one flavor that is only full to have some.
-    lost = reason in _NEVER_ADMITTED or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
+    # One pod set that has no flavor left is enough to be without hope, one flavor that is only full
+    # to have some.
+    lost = reason in _NEVER_ADMITTED or (
+        reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message)))
+    )
     if lost and _RETRIED not in message:
         hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
         return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
@@ -145,12 +171,20 @@ def _unreserved(condition: Object) -> Queued:
     }
     if waits:
         (resource, flavor), more = next(iter(waits.items()))  # the first that may become free
-        return Queued(Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}"))
-    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at", what="queued"))
+        return Queued(
+            Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}")
+        )
+    return Queued(
+        Reason.of("queued", checks=message)
+        if message
+        else Reason.of("queue-not-looked-at", what="queued")
+    )
 
 
 def _is_lost(of_pod_set: str) -> bool:
-    """Return whether the message about a pod set, or about the whole Workload, leaves no flavor to wait for."""
+    """Return whether the message about a pod set, or about the whole Workload, leaves no flavor to
+    wait for.
+    """
     if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
         return True
     lost = _lost_flavors(of_pod_set)
@@ -164,10 +198,15 @@ def _lost_flavors(message: str) -> set[str]:
 
 def _pending_checks(status: Object) -> Reason:
     """Return the admission checks that are not Ready."""
-    pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
+    pending = [
+        check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"
+    ]
     if not pending:
         return Reason.of("queued", checks="quota is reserved, not admitted yet")
-    states = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
+    states = [
+        ": ".join(filter(None, (check["name"], check.get("message") or check.get("state"))))
+        for check in pending
+    ]
     return joining.placed("queued", Reason.of("admission-check-pending", words=", ".join(states)))
 
 
@@ -178,7 +217,10 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
     """
     asked = f"is its integration with {kind} on, is the namespace managed"
     asked += f", is there a {priority}?" if priority else "?"
-    return Queued(Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked), hopeless=True)
+    return Queued(
+        Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked),
+        hopeless=True,
+    )
 
 
 def preempted(workload: Object) -> Reason | None:
@@ -247,7 +289,8 @@ class SeenObjects:
 
     def take_event(self, event: Object, now: float) -> None:
         if complaint := _COMPLAINTS.get(event.get("reason", "")):
-            if not self._needs_no_pods():  # else it is an old one, which a watch that is begun anew lists again
+            # Else it is an old one, which a watch that is begun anew lists again
+            if not self._needs_no_pods():
                 since = self.complaint.since if self.complaint else now
                 self.complaint = Complaint(f"{complaint}: {event.get('message', '')}", since)
         elif event.get("reason") in _NOT_MOUNTED:
@@ -264,7 +307,9 @@ def ready(pods: Iterable[Object]) -> list[Object]:
 
 
 def is_up(pod: Object) -> bool:
-    """Return whether people can log in: it runs and has an address, though its sshd need not answer yet."""
+    """Return whether people can log in: it runs and has an address, though its sshd need not answer
+    yet.
+    """
     status = pod.get("status", {})
     return bool(status.get("phase") == "Running" and status.get("podIP"))
 
@@ -286,8 +331,12 @@ class PodProblem:
     reason: Reason
 
 
-def problem_starts(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
-    """Return times (s) since when each pod, by name, has had a problem that may pass; `before` is the last result."""
+def problem_starts(
+    pods: Iterable[Object], before: Mapping[str, float], now: float
+) -> dict[str, float]:
+    """Return times (s) since when each pod, by name, has had a problem that may pass; `before` is
+    the last result.
+    """
     names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
     return {name: before.get(name, now) for name in names}
 
@@ -302,7 +351,9 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
             node = pod["spec"].get("nodeName")
-            return PodProblem(name, joining.placed(f"pod {name} on {node}" if node else f"pod {name}", reason))
+            return PodProblem(
+                name, joining.placed(f"pod {name} on {node}" if node else f"pod {name}", reason)
+            )
     return None
 
 
@@ -314,7 +365,9 @@ def _containers(pod: Object) -> list[Object]:
 def _trouble(pod: Object) -> Reason | None:
     """Return the error that the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
-    return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
+    return next(
+        (_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None
+    )
 
 
 def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
@@ -345,7 +398,10 @@ def _pod_problem(pod: Object) -> Reason | None:
             status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
             cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
             return Reason.of(
-                "container-exited", what=f"container {container['name']}", exit_code=status_code, cause=cause
+                "container-exited",
+                what=f"container {container['name']}",
+                exit_code=status_code,
+                cause=cause,
             )
     if status.get("phase") == "Failed":
         ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
@@ -354,9 +410,14 @@ def _pod_problem(pod: Object) -> Reason | None:
 
 
 def describe_progress(
-    pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
+    pods: Iterable[Object],
+    total: int,
+    queued: Queued | None = None,
+    unmounted: Mapping[str, str] | None = None,
 ) -> Reason:
-    """Return the progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
+    """Return the progress in one line, with what most of the others wait for; `unmounted` as in
+    `SeenObjects`.
+    """
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason
@@ -364,7 +425,10 @@ def describe_progress(
         wait = _waiting(_most(_unschedulable(pod) for pod in pods))
         return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=wait)
     cause = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return caused(Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause)), cause)
+    return caused(
+        Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause)),
+        cause,
+    )
 
 
 def _most(reasons: Iterable[Reason | None]) -> Reason | None:
@@ -381,7 +445,11 @@ def _unschedulable(pod: Object) -> Reason | None:
     if scheduled.get("status") != "False":
         return None
     # Details of preemption follow, and are of no use here.
-    return uncoded(first_line(scheduled.get("message")).split(" preemption:")[0] or scheduled.get("reason") or "")
+    return uncoded(
+        first_line(scheduled.get("message")).split(" preemption:")[0]
+        or scheduled.get("reason")
+        or ""
+    )
 
 
 def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
@@ -389,6 +457,10 @@ def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
-            words = ": ".join(filter(None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])))
+            words = ": ".join(
+                filter(
+                    None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])
+                )
+            )
             return uncoded(unmounted.get(pod["metadata"]["name"]) or words)
     return Reason.of("sshd-not-ready")

@@ -7,7 +7,8 @@ from pydantic import Field
 
 from seatrial.config.cluster import Cluster, PlatformSettings
 
-MAX_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
+# A Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
+MAX_NODES = 512
 
 
 class LocalPlatform(PlatformSettings):
@@ -36,5 +37,8 @@ class LocalPlatform(PlatformSettings):
         if cluster.nodes > MAX_NODES:
             yield f"nodes: the local platform takes at most {MAX_NODES}, is {cluster.nodes}"
         if self.names and len(set(self.names)) != cluster.nodes:
-            yield f"platform.names: must be {cluster.nodes} different ones, as many as nodes, is {len(self.names)}"
+            yield (
+                f"platform.names: must be {cluster.nodes} different ones, as many as nodes, "
+                f"is {len(self.names)}"
+            )
         yield from super().problems(cluster)

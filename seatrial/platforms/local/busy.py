@@ -1,4 +1,5 @@
-"""A local cluster that plays one at work: jobs that have nodes, nodes at the gate, and nodes out of service.
+"""A local cluster that plays one at work: jobs that have nodes, nodes at the gate, and nodes out of
+service.
 
 A job that starts on a node ends the test that has it, as a
 scheduler with preemption does.
@@ -21,10 +22,17 @@ _MOST_GIVEN = 100  # runs that gave way, the last ones
 
 
 def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
-    """Start a job on the nodes; the runs that have them are ended and returned. Raises InputError for a busy node."""
+    """Start a job on the nodes; the runs that have them are ended and returned.
+
+    Raises InputError for a busy node.
+    """
     with opened(cluster) as (stage, keep):
         for node in nodes:
-            if other := stage.job_on(node) or stage.out.get(node) or (node in stage.gated and "it is at the gate"):
+            if (
+                other := stage.job_on(node)
+                or stage.out.get(node)
+                or (node in stage.gated and "it is at the gate")
+            ):
                 raise InputError(f"{node}: is not free: {other}")
         ended = runs_on(cluster, nodes)
         for run_id in ended:

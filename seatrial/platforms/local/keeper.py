@@ -1,11 +1,12 @@
-"""The keeper of one local testbed: makes its network, starts its nodes, hands out connections into it.
+"""The keeper of one local testbed: makes its network, starts its nodes, hands out connections into
+it.
 
     keeper.py STATE_FOLDER
 
-It runs as process 1 of its own PID namespace and in the network namespace that holds the run's bridge. When it ends,
-however it ends, the kernel ends everything below it: node scripts, sshd, sessions, mpirun. It ends when its standard
-input closes, so a run that is killed takes its nodes along; a number of seconds that came before is how long it stays
-even so. Standard library only.
+It runs as process 1 of its own PID namespace and in the network namespace that holds the run's
+bridge. When it ends, however it ends, the kernel ends everything below it: node scripts, sshd,
+sessions, mpirun. It ends when its standard input closes, so a run that is killed takes its nodes
+along; a number of seconds that came before is how long it stays even so. Standard library only.
 """
 
 import contextlib
@@ -26,7 +27,9 @@ def main(state: Path) -> None:
     if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` keeps names
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
         os.makedirs("/run/netns")
-    network = subprocess.run(["sh", str(state / "switch.sh")], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    network = subprocess.run(
+        ["sh", str(state / "switch.sh")], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
     if network.returncode:
         sys.exit(network.returncode)  # the log ends with what the failed command says
     nodes = [_start_node(node) for node in spec["nodes"]]
@@ -43,14 +46,19 @@ def main(state: Path) -> None:
 
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """Wait until every node has its address or its script has ended: an earlier connection waits a second for ARP."""
+    """Wait until every node has its address or its script has ended: an earlier connection waits a
+    second for ARP.
+    """
     deadline = time.monotonic() + 20 + 0.5 * len(nodes)  # on a machine that others use too
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:
         waiting = [
-            (node, script) for node, script in waiting if not os.path.exists(node["up"]) and script.poll() is None
+            (node, script)
+            for node, script in waiting
+            if not os.path.exists(node["up"]) and script.poll() is None
         ]
-        time.sleep(0.005 if len(waiting) < 16 else 0.05)  # looking costs what the nodes need to start
+        # Looking costs what the nodes need to start
+        time.sleep(0.005 if len(waiting) < 16 else 0.05)
 
 
 def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":
@@ -58,7 +66,10 @@ def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":
     isolate = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child"]
     with open(node["log"], "ab") as log:
         return subprocess.Popen(
-            [*enter, *isolate, "sh", node["script"]], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            [*enter, *isolate, "sh", node["script"]],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
 
 
@@ -69,7 +80,10 @@ def _serve(server: socket.socket) -> None:
 
 
 def _dial(client: socket.socket) -> None:
-    """Serve one request: "ADDRESS PORT TIMEOUT_S". The answer is the connected socket, or the errno as text."""
+    """Serve one request: "ADDRESS PORT TIMEOUT_S".
+
+    The answer is the connected socket, or the errno as text.
+    """
     with client, contextlib.suppress(OSError, ValueError):
         address, port, timeout_s = client.recv(256).decode().split()
         try:
@@ -88,7 +102,9 @@ def _clean_up(state: Path, spec: dict[str, Any], nodes: "list[subprocess.Popen[b
     for node in nodes:
         node.wait()
     for node in spec["nodes"]:
-        subprocess.run(["ip", "netns", "del", node["namespace"]], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ["ip", "netns", "del", node["namespace"]], check=False, stderr=subprocess.DEVNULL
+        )
     if not any(os.path.exists(f"/run/netns/{node['namespace']}") for node in spec["nodes"]):
         shutil.rmtree(state, ignore_errors=True)  # else `reap` finds them by it
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import Fault, LinkFault, NodeFault, SwitchFault
 
-NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
+# Every run has its own copy: its bridge lives in a namespace, not on the host
+NETWORK = IPv4Network("10.77.0.0/16")
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
@@ -39,7 +40,9 @@ class LocalPlan:
     nodes: tuple[LocalNode, ...]
 
     def waiting(self, cluster: Cluster) -> dict[Path, str]:
-        """Return the FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
+        """Return the FIFOs at which faults wait for a check, with its name: of nodes, and of the
+        switch.
+        """
         folders = {node.name: node.folder for node in self.nodes}
         fifos: dict[Path, str] = {}
         for fault in cluster.faults:
@@ -76,7 +79,9 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
 
 
 def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
-    """Return the bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
+    """Return the bridge and one veth pair per node, for `ip -batch`, run inside the switch's
+    namespace.
+    """
     lines = [
         "link set lo up",
         f"link add {BRIDGE} type bridge",
@@ -103,23 +108,33 @@ def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
 
 
 def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
-    """Return the script that makes the network, with the faults of links and switches, in the switch's namespace."""
+    """Return the script that makes the network, with the faults of links and switches, in the
+    switch's namespace.
+    """
     node = {node.name: node for node in plan.nodes}
     slow = [
-        (i, fault) for i, fault in enumerate(cluster.faults, start=1) if isinstance(fault, LinkFault) and fault.rate
+        (i, fault)
+        for i, fault in enumerate(cluster.faults, start=1)
+        if isinstance(fault, LinkFault) and fault.rate
     ]
     ports = sorted({node[name].index for _, fault in slow for name in fault.link})
     commands = dict[str | None, list[str]]()
     for i, link in slow:
         a, b = (node[name] for name in link.link)
-        commands.setdefault(link.after, []).extend((*_slow_link(i, a, b, link.rate), *_slow_link(i, b, a, link.rate)))
+        commands.setdefault(link.after, []).extend(
+            (*_slow_link(i, a, b, link.rate), *_slow_link(i, b, a, link.rate))
+        )
     for i, switch in _switches(cluster):
-        ends = [f"tc qdisc add dev {end}{i} root {_token_bucket(switch.uplink)}" for end in ("up", "down")]
+        ends = [
+            f"tc qdisc add dev {end}{i} root {_token_bucket(switch.uplink)}"
+            for end in ("up", "down")
+        ]
         commands.setdefault(switch.after, []).extend(ends)
     lines = [
         "set -eu",
         f"ip -batch {_quote(plan.state / 'network.batch')}",
-        *(f"tc qdisc add dev n{port} root handle 1: htb" for port in ports),  # what is of no class passes
+        # What is of no class passes
+        *(f"tc qdisc add dev n{port} root handle 1: htb" for port in ports),
         *_begin(plan.state, commands),
     ]
     return "\n".join(lines) + "\n"
@@ -127,15 +142,26 @@ def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
 
 def _switches(cluster: Cluster) -> list[tuple[int, SwitchFault]]:
     """Return the faults of switches, each with its number among all faults."""
-    return [(i, fault) for i, fault in enumerate(cluster.faults, start=1) if isinstance(fault, SwitchFault)]
+    return [
+        (i, fault)
+        for i, fault in enumerate(cluster.faults, start=1)
+        if isinstance(fault, SwitchFault)
+    ]
 
 
-def _slow_link(number: int, source: LocalNode, target: LocalNode, rate: str | None) -> tuple[str, ...]:
-    """Limit what the switch hands to `target` from `source`; the faults of the nodes' own links are at their ends."""
+def _slow_link(
+    number: int, source: LocalNode, target: LocalNode, rate: str | None
+) -> tuple[str, ...]:
+    """Limit what the switch hands to `target` from `source`; the faults of the nodes' own links are
+    at their ends.
+    """
     device, of_link = f"dev n{target.index} parent 1:", f"1:{number}"
     return (
         f"tc class add {device} classid {of_link} htb rate {rate} quantum 60000",
-        f"tc filter add {device} protocol ip prio 1 u32 match ip src {source.address}/32 flowid {of_link}",
+        (
+            f"tc filter add {device} protocol ip prio 1 u32 match ip src {source.address}/32 "
+            f"flowid {of_link}"
+        ),
     )
 
 
@@ -146,7 +172,8 @@ def _token_bucket(rate: str) -> str:
 def _begin(folder: Path, commands: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
     """Yield the commands by the check after which they run; those of None run at once.
 
-    The others wait at a FIFO until somebody opens it for writing, and remove it when they are through.
+    The others wait at a FIFO until somebody opens it for writing, and remove it when they are
+    through.
     """
     yield from commands.get(None, ())
     for check, later in commands.items():
@@ -160,29 +187,36 @@ def _begin(folder: Path, commands: Mapping[str | None, Sequence[str]]) -> Iterat
 def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Account) -> str:
     """Return the script of a node's process 1: network, mounts, faults, sshd."""
     faults = [fault for fault in cluster.faults if node.name in fault.nodes and _on_nodes(fault)]
-    stopped = any(isinstance(fault, NodeFault) and fault.sshd and not fault.after for fault in faults)
+    stopped = any(
+        isinstance(fault, NodeFault) and fault.sshd and not fault.after for fault in faults
+    )
     commands = dict[str | None, list[str]]()
     for fault in faults:
         commands.setdefault(fault.after, []).extend(_fault_commands(plan, node, fault))
     etc = _quote(node.folder / "etc")
     lines = [
         "set -eu",
-        "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
+        # Its discovery goes from every node to all others
+        "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",
         f"ip -batch {_quote(node.folder / INTERFACES)}",
         f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
-        # /etc as the machine has it, but for the run's own hosts and passwd. Not by binding the two files: the kernel
-        # undoes that on all nodes when the machine's own file is replaced, as each package does that adds a user.
+        # /etc as the machine has it, but for the run's own hosts and passwd. Not by binding the two
+        # files: the kernel undoes that on all nodes when the machine's own file is replaced, as
+        # each package does that adds a user.
         f"mkdir {etc}",
         f"mount --bind /etc {etc}",
         "mount -t tmpfs tmpfs /etc",
         f"ln -s {etc}/* /etc",
         f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
         "mount -t proc proc /proc",
-        "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
+        # Open MPI names its segments by host name and pid: two runs have the same
+        "mount -t tmpfs tmpfs /dev/shm",
         # What sshd needs: as root its empty folder, as a plain user the right to a port below 1024.
-        "mkdir -p /run/sshd" if account.uid == 0 else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
+        "mkdir -p /run/sshd"
+        if account.uid == 0
+        else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
         *_begin(node.folder, commands),
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
@@ -202,10 +236,13 @@ link set eth0 up
 def neighbour_batch(plan: LocalPlan) -> str:
     """Return every node's link address, for `ip -batch` on each node.
 
-    The kernel has one neighbour table for all namespaces, of 1,024 entries (gc_thresh3) unless they are permanent:
-    with 64 nodes it would be full, and "no route to host" the answer.
+    The kernel has one neighbour table for all namespaces, of 1,024 entries (gc_thresh3) unless they
+    are permanent: with 64 nodes it would be full, and "no route to host" the answer.
     """
-    return "".join(f"neigh replace {node.address} lladdr {_mac(node)} nud permanent dev eth0\n" for node in plan.nodes)
+    return "".join(
+        f"neigh replace {node.address} lladdr {_mac(node)} nud permanent dev eth0\n"
+        for node in plan.nodes
+    )
 
 
 def _mac(node: LocalNode) -> str:
@@ -214,17 +251,26 @@ def _mac(node: LocalNode) -> str:
 
 
 def _start_sshd(node: LocalNode, account: Account) -> str:
-    """Return the command of sshd, as root or the plain user: root of a mere user namespace may not change groups."""
-    as_user = "" if account.uid == 0 else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
-    # Not exec: the shell stays process 1 and collects what ends without a parent. -r: for a connection, sshd forks and
-    # does not start itself anew, which takes six times as long; OpenSSH 9.8 and later ignore it.
+    """Return the command of sshd, as root or the plain user: root of a mere user namespace may not
+    change groups.
+    """
+    as_user = (
+        ""
+        if account.uid == 0
+        else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
+    )
+    # Not exec: the shell stays process 1 and collects what ends without a parent. -r: for a
+    # connection, sshd forks and does not start itself anew, which takes six times as long; OpenSSH
+    # 9.8 and later ignore it.
     config = _quote(node.folder / "sshd_config")
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
 def _on_nodes(fault: Fault) -> bool:
     """Return whether nodes break themselves."""
-    return isinstance(fault, NodeFault) or (isinstance(fault, LinkFault) and bool(fault.state or fault.loss))
+    return isinstance(fault, NodeFault) or (
+        isinstance(fault, LinkFault) and bool(fault.state or fault.loss)
+    )
 
 
 def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[str]:
@@ -234,7 +280,10 @@ def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[
             yield f"ip route add unreachable {other.address}/32"
         if fault.loss:  # netem is not in every kernel
             share = f"{float(fault.loss.rstrip('%')) / 100:g}"
-            yield f"iptables -w -A INPUT -s {other.address}/32 -m statistic --mode random --probability {share} -j DROP"
+            yield (
+                f"iptables -w -A INPUT -s {other.address}/32 -m statistic --mode random "
+                f"--probability {share} -j DROP"
+            )
     elif isinstance(fault, NodeFault):
         if fault.rate:
             yield f"tc qdisc add dev eth0 root {_token_bucket(fault.rate)}"
@@ -253,7 +302,9 @@ def hosts_file(nodes: Sequence[LocalNode]) -> str:
 
 
 def passwd_file(original: str, account: Account, home: Path) -> str:
-    """Return /etc/passwd with the account's home in the run's folder and a plain shell, which reads no ~/.bashrc."""
+    """Return /etc/passwd with the account's home in the run's folder and a plain shell, which reads
+    no ~/.bashrc.
+    """
     others = [line for line in original.splitlines() if not line.startswith(f"{account.name}:")]
     own = f"{account.name}:x:{account.uid}:{account.gid}::{home}:/bin/sh"
     return "\n".join([own, *others]) + "\n"
@@ -282,7 +333,8 @@ SetEnv {settings}
 
 
 def ssh_config(plan: LocalPlan, account: Account) -> str:
-    """Return ~/.ssh/config of every node, so that `ssh node-1` and mpirun's rsh agent need no options.
+    """Return ~/.ssh/config of every node, so that `ssh node-1` and mpirun's rsh agent need no
+    options.
 
     mpirun logs in to many nodes at once, and the cores that they share take their time.
     """
@@ -305,12 +357,25 @@ Host *
 def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
     """Return the environment of sessions: the caller's PATH, an own temporary folder, faults."""
     path = os.environ.get("PATH", os.defpath)
-    faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
-    wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]
-    computing = {"SEATRIAL_COMPUTE_FAULT": wrong[-1]} if wrong else {}  # seatrial/remote/probes/devices.py reads it
+    faults = [
+        fault
+        for fault in cluster.faults
+        if isinstance(fault, NodeFault) and node.name in fault.nodes
+    ]
+    wrong = [
+        f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes
+    ]
+    # Seatrial/remote/probes/devices.py reads it
+    computing = {"SEATRIAL_COMPUTE_FAULT": wrong[-1]} if wrong else {}
     playing = [f"{name}={value}" for fault in faults for name, value in _of_training(fault)]
-    training = {"SEATRIAL_TRAINING_FAULT": ",".join(playing)} if playing else {}  # pretraining.py reads it
-    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing, **training}
+    # Pretraining.py reads it
+    training = {"SEATRIAL_TRAINING_FAULT": ",".join(playing)} if playing else {}
+    return {
+        "PATH": f"{path}:/usr/sbin:/sbin",
+        "TMPDIR": str(node.folder / "tmp"),
+        **computing,
+        **training,
+    }
 
 
 def _of_training(fault: NodeFault) -> Iterator[tuple[str, object]]:

@@ -46,11 +46,19 @@ _TOOLS = {
 
 
 def write_files(
-    plan: LocalPlan, cluster: Cluster, files: dict[str, str], host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
+    plan: LocalPlan,
+    cluster: Cluster,
+    files: dict[str, str],
+    host_keys: dict[str, KeyPair],
+    nodes: tuple[Node, ...],
 ) -> None:
-    """Write everything that the nodes start from: `files`, the run's keys, and the keeper's specification."""
+    """Write everything that the nodes start from: `files`, the run's keys, and the keeper's
+    specification.
+    """
     run_key = new_key_pair()
-    wrong = {fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key}
+    wrong = {
+        fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key
+    }
     files = files | {
         "authorized_keys": f"{run_key.public}\n",
         "known_hosts": known_hosts(nodes),
@@ -91,24 +99,31 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=keeper_log,
-            start_new_session=True,  # Ctrl-C is for the run, which then takes its nodes down in order
+            # Ctrl-C is for the run, which then takes its nodes down in order
+            start_new_session=True,
         )
     states.write_owner(plan.state, "keeper", process(keeper.pid))
     assert keeper.stdout is not None
     if keeper.stdout.readline() != b"ready\n":
         keeper.kill()
         keeper.communicate()
-        raise LaunchError(Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log")))
+        raise LaunchError(
+            Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log"))
+        )
     return keeper
 
 
 def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
-    """Ask the keeper for a connection into the run's network. Raises OSError with the cause, as a direct one would."""
+    """Ask the keeper for a connection into the run's network.
+
+    Raises OSError with the cause, as a direct one would.
+    """
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(timeout_s + 5)
-            client.connect(f"/proc/self/fd/{folder}/keeper.sock")  # a socket's path may have 107 bytes only
+            # A socket's path may have 107 bytes only
+            client.connect(f"/proc/self/fd/{folder}/keeper.sock")
             client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
             answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
     finally:
@@ -126,7 +141,9 @@ def begin_faults(fifos: Sequence[Path]) -> None:
     deadline = time.monotonic() + _BEGIN_S
     while waiting := [fifo for fifo in fifos if fifo.exists()]:
         if time.monotonic() > deadline:
-            raise LaunchError(Reason.of("local-fault-failed", fault=f"{waiting[0].parent.name} {waiting[0].name}"))
+            raise LaunchError(
+                Reason.of("local-fault-failed", fault=f"{waiting[0].parent.name} {waiting[0].name}")
+            )
         for fifo in waiting:
             with suppress(OSError):  # nobody reads there: not yet, or not any more
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -142,7 +159,9 @@ def _last_line(path: Path) -> str:
 class Local:
     """Nodes as network namespaces on this machine."""
 
-    def __init__(self, node_count: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
+    def __init__(
+        self, node_count: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None
+    ) -> None:
         self._node_count = node_count  # that this machine is to carry, as far as that is known
         self._keepers = {} if keepers is None else keepers
 
@@ -151,9 +170,14 @@ class Local:
         return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
-        plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
+        plan, account = (
+            planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)),
+            _account(),
+        )
         nodes = tuple(node_of(run.cluster, node.name, node.address, "") for node in plan.nodes)
-        return Rendered(_files(plan, run.cluster, account), _testbed(plan, run.cluster, account, nodes))
+        return Rendered(
+            _files(plan, run.cluster, account), _testbed(plan, run.cluster, account, nodes)
+        )
 
     def launch(self, run: Run) -> Testbed:
         loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
@@ -165,11 +189,15 @@ class Local:
             self._check_free(run)
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
-        nodes = tuple(node_of(run.cluster, node.name, node.address, host_keys[node.name].public) for node in plan.nodes)
+        nodes = tuple(
+            node_of(run.cluster, node.name, node.address, host_keys[node.name].public)
+            for node in plan.nodes
+        )
         write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
-        # One core starts four nodes in a second, with others at work beside it. Connectivity names those that are late.
+        # One core starts four nodes in a second, with others at work beside it. Connectivity names
+        # those that are late.
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
         if not wait_for_sshd(testbed, timeout_s):
             head = testbed.head
@@ -197,7 +225,9 @@ class Local:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
         pinned = pinned_keys(states.read_file(folder, "known_hosts"))
-        nodes = tuple(node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes)
+        nodes = tuple(
+            node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes
+        )
         return _testbed(plan, cluster, _account(), nodes)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -226,7 +256,9 @@ class Local:
             started_here.communicate()
         for namespace in _namespaces_of(folder):
             listing = ["ip", "netns", "pids", namespace]  # also those started by hand
-            for pid in subprocess.run(listing, capture_output=True, text=True, check=False).stdout.split():
+            for pid in subprocess.run(
+                listing, capture_output=True, text=True, check=False
+            ).stdout.split():
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
@@ -256,7 +288,9 @@ def _account() -> Account:
     return Account(name, os.getuid(), os.getgid())
 
 
-def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
+def _testbed(
+    plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]
+) -> Testbed:
     testbed = testbed_of(
         cluster,
         plan.run_id,
@@ -282,7 +316,9 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:
-    """Return every configuration file of the run, by its path under the run's folder; keys are made at launch."""
+    """Return every configuration file of the run, by its path under the run's folder; keys are made
+    at launch.
+    """
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan, cluster),
@@ -295,26 +331,37 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
         files[f"{folder}/{planning.INTERFACES}"] = planning.interface_batch(node)
         files[f"{folder}/node.sh"] = planning.node_script(plan, node, cluster, account)
         files[f"{folder}/passwd"] = planning.passwd_file(passwd, account, node.folder / "home")
-        files[f"{folder}/sshd_config"] = planning.sshd_config(plan, node, planning.node_environment(node, cluster))
+        files[f"{folder}/sshd_config"] = planning.sshd_config(
+            plan, node, planning.node_environment(node, cluster)
+        )
         files[f"{folder}/home/.ssh/config"] = planning.ssh_config(plan, account)
     return files
 
 
 def _namespaces_of(folder: Path) -> list[str]:
-    """Return the namespaces of the run that still exist, by its own record: their names show no owner."""
+    """Return the namespaces of the run that still exist, by its own record: their names show no
+    owner.
+    """
     try:
         spec = json.loads(states.read_file(folder, "spec.json"))
     except (InputError, ValueError):  # it was ended before it made any
         return []
-    return [node["namespace"] for node in spec["nodes"] if Path("/run/netns", node["namespace"]).exists()]
+    return [
+        node["namespace"]
+        for node in spec["nodes"]
+        if Path("/run/netns", node["namespace"]).exists()
+    ]
 
 
 def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
-    """List limits of this machine that are too low for `node_count` nodes, each with the setting to change."""
+    """List limits of this machine that are too low for `node_count` nodes, each with the setting to
+    change.
+    """
     if node_count <= 16:
         return []  # the usual limits of any machine carry them
     running = sum(entry.name.isdigit() for entry in proc.iterdir())
-    # At most: a node's shell and sshd, a session with its shell and probe, a daemon of MPI and a rank.
+    # At most: a node's shell and sshd, a session with its shell and probe, a daemon of MPI and a
+    # rank.
     processes, memory_mib = node_count * 8, node_count * 32
     pids = _number(proc / "sys/kernel/pid_max") - running
     threads = _number(proc / "sys/kernel/threads-max") - running
@@ -323,7 +370,12 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
     needs = [
         ("processes", processes, pids, f"sysctl -w kernel.pid_max={more_pids}"),
         ("processes", processes, threads, f"sysctl -w kernel.threads-max={more_pids}"),
-        ("network namespaces", node_count + 1, namespaces, f"sysctl -w user.max_net_namespaces={more_namespaces}"),
+        (
+            "network namespaces",
+            node_count + 1,
+            namespaces,
+            f"sysctl -w user.max_net_namespaces={more_namespaces}",
+        ),
         ("MiB of memory", memory_mib, _available_mib(proc), "use fewer nodes"),
     ]
     return [
@@ -341,7 +393,9 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
 
 
 def _number(path: Path) -> int:
-    """Return the number in a file of the kernel; without limit where the kernel has no such setting."""
+    """Return the number in a file of the kernel; without limit where the kernel has no such
+    setting.
+    """
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -364,8 +418,13 @@ def missing(needs_iptables: bool = False) -> list[Reason]:
     """Return programs and rights that this machine lacks."""
     tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    absent = [(tool, package) for tool, package in tools.items() if not shutil.which(tool, path=path)]
-    reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in absent]
+    absent = [
+        (tool, package) for tool, package in tools.items() if not shutil.which(tool, path=path)
+    ]
+    reasons = [
+        Reason.of("local-program-missing", program=tool, package=package)
+        for tool, package in absent
+    ]
     return [*reasons] or _namespace_problems()
 
 
@@ -378,7 +437,8 @@ def _namespace_problems() -> list[Reason]:
     reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
     if rootless:
         step = (
-            "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and where they exist"
+            "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and "
+            "where they exist"
             " kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0"
         )
     else:

@@ -1,9 +1,10 @@
-"""Slow a node's processors: what its processes use is followed by a pause in which they are stopped.
+"""Slow a node's processors: what its processes use is followed by a pause in which they are
+stopped.
 
     slow_cpu.py SHARE       runs inside the node's PID namespace until the node ends
 
-A pause is in proportion to what was used, so that a node is slow on a busy machine too, whose others leave it less than
-its share anyway. Standard library only.
+A pause is in proportion to what was used, so that a node is slow on a busy machine too, whose
+others leave it less than its share anyway. Standard library only.
 """
 
 import os
@@ -47,14 +48,16 @@ def _used() -> dict[int, float]:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # it has just ended
-                used[int(name)] = time.clock_gettime(~int(name) << 3 | 2)  # its clock: clock_getcpuclockid(3)
+                # Its clock: clock_getcpuclockid(3)
+                used[int(name)] = time.clock_gettime(~int(name) << 3 | 2)
     return used
 
 
 def _filters(pid: int) -> int:
     """Return how many filters of system calls (seccomp) a process has.
 
-    sshd's filter for a login forbids restart_syscall, by which a stopped process goes on waiting, and so kills it.
+    sshd's filter for a login forbids restart_syscall, by which a stopped process goes on waiting,
+    and so kills it.
     """
     try:
         return int(_FILTERS.findall(Path(f"/proc/{pid}/status").read_text())[0])

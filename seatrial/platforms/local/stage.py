@@ -15,7 +15,8 @@ _MOST_BYTES = 1 << 20
 
 
 class Stage(BaseModel):
-    """The nodes of each job, those at the gate with what they failed, those that are out with the reason.
+    """The nodes of each job, those at the gate with what they failed, those that are out with the
+    reason.
 
     `given` has the job that each run gave way to.
     """
@@ -40,7 +41,9 @@ def read(cluster: str) -> Stage:
 
 @contextmanager
 def opened(cluster: str) -> Iterator[tuple[Stage, Callable[[], None]]]:
-    """Yield the stage, locked until the end of the block, and a function that writes it to the file."""
+    """Yield the stage, locked until the end of the block, and a function that writes it to the
+    file.
+    """
     path = closed_folder(state_home() / "busy") / f"{cluster}.json"
     file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
     try:

@@ -18,7 +18,9 @@ _OWN_OPTIONS = {
 def _legal_option(value: str) -> str:
     match = _OPTION.fullmatch(value)
     if not match:
-        raise ValueError(f"must be one option with its value, such as --node-type=gh200, is {value!r}")
+        raise ValueError(
+            f"must be one option with its value, such as --node-type=gh200, is {value!r}"
+        )
     if match[1] in _OWN_OPTIONS:
         raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
     return value
@@ -26,7 +28,9 @@ def _legal_option(value: str) -> str:
 
 def _legal_resource(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}", value):
-        raise ValueError(f"must be a resource of Kubernetes, such as rdma/rdma_shared_device_a, is {value!r}")
+        raise ValueError(
+            f"must be a resource of Kubernetes, such as rdma/rdma_shared_device_a, is {value!r}"
+        )
     return value
 
 

@@ -24,7 +24,13 @@ from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each, environment, run_bounded, start_stream
 from seatrial.platforms.runai import RunaiPlatform
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
-from seatrial.platforms.testbed import default_folder, node_script, nodes_of, testbed_of, write_ports
+from seatrial.platforms.testbed import (
+    default_folder,
+    node_script,
+    nodes_of,
+    testbed_of,
+    write_ports,
+)
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
@@ -35,7 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.launch")
 
-# The schema is not published, and differs between versions: the first of these names that is there counts.
+# The schema is not published, and differs between versions: the first of these names that is there
+# counts.
 _PHASE = ("actualPhase", "phase", "status")
 _MESSAGES = ("message", "reason")
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
@@ -65,7 +72,8 @@ _environment = partial(environment, kept=("RUNAI_",))  # without secrets but for
 _PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
 AT_ONCE = 16
 NODE_LOG = "/tmp/seatrial-node.log"
-# The keys come by standard input, which the shell reads before anything else; no file and no command line has them.
+# The keys come by standard input, which the shell reads before anything else; no file and no
+# command line has them.
 _START = f"""\
 umask 077
 program=$(cat)
@@ -76,14 +84,17 @@ echo "address: $(hostname -i)"
 echo "user: $(id -un)"
 """
 _READY = re.compile(
-    r"seatrial-node: ready (\d{1,5})\naddress: ([0-9a-f.:]{2,45})[^\n]*\nuser: ([a-z_][a-z0-9_-]{0,31})\n?"
+    r"seatrial-node: ready (\d{1,5})\naddress: ([0-9a-f.:]{2,45})[^\n]*\nuser: "
+    r"([a-z_][a-z0-9_-]{0,31})\n?"
 )
 _KIND = "runai"
 _LOG_BYTES = 1024**2  # of each node
 
 
 class DescribedWorkload(BaseModel):
-    """The state of a workload in RunAI: its `phase`, and `messages` that explain it, newest last."""
+    """The state of a workload in RunAI: its `phase`, and `messages` that explain it, newest
+    last.
+    """
 
     phase: str = Field("Unknown", max_length=100)
     messages: tuple[str, ...] = ()
@@ -99,7 +110,9 @@ def workload_name(run_id: str) -> str:
 
 
 def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
-    """Return the pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
+    """Return the pods that are nodes, in the order of the hostfile: without MPI's launcher, with
+    PyTorch's master.
+    """
     name = workload_name(run_id)
     if settings.framework == "mpi":
         return [f"{name}-worker-{i}" for i in range(node_count)]
@@ -107,10 +120,14 @@ def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str
 
 
 def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
-    """Return the submit of a workload that holds the nodes until it is deleted or its time is over."""
+    """Return the submit of a workload that holds the nodes until it is deleted or its time is
+    over.
+    """
     cluster, mpi = run.cluster, settings.framework == "mpi"
     workers = cluster.nodes if mpi else cluster.nodes - 1
-    named = cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
+    named = (
+        cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
+    )
     options = [
         f"--project={settings.project}",
         f"--image={run.image or named}",
@@ -120,10 +137,20 @@ def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
         *([f"--node-pools={settings.node_pool}"] if settings.node_pool else []),
         *(["--large-shm"] if settings.large_shm else []),
         *(f"--capability={name}" for name in settings.capabilities),
-        *(f"--extended-resource={name}={count}" for name, count in sorted(settings.extended_resources.items())),
+        *(
+            f"--extended-resource={name}={count}"
+            for name, count in sorted(settings.extended_resources.items())
+        ),
         *settings.args,
     ]
-    submit = ["runai", "training", settings.framework, "submit", workload_name(run.run_id), *options]
+    submit = [
+        "runai",
+        "training",
+        settings.framework,
+        "submit",
+        workload_name(run.run_id),
+        *options,
+    ]
     return [*submit, "--command", "--", "sleep", str(settings.deadline_s)]
 
 
@@ -134,9 +161,13 @@ def read_workload(text: str) -> DescribedWorkload:
     except (ValueError, RecursionError):
         return DescribedWorkload(phase="Unknown", messages=("runai describe printed no JSON",))
     phases = [value for key in _PHASE for value in _values(document, key)]
-    messages = dict.fromkeys(printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value)
+    messages = dict.fromkeys(
+        printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value
+    )
     try:
-        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-3:])
+        return DescribedWorkload(
+            phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-3:]
+        )
     except ValidationError:
         return DescribedWorkload(phase="Unknown")
 
@@ -170,7 +201,8 @@ class CommandError(LaunchError):
 
     def __init__(self, message: str) -> None:
         super().__init__(Reason.of("runai-command-failed", problem=message))
-        self.is_absent = any(text in message.lower() for text in _ABSENT)  # there is no such workload
+        # There is no such workload
+        self.is_absent = any(text in message.lower() for text in _ABSENT)
 
 
 class Client:
@@ -187,7 +219,8 @@ class Client:
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """Run a command and return its output.
 
-        Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError where it does not end.
+        Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError
+        where it does not end.
         """
         try:
             status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
@@ -223,18 +256,26 @@ class Client:
         while self.describe(run_id) is not None:  # its phase is Deleting
             if time.monotonic() > deadline:
                 raise LaunchError(
-                    Reason.of("runai-workload-remains", workload=workload_name(run_id), limit_s=f"{_GONE_S:g}")
+                    Reason.of(
+                        "runai-workload-remains",
+                        workload=workload_name(run_id),
+                        limit_s=f"{_GONE_S:g}",
+                    )
                 )
             time.sleep(_GONE_PAUSE_S)
 
-    def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
+    def in_pod(
+        self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float
+    ) -> str:
         """Run a line for the shell in a pod and return its output."""
         wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
         options = (f"--pod={pod}", "--stdin", wait, "--", "sh", "-c", script)
         return self.run(self._argv("exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:
-        """Return a stream to a port of the pod, by `runai exec`: other users of this machine could use a forward."""
+        """Return a stream to a port of the pod, by `runai exec`: other users of this machine could
+        use a forward.
+        """
         program = (self._settings.python, "-c", _TUNNEL, str(port))
         argv = self._argv("exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
         try:
@@ -260,11 +301,19 @@ class RunaiState(PlatformState):
 class Runai(RunsWithState[RunaiState]):
     """Nodes as the pods of one workload."""
 
-    kind, state_type, leaves = _KIND, RunaiState, "the workload and the keys of a run whose process is gone"
+    kind, state_type, leaves = (
+        _KIND,
+        RunaiState,
+        "the workload and the keys of a run whose process is gone",
+    )
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, RunaiPlatform)
-        self._cluster, self._settings, self._client = cluster, cluster.platform, Client(cluster.platform)
+        self._cluster, self._settings, self._client = (
+            cluster,
+            cluster.platform,
+            Client(cluster.platform),
+        )
 
     def render(self, run: Run) -> Rendered:
         names, port = pod_names(self._settings, run.run_id, run.cluster.nodes), run.cluster.ssh_port
@@ -289,7 +338,10 @@ class Runai(RunsWithState[RunaiState]):
         return testbed
 
     def _wait(self, run_id: str) -> None:
-        """Wait until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
+        """Wait until the workload runs.
+
+        Raises LaunchError where it ends, is deleted, or waits too long.
+        """
         deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
         name, logged = workload_name(run_id), ""
         while True:
@@ -324,7 +376,11 @@ class Runai(RunsWithState[RunaiState]):
         match = _READY.fullmatch(text)
         if match and 0 < int(match[1]) < 65536:
             return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
-        return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
+        return Reason.of(
+            "runai-node-failed",
+            pod=pod,
+            problem=printable(" ".join(text.split()))[:500] or "no answer",
+        )
 
     def _is_up(self, run_id: str) -> bool:
         return ending(run_id, self._client.describe(run_id)) is None
@@ -362,7 +418,9 @@ class Runai(RunsWithState[RunaiState]):
 
         def node_log(pod: str) -> str:
             try:
-                return self._client.in_pod(run_id, pod, f"tail -c {_LOG_BYTES} {NODE_LOG}", timeout_s=timeout_s)
+                return self._client.in_pod(
+                    run_id, pod, f"tail -c {_LOG_BYTES} {NODE_LOG}", timeout_s=timeout_s
+                )
             except SeatrialError as error:
                 return f"{error.reason}\n"
 
@@ -380,7 +438,9 @@ class Runai(RunsWithState[RunaiState]):
     def missing(self) -> list[Reason]:
         """Check the command, its login and the project."""
         try:
-            self._client.run(["runai", "training", "list", f"--project={self._settings.project}", "--json"])
+            self._client.run(
+                ["runai", "training", "list", f"--project={self._settings.project}", "--json"]
+            )
         except SeatrialError as error:
             return [error.reason]
         return []

@@ -20,7 +20,9 @@ _OWN_OPTIONS = re.compile(
 )
 Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
 NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
-Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
+Constraint = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)
+]
 
 
 def _legal_time(value: str) -> str:
@@ -29,10 +31,15 @@ def _legal_time(value: str) -> str:
 
 
 def seconds(time_limit: str) -> int:
-    """Return the seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
+    """Return the seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
+
+    Raises ValueError.
+    """
     match = _TIME.fullmatch(time_limit)
     if not match:
-        raise ValueError(f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}')
+        raise ValueError(
+            f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}'
+        )
     days, *parts = match.groups()
     numbers = [int(part) for part in parts if part is not None]
     if days is not None or len(numbers) == 3:
@@ -54,8 +61,14 @@ def _legal_option(value: str) -> str:
 
 
 def _legal_folder(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_./+-]+", value) or value.startswith("-") or ".." in value.split("/"):
-        raise ValueError(f"must be a path of letters, digits and _ . / + -, without .., is {value!r}")
+    if (
+        not re.fullmatch(r"[A-Za-z0-9_./+-]+", value)
+        or value.startswith("-")
+        or ".." in value.split("/")
+    ):
+        raise ValueError(
+            f"must be a path of letters, digits and _ . / + -, without .., is {value!r}"
+        )
     return value
 
 
@@ -81,25 +94,36 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     account: Name | None = Field(None, description="--account")
     qos: Name | None = Field(None, description="--qos")
     reservation: Name | None = Field(None, description="--reservation")
-    constraint: Constraint | None = Field(None, description="--constraint: features that nodes must have")
-    nodelist: NodeList | None = Field(None, description="--nodelist: nodes that must take part, such as gpu-[01-08]")
+    constraint: Constraint | None = Field(
+        None, description="--constraint: features that nodes must have"
+    )
+    nodelist: NodeList | None = Field(
+        None, description="--nodelist: nodes that must take part, such as gpu-[01-08]"
+    )
     exclude: NodeList | None = Field(None, description="--exclude: nodes to leave alone")
     switches: Annotated[str, Field(pattern=r"^[1-9]\d*(@[0-9:-]+)?$")] | None = Field(
         None, description="--switches: most leaf switches, such as 1 or 1@30:00"
     )
-    gres: Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")] | None = Field(
-        None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node"
-    )
+    gres: (
+        Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")]
+        | None
+    ) = Field(None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node")
     time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
         "01:00:00", description="--time, in quotes; longer than the suite"
     )
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of sbatch, such as --mem=0"
     )
-    launch: Literal["sshd", "srun"] = Field("sshd", description="what starts ranks; sshd: mpirun over it")
-    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field("none", description="what starts `image`")
+    launch: Literal["sshd", "srun"] = Field(
+        "sshd", description="what starts ranks; sshd: mpirun over it"
+    )
+    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
+        "none", description="what starts `image`"
+    )
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
-    modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
+    modules: tuple[Name, ...] = Field(
+        (), description="environment modules that every node loads, such as openmpi/4.1"
+    )
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
         "pmix", description="srun --mpi: what nccl-tests was built with"
     )
@@ -109,7 +133,9 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, shared by all nodes; in the home"
     )
-    python: Annotated[str, AfterValidator(_legal_folder)] = Field("python3", description="on the nodes, with torch")
+    python: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        "python3", description="on the nodes, with torch"
+    )
     queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
     start_timeout_s: Seconds = Field(300, description="seconds that started nodes have to answer")
 
@@ -133,12 +159,18 @@ class SlurmPlatform(SshSettings, PlatformSettings):
             yield "platform.gres: needs hardware that has GPUs"
         for name in ("user", "port", "jump", "key_file", "ssh_config"):
             if getattr(self, name) is not None and self.host is None:
-                yield f"platform.{name}: is for the login on platform.host; name that host, or leave it out"
+                yield (
+                    f"platform.{name}: is for the login on platform.host; name that host, or "
+                    "leave it out"
+                )
         image = cluster.image.planned if cluster.image else None
         ending = ".sqsh" if self.runtime == "pyxis" else ".sif"
         if self.runtime == "none":
             if image:
-                yield "platform.runtime: must say what starts the image: pyxis, apptainer or singularity"
+                yield (
+                    "platform.runtime: must say what starts the image: pyxis, apptainer or "
+                    "singularity"
+                )
             if self.mounts:
                 yield "platform.mounts: are for containers; platform.runtime: none starts none"
         elif image is None:
@@ -146,5 +178,8 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         elif cluster.image_is_a_file and not image.endswith(ending):
             yield f"image: {self.runtime} starts a {ending} file or a reference, is {image!r}"
         if cluster.qualify and not (cluster.qualify.qos or cluster.qualify.partition):
-            yield "qualify.qos: is required on Slurm, or qualify.partition: one whose jobs may be preempted"
+            yield (
+                "qualify.qos: is required on Slurm, or qualify.partition: one whose jobs may "
+                "be preempted"
+            )
         yield from super().problems(cluster)

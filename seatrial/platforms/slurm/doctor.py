@@ -1,4 +1,6 @@
-"""Checks before a run on Slurm, each with the next step: commands, the job as sbatch sees it, tests of `qualify`."""
+"""Checks before a run on Slurm, each with the next step: commands, the job as sbatch sees it, tests
+of `qualify`.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -49,7 +51,9 @@ def _absent(login: Login, command: str) -> Reason | None:
 
 def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
     """Check the runtime, the image file and srun's plugin for MPI on the login node."""
-    if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
+    if settings.runtime == "pyxis" and "--container-image" not in login.run(
+        ["srun", "--help"], timeout_s=20
+    ):
         yield Reason.of("slurm-pyxis-missing", place=login.place)
     if isinstance(cluster.image, ImageFile):
         path = cluster.image.path
@@ -58,8 +62,16 @@ def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
     if settings.launch == "srun":
         plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
         if settings.mpi_plugin not in plugins:
-            legal = printable(" ".join(name for name in plugins if name in ("none", "pmi2", "pmix"))) or "none"
-            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
+            legal = (
+                printable(" ".join(name for name in plugins if name in ("none", "pmi2", "pmix")))
+                or "none"
+            )
+            yield Reason.of(
+                "slurm-mpi-plugin-missing",
+                plugin=settings.mpi_plugin,
+                place=login.place,
+                known=legal,
+            )
 
 
 def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
@@ -73,26 +85,36 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
 
 
 def _not_qualified(login: Login, cluster: "Cluster", qualify: Qualify) -> Iterator[Reason]:
-    """Have sbatch test a job of `qualify`; check that it would be preempted, and that the user may drain nodes."""
+    """Have sbatch test a job of `qualify`; check that it would be preempted, and that the user may
+    drain nodes.
+    """
     test = SlurmService(cluster).take(()).model_copy(update={"nodes": 1})
     assert isinstance(test.platform, SlurmPlatform)
     yield from _refused(login, test, test.platform)
-    if qualify.partition and "PreemptMode=OFF" in login.run(["scontrol", "show", "partition", qualify.partition]):
+    if qualify.partition and "PreemptMode=OFF" in login.run(
+        ["scontrol", "show", "partition", qualify.partition]
+    ):
         yield Reason.of("slurm-not-preempted", partition=qualify.partition)
     if not qualify.dry_run and _admin_level(login) == "None":
         yield Reason.of("slurm-may-not-drain", place=login.place)
 
 
 def _admin_level(login: Login) -> str:
-    """Return the user's AdminLevel from Slurm's accounting; empty for root and without accounting."""
-    command = '[ "$(id -u)" = 0 ] || sacctmgr -nP show user "$(id -un)" format=adminlevel 2>/dev/null'
+    """Return the user's AdminLevel from Slurm's accounting; empty for root and without
+    accounting.
+    """
+    command = (
+        '[ "$(id -u)" = 0 ] || sacctmgr -nP show user "$(id -un)" format=adminlevel 2>/dev/null'
+    )
     return login.shell(f"{command} || true", timeout_s=20).strip()
 
 
 def _out_of_use(login: Login) -> str:
     """Return the nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
     try:
-        listed = login.run(["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20).splitlines()
+        listed = login.run(
+            ["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20
+        ).splitlines()
     except SeatrialError:
         return ""
     nodes = [printable(line.strip())[:120] for line in listed if line.strip()]

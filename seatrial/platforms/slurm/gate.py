@@ -1,8 +1,10 @@
-"""The gate of a Slurm cluster: drained nodes that a test opens for itself alone, by a reservation that only it may use.
+"""The gate of a Slurm cluster: drained nodes that a test opens for itself alone, by a reservation
+that only it may use.
 
-Slurm starts no job on a drained node. So the nodes are reserved for the user of the test, resumed, and drained again
-with their own reason when the test is over, whatever came of it: what is let in is resumed after that. Where the test
-was killed, the reservation keeps other jobs away until the run's leftovers are removed.
+Slurm starts no job on a drained node. So the nodes are reserved for the user of the test, resumed,
+and drained again with their own reason when the test is over, whatever came of it: what is let in
+is resumed after that. Where the test was killed, the reservation keeps other jobs away until the
+run's leftovers are removed.
 """
 
 import re
@@ -14,14 +16,19 @@ from seatrial.platforms.slurm import expanded
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
 
-GATE = "seatrial gate"  # how the reasons of nodes begin that wait for a test, where the cluster file says no other
+# How the reasons of nodes begin that wait for a test, where the cluster file says no other
+GATE = "seatrial gate"
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S{1,10000})")
-_ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)  # scontrol takes lists, ranges and ALL as well
+# Scontrol takes lists, ranges and ALL as well
+_ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)
 _CLOSED = ("drained", "draining", "drng", "drain")
 
 
 def reason_of(login: Login, node: str) -> str:
-    """Return Slurm's reason of a node that is out of service; empty while it is in service. Raises InputError."""
+    """Return Slurm's reason of a node that is out of service; empty while it is in service.
+
+    Raises InputError.
+    """
     if not _ONE_NODE.fullmatch(node):
         raise InputError(f"node {node!r}: must be the name of one node")
     printed = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"]).strip()
@@ -37,7 +44,10 @@ def state_change(nodes: str, state: Literal["drain", "resume"], reason: str = ""
 
 
 def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
-    """Reserve drained nodes for the user of the run and resume them. Raises LaunchError where Slurm refuses."""
+    """Reserve drained nodes for the user of the run and resume them.
+
+    Raises LaunchError where Slurm refuses.
+    """
     reservation = [
         f"reservationname={job_name(run_id)}",
         "starttime=now",

@@ -33,7 +33,10 @@ class Drain:
     def release(self, node: str) -> None:
         reason = reason_of(self._login, node)
         if not reason.startswith(OWN):
-            raise InputError(f"node {node}: seatrial has not isolated it; Slurm's reason is {reason[:200] or 'none'!r}")
+            raise InputError(
+                f"node {node}: seatrial has not isolated it; Slurm's reason is "
+                f"{reason[:200] or 'none'!r}"
+            )
         self._login.run(state_change(node, "resume"))
 
 

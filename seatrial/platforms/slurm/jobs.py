@@ -22,9 +22,19 @@ _SWITCH = re.compile(r"^(?:Switch|Block)Name=(\S{1,255}) .*?Nodes=(\S+)", re.MUL
 _JOB_ID = re.compile(r"\d{1,10}")
 _HELD = ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job requeued in held state")
 
-ACTIVE = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+ACTIVE = frozenset(
+    {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"}
+)
 WAITING = frozenset(
-    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+    {
+        "PENDING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "SPECIAL_EXIT",
+        "RESV_DEL_HOLD",
+    }
 )
 _ENDED = {
     "CANCELLED": "slurm-job-cancelled",
@@ -37,7 +47,12 @@ _ENDED = {
     "FAILED": "slurm-job-failed",
     "OUT_OF_MEMORY": "slurm-job-failed",
 }
-_HOW = {"CANCELLED": "cancelled", "PREEMPTED": "preempted", "REVOKED": "preempted", "FAILED": "failed"}
+_HOW = {
+    "CANCELLED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REVOKED": "preempted",
+    "FAILED": "failed",
+}
 # Reasons of a pending job that waiting does not change, and what each means.
 _NEVER = {
     "PartitionNodeLimit": "more nodes are asked for than a job of the partition may have",
@@ -66,24 +81,32 @@ _WAIT = {
     "NodeDown": "a node that it needs is down",
     "Dependency": "waiting for a job that it depends on",
 }
-END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
-# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads it is gone.
+# Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+END_S = 25.0
+# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads
+# it is gone.
 _CANCELLED_S = 75.0
 _PAUSE_S = 0.25
 _POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-_LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
+# Of the nodes' log that are looked at: a line or two of each, and what sshd says
+_LOG_BYTES = 8 * 1024**2
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
 _LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-# Why a container did not start: the words of the tool that failed, then what pyxis says itself, without its advice.
-_WHY = re.compile(r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: ")
+# Why a container did not start: the words of the tool that failed, then what pyxis says itself,
+# without its advice.
+_WHY = re.compile(
+    r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: "
+)
 _TELLING = re.compile(r"pyxis: (?!child |printing |could|if the image|    \[INFO\])")
 _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in squeue's terms; `pending` is why it waits or ended, `node_list` in Slurm's notation."""
+    """A job in squeue's terms; `pending` is why it waits or ended, `node_list` in Slurm's
+    notation.
+    """
 
     job_id: str
     state: str
@@ -100,7 +123,9 @@ class Job:
 
     @property
     def is_held(self) -> bool:
-        return self.state in ("REQUEUE_HOLD", "SPECIAL_EXIT") or self.pending.strip("()").startswith(_HELD)
+        return self.state in ("REQUEUE_HOLD", "SPECIAL_EXIT") or self.pending.strip(
+            "()"
+        ).startswith(_HELD)
 
 
 def parse_jobs(text: str) -> list[Job]:
@@ -142,7 +167,9 @@ def waits_for(pending: str) -> str:
 
 
 def _pending_code(pending: str) -> str:
-    """Return the code at the start of a pending reason, such as `ReqNodeNotAvail, UnavailableNodes:n1`."""
+    """Return the code at the start of a pending reason, such as `ReqNodeNotAvail,
+    UnavailableNodes:n1`.
+    """
     return re.split(r"[,\s(]", pending.strip("()"), maxsplit=1)[0]
 
 
@@ -165,14 +192,25 @@ def submit(login: Login, script: str) -> str:
         raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
     if not _JOB_ID.fullmatch(job_id):
-        raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
+        raise LaunchError(
+            Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}")
+        )
     return job_id
 
 
 def jobs_of(login: Login, run_id: str) -> list[Job]:
     """Return the jobs of the run in slurmctld, which forgets ended ones after some minutes."""
     return parse_jobs(
-        login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
+        login.run(
+            [
+                "squeue",
+                "--me",
+                "--noheader",
+                "--states=all",
+                f"--name={job_name(run_id)}",
+                f"--format={FORMAT}",
+            ]
+        )
     )
 
 
@@ -194,19 +232,31 @@ def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
 def restarts(login: Login, job_id: str) -> int:
     """Count how often Slurm has requeued the job, which keeps its id."""
     printed = login.run(
-        ["squeue", "--me", "--noheader", "--states=all", f"--jobs={job_id}", "--Format=RestartCnt:10"]
+        [
+            "squeue",
+            "--me",
+            "--noheader",
+            "--states=all",
+            f"--jobs={job_id}",
+            "--Format=RestartCnt:10",
+        ]
     ).strip()
     return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
 
 
-def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> Reason | None:
+def blameless_reason(
+    login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str
+) -> Reason | None:
     """Explain a silent healthy node: its job has ended or was requeued. None: blame the node."""
     try:
         job = _settled(login, run_id, job_id)
         if job is None:
             return Reason.of("slurm-job-gone", job=job_id)
-        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch  # it may run anew
-        states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
+        # It may run anew
+        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch
+        states = login.run(
+            ["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]
+        ).split()
         # `idle*`: Slurm gets no answer from the node
         is_down = any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
         if is_down or (job.is_up and not requeued):
@@ -221,15 +271,24 @@ def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch:
 
 
 def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
-    """Return the job once it has ended: as long as it is COMPLETING, Slurm does not say how it ended."""
+    """Return the job once it has ended: as long as it is COMPLETING, Slurm does not say how it
+    ended.
+    """
     deadline = time.monotonic() + END_S
-    while (job := job_of(login, run_id, job_id)) and job.state == "COMPLETING" and time.monotonic() < deadline:
+    while (
+        (job := job_of(login, run_id, job_id))
+        and job.state == "COMPLETING"
+        and time.monotonic() < deadline
+    ):
         time.sleep(_PAUSE_S)
     return job
 
 
 def end_jobs(login: Login, run_id: str) -> None:
-    """Cancel the jobs and wait until their nodes are free. Raises LaunchError where they do not end."""
+    """Cancel the jobs and wait until their nodes are free.
+
+    Raises LaunchError where they do not end.
+    """
     deadline = time.monotonic() + _CANCELLED_S
     while living := [job for job in jobs_of(login, run_id) if not job.is_over]:
         cancelled = [job.job_id for job in living if job.state != "COMPLETING"]
@@ -255,10 +314,15 @@ def node_names(login: Login, nodes: str) -> list[str]:
 
 
 def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the nodes of `names` behind each switch or block of Slurm's topology; none where Slurm has no topology."""
+    """Return the nodes of `names` behind each switch or block of Slurm's topology; none where Slurm
+    has no topology.
+    """
     try:
         printed = login.run(["scontrol", "show", "topology"])
-        return {match[1]: frozenset(expanded(match[2])).intersection(names) for match in _SWITCH.finditer(printed)}
+        return {
+            match[1]: frozenset(expanded(match[2])).intersection(names)
+            for match in _SWITCH.finditer(printed)
+        }
     except (SeatrialError, ValueError) as error:
         log.debug("no topology: %s", error)
         return {}
@@ -272,9 +336,11 @@ def node_addresses(login: Login, nodes: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NodesLog:
-    """The output of the steps so far, by task: the port of each node that is ready, and what went wrong.
+    """The output of the steps so far, by task: the port of each node that is ready, and what went
+    wrong.
 
-    `last_lines` has for each other task the line that best explains why its container did not start.
+    `last_lines` has for each other task the line that best explains why its container did not
+    start.
     """
 
     ports: Mapping[int, int] = field(default_factory=dict)
@@ -284,7 +350,10 @@ class NodesLog:
 
 
 def read_nodes_log(text: str) -> NodesLog:
-    """Parse the log of the nodes. Each task counts once: lines after its first port change nothing."""
+    """Parse the log of the nodes.
+
+    Each task counts once: lines after its first port change nothing.
+    """
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
     labelled: dict[int, str] = {}  # the line of each task that best explains a failed start
@@ -299,25 +368,35 @@ def read_nodes_log(text: str) -> NodesLog:
         elif match := _LABEL.fullmatch(line):
             task, text = int(match[1]), printable(match[2])
             labelled[task] = max(text, labelled.get(task, ""), key=_explanatory_power)
-    return NodesLog(ports, {task: line for task, line in labelled.items() if task not in ports}, problems, step_error)
+    return NodesLog(
+        ports,
+        {task: line for task, line in labelled.items() if task not in ports},
+        problems,
+        step_error,
+    )
 
 
 def _explanatory_power(line: str) -> int:
-    """Return how well a line explains why its container did not start; of equal ones the last counts."""
+    """Return how well a line explains why its container did not start; of equal ones the last
+    counts.
+    """
     return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 
 
 class BringUp:
     """The job of a run until its nodes are ready."""
 
-    def __init__(self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int) -> None:
+    def __init__(
+        self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int
+    ) -> None:
         self._login, self._settings, self._run_id, self._job_id = login, settings, run_id, job_id
         self._node_count = node_count
         self._submitted = time.monotonic()
         self._started: float | None = None
 
     def wait(self) -> tuple[Job, Mapping[int, int]]:
-        """Wait until all nodes are ready, or time is up and some are; the job and the port of each task.
+        """Wait until all nodes are ready, or time is up and some are; the job and the port of each
+        task.
 
         Raises LaunchError when the job will never start or has ended, or no node is ready in time.
         """
@@ -347,9 +426,13 @@ class BringUp:
             nodes_log = self._nodes_log()
             problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
             if nodes_log.step_error and not problems:
-                problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
+                problems = [
+                    Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)
+                ]
             # Of a job that merely failed, the messages of its steps have the cause.
-            raise LaunchError(join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)]))
+            raise LaunchError(
+                join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
+            )
         if why := never_starts(job):
             raise LaunchError(why)
         return job
@@ -382,8 +465,12 @@ class BringUp:
             return True
         limit_s = f"{self._settings.start_timeout_s:g}"
         problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
-        problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
-        raise LaunchError(Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem))
+        problem = (
+            "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
+        )
+        raise LaunchError(
+            Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
+        )
 
 
 def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
@@ -392,6 +479,10 @@ def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
     for task, problem in sorted(problem_by_task.items()):
         tasks.setdefault(problem, []).append(task)
     return [
-        Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=problem)
+        Reason.of(
+            "slurm-step-failed",
+            node=some_of([f"task {task}" for task in group], 2),
+            problem=problem,
+        )
         for problem, group in list(tasks.items())[:4]
     ]

@@ -1,4 +1,6 @@
-"""Run Slurm's commands, on this machine or on a login node, with bounds on their time and output."""
+"""Run Slurm's commands, on this machine or on a login node, with bounds on their time and
+output.
+"""
 
 import getpass
 import os
@@ -18,7 +20,14 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
 from seatrial.platforms import commands, openssh
 from seatrial.platforms.commands import Finished, run_bounded
-from seatrial.platforms.openssh import SSH_FAILED, client_config, login_options, read_options, reason_of, tunnel
+from seatrial.platforms.openssh import (
+    SSH_FAILED,
+    client_config,
+    login_options,
+    read_options,
+    reason_of,
+    tunnel,
+)
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.remote.command import LocalProcess
 from seatrial.system.private import write_private
@@ -43,7 +52,8 @@ class Login:
     """This machine as the login node."""
 
     place = "this machine"  # in messages
-    lost_status: int | None = None  # the exit status of a command whose connection was lost; None without connection
+    # The exit status of a command whose connection was lost; None without connection
+    lost_status: int | None = None
 
     @property
     def user(self) -> str:
@@ -51,7 +61,9 @@ class Login:
         return getpass.getuser()
 
     def keep_files_in(self, folder: Path) -> None:
-        """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
+        """Keep the files of the login in that folder from now on, if it exists, so that they go
+        with the run.
+        """
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """Return a stream to the sshd of a node of the job. Raises OSError."""
@@ -60,14 +72,18 @@ class Login:
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """Run a command from the user's home and return its output.
 
-        Raises MissingError where the command is not there, CommandError where it fails, LaunchError where it does not
-        end in time.
+        Raises MissingError where the command is not there, CommandError where it fails, LaunchError
+        where it does not end in time.
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
         if status == 127:  # of a shell that does not find it
-            raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
+            raise MissingError(
+                Reason.of("slurm-command-missing", command=argv[0], place=self.place)
+            )
         if status:
-            raise self._failed(argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}")
+            raise self._failed(
+                argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}"
+            )
         return output
 
     def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
@@ -90,7 +106,10 @@ class Login:
 
     def _failed(self, argv: Sequence[str], message: str) -> CommandError:
         shown = printable(message)[:1000]
-        return CommandError(Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown), shown)
+        return CommandError(
+            Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown),
+            shown,
+        )
 
     def _command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -100,9 +119,17 @@ class Login:
         return commands.environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
-        """Start a script in the shell, from the user's home; its input stays open. Raises RemoteError."""
+        """Start a script in the shell, from the user's home; its input stays open.
+
+        Raises RemoteError.
+        """
         try:
-            return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home(), self.lost_status)
+            return LocalProcess(
+                self._command(["sh", "-c", script]),
+                self._environment(),
+                Path.home(),
+                self.lost_status,
+            )
         except OSError as error:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
@@ -116,16 +143,24 @@ class Login:
 
 
 def rows(printed: str, columns: int) -> Iterator[list[str]]:
-    """Yield the cells of each line that a --format such as %N|%T|%E prints; those that a line lacks are empty."""
+    """Yield the cells of each line that a --format such as %N|%T|%E prints; those that a line lacks
+    are empty.
+    """
     for line in printed.splitlines():
         cells = line.strip().split("|", columns - 1)
         yield cells + [""] * (columns - len(cells))
 
 
 def _message(program: str, errors: str) -> str:
-    """Return the message of a Slurm command that failed: often a line for the error and one for the consequence."""
-    lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
-    return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
+    """Return the message of a Slurm command that failed: often a line for the error and one for the
+    consequence.
+    """
+    lines = (
+        line.strip().removeprefix(f"{program}: ").removeprefix("error: ")
+        for line in errors.splitlines()[-5:]
+    )
+    # And no rows of stars
+    return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))
 
 
 class RemoteLogin(Login):
@@ -146,7 +181,11 @@ class RemoteLogin(Login):
         """Return the configuration of ssh for the login."""
         settings = self._settings
         options = list(login_options(settings))
-        return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
+        return client_config(
+            {(self._host,): options} if options else {},
+            settings.login_timeout_s,
+            settings.ssh_config,
+        )
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         with self._turn:
@@ -161,7 +200,10 @@ class RemoteLogin(Login):
 
     @property
     def _ssh(self) -> list[str]:
-        """The command line of ssh. Its configuration is a file, which ssh reads for jump hosts too."""
+        """The command line of ssh.
+
+        Its configuration is a file, which ssh reads for jump hosts too.
+        """
         kept = self._kept if self._kept and self._kept.exists() else self._temporary
         return ["ssh", "-F", str(kept)]
 
@@ -192,7 +234,9 @@ class RemoteLogin(Login):
 
     def _options(self) -> dict[str, str]:
         """Return the configuration of ssh for the login node."""
-        return read_options(run_bounded([*self._ssh, "-G", self._host], openssh.environment(), 20).output)
+        return read_options(
+            run_bounded([*self._ssh, "-G", self._host], openssh.environment(), 20).output
+        )
 
 
 def login_of(settings: SlurmPlatform) -> Login:

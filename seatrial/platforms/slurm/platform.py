@@ -38,9 +38,22 @@ from seatrial.platforms.slurm.jobs import (
     switches,
 )
 from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of, rows
-from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
+from seatrial.platforms.slurm.script import (
+    MEASURE_SCRIPT,
+    container_env,
+    container_of,
+    load_modules,
+    measure_script,
+)
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
-from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
+from seatrial.platforms.testbed import (
+    MADE_LATER,
+    default_folder,
+    node_script,
+    nodes_of,
+    testbed_of,
+    write_ports,
+)
 from seatrial.remote.ssh import KeyPair
 from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
@@ -52,7 +65,8 @@ _GONE_S = 15.0
 _PAUSE_S = 0.2
 log = logging.getLogger("seatrial.launch")
 _KIND = "slurm"
-_NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end needs none of Slurm's commands
+# A file of a run that has no job, whose end needs none of Slurm's commands
+_NOT_SUBMITTED = "not-submitted"
 _GATED = "gated"  # a file of a run whose nodes wait at the gate
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
@@ -60,10 +74,11 @@ _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class SrunLauncher:
-    """`launch: srun`: each measurement is a step of the job, with one task per rank, started on the login node.
+    """`launch: srun`: each measurement is a step of the job, with one task per rank, started on the
+    login node.
 
-    `image` is empty without containers. `folder`, a full path, holds the probes and is on every node; `node_folder` is
-    that of the node's sshd.
+    `image` is empty without containers. `folder`, a full path, holds the probes and is on every
+    node; `node_folder` is that of the node's sshd.
     """
 
     login: Login
@@ -80,7 +95,10 @@ class SrunLauncher:
         return self.settings.python if self.settings.runtime == "none" else "python3"
 
     def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Return the command line of srun. Ranks are numbered in Slurm's order of the nodes, which is the testbed's."""
+        """Return the command line of srun.
+
+        Ranks are numbered in Slurm's order of the nodes, which is the testbed's.
+        """
         bind = shlex.quote(self.folder)
         container = container_of(self.cluster, self.image, env, [f"{bind}:{bind}"])
         return [
@@ -89,8 +107,17 @@ class SrunLauncher:
             f"--nodelist={','.join(testbed.names)}",
             f"--ntasks={testbed.world_size}",
             f"--ntasks-per-node={testbed.head.slots}",
-            *((f"--gpus-per-task={self.cluster.slots // testbed.head.slots}",) if self._has_a_gpu_each else ()),
-            *("--cpu-bind=none", "--mem=0", f"--mpi={self.settings.mpi_plugin}", "--kill-on-bad-exit=1"),
+            *(
+                (f"--gpus-per-task={self.cluster.slots // testbed.head.slots}",)
+                if self._has_a_gpu_each
+                else ()
+            ),
+            *(
+                "--cpu-bind=none",
+                "--mem=0",
+                f"--mpi={self.settings.mpi_plugin}",
+                "--kill-on-bad-exit=1",
+            ),
             "--label",
             *shlex.split(" ".join((*container.options, *container.command))),
             *argv,
@@ -103,16 +130,23 @@ class SrunLauncher:
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of ranks.
 
-        nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank sees one, number 0,
-        which Slurm 22.05 does not say. The temporary folder goes with that of sshd; a container of Pyxis has its own.
+        nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank
+        sees one, number 0, which Slurm 22.05 does not say. The temporary folder goes with that of
+        sshd; a container of Pyxis has its own.
         """
-        device = {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"} if self._has_a_gpu_each else {}
-        temporary = {} if self.settings.runtime == "pyxis" else {"TMPDIR": f"{self.node_folder}/tmp"}
+        device = (
+            {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"} if self._has_a_gpu_each else {}
+        )
+        temporary = (
+            {} if self.settings.runtime == "pyxis" else {"TMPDIR": f"{self.node_folder}/tmp"}
+        )
         return container_env(self.settings, {**device, **temporary, **env})
 
     @contextmanager
     def started(self, testbed: Testbed, command: str) -> Iterator[RankProcess]:
-        process = self.login.start("\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"]))
+        process = self.login.start(
+            "\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"])
+        )
         try:
             yield process
         finally:
@@ -121,10 +155,14 @@ class SrunLauncher:
                 self._end_steps()
 
     def _end_steps(self) -> None:
-        """Kill what is left of the steps: the tasks of a killed srun would disturb the next measurement."""
+        """Kill what is left of the steps: the tasks of a killed srun would disturb the next
+        measurement.
+        """
         deadline = time.monotonic() + _GONE_S
         while True:
-            printed = self.login.run(["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"])
+            printed = self.login.run(
+                ["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"]
+            )
             steps = [step for step, name in rows(printed, 2) if name == _NAME]
             if not steps or time.monotonic() >= deadline:
                 return
@@ -145,11 +183,19 @@ class SlurmState(PlatformState):
 class Slurm(RunsWithState[SlurmState]):
     """Nodes as the steps of one job."""
 
-    kind, state_type, leaves = _KIND, SlurmState, "the job and the keys of a run whose process is gone"
+    kind, state_type, leaves = (
+        _KIND,
+        SlurmState,
+        "the job and the keys of a run whose process is gone",
+    )
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
-        self._cluster, self._settings, self._login = cluster, cluster.platform, login_of(cluster.platform)
+        self._cluster, self._settings, self._login = (
+            cluster,
+            cluster.platform,
+            login_of(cluster.platform),
+        )
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
@@ -158,7 +204,9 @@ class Slurm(RunsWithState[SlurmState]):
         if self._settings.launch == "srun":
             return Rendered(files)
         port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
-        nodes = tuple(NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names())
+        nodes = tuple(
+            NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names()
+        )
         state = SlurmState(host_key="", nodes=nodes, job_id="0", user="root", workdir=workdir)
         return Rendered(files, self._testbed(run.run_id, state))
 
@@ -175,7 +223,10 @@ class Slurm(RunsWithState[SlurmState]):
         (folder / _NOT_SUBMITTED).touch(0o600)
         self._login.keep_files_in(folder)
         there = script.run_folder(self._settings, run.run_id)
-        self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
+        self._login.shell(
+            f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir "
+            f"{shlex.quote(there)}"
+        )
         for name, text in self._files(run, run_key, host_key).items():
             self._login.write(f"{there}/{name}", text)
         if run.taken and run.taken.gated:
@@ -183,7 +234,9 @@ class Slurm(RunsWithState[SlurmState]):
             write_private(folder / _GATED, json.dumps(reasons))
             open_gate(self._login, run.run_id, run.taken.gated)
         job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
-        job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
+        job, ports = BringUp(
+            self._login, self._settings, run.run_id, job_id, run.cluster.nodes
+        ).wait()
         state = SlurmState(
             host_key=host_key.public,
             nodes=self._addresses(job, ports),
@@ -209,7 +262,9 @@ class Slurm(RunsWithState[SlurmState]):
             raise
 
     def _workdir(self, run_id: str) -> str:
-        """Return the folder of the probes; on the shared file system if the login node starts the ranks."""
+        """Return the folder of the probes; on the shared file system if the login node starts the
+        ranks.
+        """
         if self._settings.launch == "sshd":
             return f"{default_folder(run_id)}/work"
         there = script.run_folder(self._settings, run_id)
@@ -217,9 +272,16 @@ class Slurm(RunsWithState[SlurmState]):
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
         """Return the addresses of the nodes in the order of the tasks."""
-        names, addresses = node_names(self._login, job.node_list), node_addresses(self._login, job.node_list)
+        names, addresses = (
+            node_names(self._login, job.node_list),
+            node_addresses(self._login, job.node_list),
+        )
         return tuple(
-            NodeAddress(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
+            NodeAddress(
+                name=name,
+                address=addresses.get(name, name),
+                port=ports.get(task, self._cluster.ssh_port),
+            )
             for task, name in enumerate(names)
         )
 
@@ -250,7 +312,9 @@ class Slurm(RunsWithState[SlurmState]):
         folders = state.workdir, default_folder(run_id)
         return replace(
             testbed,
-            launcher=SrunLauncher(self._login, self._cluster, self._settings, state.job_id, state.image, *folders),
+            launcher=SrunLauncher(
+                self._login, self._cluster, self._settings, state.job_id, state.image, *folders
+            ),
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -259,7 +323,9 @@ class Slurm(RunsWithState[SlurmState]):
 
         def text_of(name: str) -> str:
             path = shlex.quote(f"{script.run_folder(self._settings, run_id)}/{name}")
-            return self._login.shell(f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s)
+            return self._login.shell(
+                f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s
+            )
 
         nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
         names = node_names(self._login, nodes) if nodes else []
@@ -283,12 +349,18 @@ class Slurm(RunsWithState[SlurmState]):
 
 
 def _reasons(folder: Path) -> dict[str, str]:
-    """Return the drain reasons of the nodes that the run took from the gate; none where another machine took them."""
+    """Return the drain reasons of the nodes that the run took from the gate; none where another
+    machine took them.
+    """
     try:
         reasons = json.loads(states.read_file(folder, _GATED))
     except (InputError, ValueError):
         return {}
-    return {str(node): str(reason) for node, reason in reasons.items()} if isinstance(reasons, dict) else {}
+    return (
+        {str(node): str(reason) for node, reason in reasons.items()}
+        if isinstance(reasons, dict)
+        else {}
+    )
 
 
 platform = Slurm
@@ -306,10 +378,11 @@ def _by_node(text: str, names: list[str]) -> dict[str, str]:
 
 
 def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
-    """Return a warning if Slurm may end the nodes before the suite, or their `keep_s`, is over; None otherwise.
+    """Return a warning if Slurm may end the nodes before the suite, or their `keep_s`, is over;
+    None otherwise.
 
-    Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end it before its own
-    timeout, which names the cause.
+    Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end
+    it before its own timeout, which names the cause.
     """
     needed_s = dict(_needed_s(run))
     limit = _clock(settings.time_limit_s)
@@ -317,7 +390,11 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
     if longest_s > settings.time_limit_s:
         raise MissingError(
             Reason.of(
-                "slurm-time-limit-short", suite=run.suite.name, limit=limit, check=name, longest=_clock(longest_s)
+                "slurm-time-limit-short",
+                suite=run.suite.name,
+                limit=limit,
+                check=name,
+                longest=_clock(longest_s),
             )
         )
     kept_s = run.cluster.kept_s
@@ -326,19 +403,24 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
         return None
     kept = f" and keep_s ({_clock(kept_s)})" if kept_s else ""
     return (
-        f"the timeouts of suite {run.suite.name}{kept} add up to {_clock(total_s)}, and time_limit is {limit}:"
+        f"the timeouts of suite {run.suite.name}{kept} add up to {_clock(total_s)}, and "
+        f"time_limit is {limit}:"
         " Slurm ends the nodes of a run that takes longer"
     )
 
 
 def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
-    """Yield the name and the timeout in seconds of each step: of a check, and of each operation of a sweep."""
+    """Yield the name and the timeout in seconds of each step: of a check, and of each operation of
+    a sweep.
+    """
     for kind in (kind for kind in CHECKS if not left_out(kind, run)):
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))
         if isinstance(section, Collectives):
             cluster = run.cluster
-            planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
+            planned = section.sweeps(
+                nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus)
+            )
             yield from ((sweep.label, timeout_s) for sweep in planned)
         elif section is not None:
             yield kind.name, timeout_s

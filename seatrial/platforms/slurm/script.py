@@ -1,4 +1,6 @@
-"""The scripts for Slurm: the job of a run, and one that a person submits by hand, in their containers. Pure."""
+"""The scripts for Slurm: the job of a run, and one that a person submits by hand, in their
+containers. Pure.
+"""
 
 import re
 import shlex
@@ -76,18 +78,24 @@ def job_name(run_id: str) -> str:
 
 
 def run_folder(settings: SlurmPlatform, run_id: str) -> str:
-    """Return the run's folder on the shared file system; relative to the user's home if it is no full path."""
+    """Return the run's folder on the shared file system; relative to the user's home if it is no
+    full path.
+    """
     return f"{settings.folder}/{run_id}"
 
 
 def job_script(run: Run, settings: SlurmPlatform) -> str:
-    """Return the job that holds the nodes and runs sshd on each, until it is cancelled or its time is over."""
+    """Return the job that holds the nodes and runs sshd on each, until it is cancelled or its time
+    is over.
+    """
     folder = run_folder(settings, run.run_id)
     if run.taken and run.taken.gated:  # drained nodes, which are reserved for the run
         settings = settings.model_copy(update={"reservation": job_name(run.run_id)})
     there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
     container = container_of(
-        run.cluster, run.nodes_image, mounts=[f"{there}:{there}"] if settings.launch == "srun" else []
+        run.cluster,
+        run.nodes_image,
+        mounts=[f"{there}:{there}"] if settings.launch == "srun" else [],
     )
     return "\n".join(
         [
@@ -98,15 +106,24 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
             "set -eu",
             *load_modules(settings),
             "# One sshd per node. The keys come by standard input.",
-            "exec srun --label --ntasks-per-node=1 --cpu-bind=none --mem=0 --mpi=none --kill-on-bad-exit=0 \\",
-            *(f"    {option} \\" for option in (*container.options, " ".join(container.command)) if option),
+            (
+                "exec srun --label --ntasks-per-node=1 --cpu-bind=none --mem=0 --mpi=none "
+                "--kill-on-bad-exit=0 \\"
+            ),
+            *(
+                f"    {option} \\"
+                for option in (*container.options, " ".join(container.command))
+                if option
+            ),
             f"    sh -s <{folder}/{NODE_SCRIPT} >{folder}/{NODES_LOG} 2>&1",
             "",
         ]
     )
 
 
-def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_node: int = 1) -> Iterator[str]:
+def directives(
+    cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_node: int = 1
+) -> Iterator[str]:
     """Yield the lines that sbatch reads."""
     options = {
         "job-name": name,
@@ -124,7 +141,9 @@ def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_n
         "exclude": settings.exclude,
         "switches": settings.switches,
     }
-    yield from (f"#SBATCH --{option}={value}" for option, value in options.items() if value is not None)
+    yield from (
+        f"#SBATCH --{option}={value}" for option, value in options.items() if value is not None
+    )
     yield "#SBATCH --exclusive"  # other jobs on the nodes would be measured too
     yield from (f"#SBATCH {option}" for option in settings.args)
 
@@ -134,26 +153,35 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
     if settings.modules:
         # `module` is a function of login shells, and reads variables that are not set
         yield "set +u"
-        yield 'command -v module >/dev/null || . "${LMOD_PKG:-${MODULESHOME:-/usr/share/modules}}/init/sh"'
+        yield (
+            "command -v module >/dev/null || . "
+            '"${LMOD_PKG:-${MODULESHOME:-/usr/share/modules}}/init/sh"'
+        )
         yield from (f"module load {name}" for name in settings.modules)
         yield "set -u"
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of a step, quoted for a shell: `options` of srun, and `command` before the program."""
+    """The container of a step, quoted for a shell: `options` of srun, and `command` before the
+    program.
+    """
 
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
 
 def container_of(
-    cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = (), name: str = ""
+    cluster: Cluster,
+    image: str,
+    names: Iterable[str] = (),
+    mounts: Sequence[str] = (),
+    name: str = "",
 ) -> Container:
     """Return the container of the cluster file; empty if nodes run their own software.
 
-    `names` are variables that win over those of the image; `mounts` further binds, and `name` that of the container
-    which Pyxis keeps for later steps, as words for a shell.
+    `names` are variables that win over those of the image; `mounts` further binds, and `name` that
+    of the container which Pyxis keeps for later steps, as words for a shell.
     """
     settings = cluster.platform
     assert isinstance(settings, SlurmPlatform)
@@ -170,7 +198,12 @@ def container_of(
             options.append(f"--container-env={','.join(exported)}")
         # The user stays the same, for the login; the entry point would start another sshd.
         return Container((*options, "--no-container-entrypoint", "--no-container-remap-root"))
-    return Container(command=(*apptainer_exec(cluster, settings.runtime, binds), shlex.quote(apptainer_image(image))))
+    return Container(
+        command=(
+            *apptainer_exec(cluster, settings.runtime, binds),
+            shlex.quote(apptainer_image(image)),
+        )
+    )
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
@@ -182,7 +215,8 @@ def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, 
 def pyxis_image(image: str) -> str:
     """Return a reference as Pyxis reads it, `[REGISTRY#]IMAGE[:TAG]`; a path stays as it is.
 
-    A digest takes the tag's place: Enroot asks the registry for either, and its older releases know no `@`.
+    A digest takes the tag's place: Enroot asks the registry for either, and its older releases know
+    no `@`.
     """
     match = _REFERENCE.fullmatch(image)
     if image.startswith("/") or not match:
@@ -206,7 +240,9 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         f"#SBATCH --output={_in_folder(settings, 'seatrial-%j.out')}",
         _HEAD.format(
             judge=_judge_command(cluster, _in_folder(settings, "seatrial-JOBID")),
-            probes="".join(f"\n#     seatrial probe {name} # its file goes where you submit" for name in names),
+            probes="".join(
+                f"\n#     seatrial probe {name} # its file goes where you submit" for name in names
+            ),
         ),
         *load_modules(settings),
         *(f"export {assignment}" for assignment in _assignments(settings, cluster.env)),
@@ -231,7 +267,9 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
 
 
 def _unpacking(cluster: Cluster, container: Container) -> Iterator[str]:
-    """Yield the lines that unpack the image of Pyxis once on each node, instead of for each measurement."""
+    """Yield the lines that unpack the image of Pyxis once on each node, instead of for each
+    measurement.
+    """
     if container.options:
         options = " \\\n    ".join(container.options)
         yield "# The image is unpacked once on each node."
@@ -244,17 +282,34 @@ def _in_folder(settings: SlurmPlatform, name: str) -> str:
 
 
 def _judge_command(cluster: Cluster, logs: str) -> str:
-    argv = ["seatrial", "judge", logs, "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
+    argv = [
+        "seatrial",
+        "judge",
+        logs,
+        "--hardware",
+        cluster.hardware.name,
+        "--nodes",
+        str(cluster.nodes),
+    ]
     argv += ["--gpus-per-node", str(cluster.gpus)] if cluster.gpus else []
     return shlex.join([*argv, "--fabric", cluster.fabric] if cluster.fabric else argv)
 
 
-def _ranks(name: str, cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """Yield the shell function that starts one rank for each GPU, or slot, in the container if there is one."""
+def _ranks(
+    name: str, cluster: Cluster, settings: SlurmPlatform, container: Container
+) -> Iterator[str]:
+    """Yield the shell function that starts one rank for each GPU, or slot, in the container if
+    there is one.
+    """
     yield f"{name}() {{ # COMMAND..."
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
-    yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
-    yield from (f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}'))
+    yield (
+        f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} "
+        f"--ntasks-per-node={cluster.slots} \\"
+    )
+    yield from (
+        f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}')
+    )
     find = f'PATH={NCCL_TESTS}; exec "$@"'  # which are not on the PATH of every image
     yield "        " + " ".join((*container.command, "sh", "-c", shlex.quote(find), "sh", '"$@"'))
     yield "}"
@@ -265,7 +320,9 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 
 
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """Return the sweep with NCCL as training uses it, then the arms: in each node, network alone, small messages."""
+    """Return the sweep with NCCL as training uses it, then the arms: in each node, network alone,
+    small messages.
+    """
     cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None or left_out(COLLECTIVES, run):
         return
@@ -274,7 +331,10 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None, folder=folder))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
-        yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None, folder=folder))}"
+        yield (
+            f"measure {operation} ranks "
+            f"{shlex.join(nccl_argv(section, operation, None, folder=folder))}"
+        )
     yield ""
     if cluster.gpus > 1:
         yield _BY_NODE.format(
@@ -303,17 +363,30 @@ def _probe_names(run: Run) -> Iterator[str]:
 
 
 def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """Return the lines that start seatrial's programs: collectives on nodes without GPUs, and the training."""
-    cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
-    yield "# Files of `seatrial probe`, in a folder that all nodes see. They need torch, and nothing of seatrial."
+    """Return the lines that start seatrial's programs: collectives on nodes without GPUs, and the
+    training.
+    """
+    cluster, collectives, training = (
+        run.cluster,
+        run.suite.section(Collectives),
+        run.suite.section(Training),
+    )
+    yield (
+        "# Files of `seatrial probe`, in a folder that all nodes see. They need torch, and "
+        "nothing of seatrial."
+    )
     yield "probes=${SEATRIAL_PROBES:-$PWD}"
-    ranks = "ranks" if container == Container() else "probing_ranks"  # in a container they need a mount
+    # In a container they need a mount
+    ranks = "ranks" if container == Container() else "probing_ranks"
     yield from () if ranks == "ranks" else _ranks(ranks, cluster, settings, container)
     yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"
     yield "    local name=$1"
     yield "    shift"
     yield "    local file=$probes/$name.pyz"
-    yield '    [ -f "$file" ] || { echo "$file is missing: seatrial probe $name writes it"; return 1; }'
+    yield (
+        '    [ -f "$file" ] || { echo "$file is missing: seatrial probe $name writes it"; '
+        "return 1; }"
+    )
     yield f'    {ranks} {shlex.quote(settings.python)} "$file" "$@" \\'
     yield '        --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
     yield "}"
@@ -321,7 +394,8 @@ def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator
         sizes = " ".join(collectives.cpu.probe_options())
         for operation in collectives.operations:
             yield (
-                f"measure {operation} probe collective --operation {operation} --dtype {collectives.dtype}"
+                f"measure {operation} probe collective --operation {operation} --dtype "
+                f"{collectives.dtype}"
                 f" {sizes} --timeout-s {collectives.timeout_s / 2:g}"
             )
     if training:

@@ -26,7 +26,11 @@ class SlurmService:
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
-        self._cluster, self._settings, self._qualify = cluster, cluster.platform, cluster.qualify or Qualify()
+        self._cluster, self._settings, self._qualify = (
+            cluster,
+            cluster.platform,
+            cluster.qualify or Qualify(),
+        )
         self._login = login_of(self._settings)
         self._gate = self._qualify.gate or GATE
 
@@ -54,11 +58,15 @@ class SlurmService:
         if state != "drained":
             return ServiceNode(name, "busy", group, job or why or printable(state)[:_MOST_SHOWN])
         stands: State = "gated" if reason.startswith(self._gate) else "out"
-        return ServiceNode(name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason)
+        return ServiceNode(
+            name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason
+        )
 
     def _jobs(self) -> dict[str, str]:
         """Return the job that has each node, but for tests of seatrial."""
-        printed = self._login.run(["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"])
+        printed = self._login.run(
+            ["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"]
+        )
         jobs: dict[str, str] = {}
         for job, nodes, called in rows(printed, 3):
             if not called.startswith("seatrial-"):
@@ -85,14 +93,19 @@ class SlurmService:
     def put_out(self, name: str, run_id: str, code: str) -> None:
         reason = reason_of(self._login, name)
         if reason.startswith(self._gate):
-            self._login.run(state_change(name, "drain", f"{self._gate}{_FAILED}{code} in run {run_id}"))
+            self._login.run(
+                state_change(name, "drain", f"{self._gate}{_FAILED}{code} in run {run_id}")
+            )
         elif not reason:
             Drain(self._login).isolate(name, run_id, code)
 
     def let_in(self, name: str) -> None:
         reason = reason_of(self._login, name)
         if not reason.startswith((self._gate, OWN)):
-            raise InputError(f"node {name}: does not wait at the gate; Slurm's reason is {reason[:200] or 'none'!r}")
+            raise InputError(
+                f"node {name}: does not wait at the gate; Slurm's reason is "
+                f"{reason[:200] or 'none'!r}"
+            )
         self._login.run(state_change(name, "resume"))
 
 

@@ -1,11 +1,13 @@
-"""Sum a tensor over every rank many times, as data parallel training does with its gradients; check every element.
+"""Sum a tensor over every rank many times, as data parallel training does with its gradients; check
+every element.
 
     all_reduce.py [--rounds 50] [--elements 2000000] [--device cpu|cuda]
 
-By NCCL between GPUs and by gloo between processors, through torch.distributed, alone or under torchrun, mpirun or srun.
-Every round has other numbers. They are whole and small enough that every sum is exact, in any order. Rank 0 prints
-{"event": "all_reduce", "rounds", "elements", "backend", "ranks": [{"rank", "host", "wrong", "first_wrong"}]}: how many
-elements were wrong over all rounds, and the first round that had one. Exit statuses: rendezvous.py.
+By NCCL between GPUs and by gloo between processors, through torch.distributed, alone or under
+torchrun, mpirun or srun. Every round has other numbers. They are whole and small enough that every
+sum is exact, in any order. Rank 0 prints {"event": "all_reduce", "rounds", "elements", "backend",
+"ranks": [{"rank", "host", "wrong", "first_wrong"}]}: how many elements were wrong over all rounds,
+and the first round that had one. Exit statuses: rendezvous.py.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ import torch
 import torch.distributed as dist
 
 _EXACT = 1 << 24  # whole numbers up to which float32 has them all
-_WEIGHTS = 61  # ranks multiply the numbers of a round by 1 to 61, so a rank that is left out or counted twice shows
+# Ranks multiply the numbers of a round by 1 to 61, so a rank that is left out or counted twice
+# shows
+_WEIGHTS = 61
 _MOST = 4093
 
 
@@ -34,15 +38,22 @@ def weight(rank: int) -> int:
 
 
 def highest(ranks: int) -> int:
-    """Return the largest number of a round whose sum over the ranks is exact. Raises CannotStart."""
+    """Return the largest number of a round whose sum over the ranks is exact.
+
+    Raises CannotStart.
+    """
     top = min(_MOST, _EXACT // sum(map(weight, range(ranks))))
     if top < 2:
-        raise CannotStart(f"sums over {ranks} ranks are not exact in float32, so they cannot be checked")
+        raise CannotStart(
+            f"sums over {ranks} ranks are not exact in float32, so they cannot be checked"
+        )
     return top
 
 
 def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Tensor:
-    """Return the numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as large."""
+    """Return the numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as
+    large.
+    """
     x = torch.arange(elements, dtype=torch.int64, device=device) * 40503 + round_number * 2654435761
     x = (x & 0xFFFFFFFF) ^ ((x & 0xFFFFFFFF) >> 15)
     return (x % top + 1).to(torch.float32)
@@ -71,7 +82,11 @@ def main(arguments: Sequence[str]) -> int:
     mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}
     ranks = rendezvous.report(mine, device)
     if here.rank == 0:
-        settings = {"rounds": options.rounds, "elements": options.elements, "backend": dist.get_backend()}
+        settings = {
+            "rounds": options.rounds,
+            "elements": options.elements,
+            "backend": dist.get_backend(),
+        }
         print(json.dumps({"event": "all_reduce", **settings, "ranks": ranks}), flush=True)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
@@ -79,11 +94,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="all_reduce.py", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="all_reduce.py", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--rounds", type=int, default=50, help="how many sums")
     parser.add_argument("--elements", type=int, default=2_000_000, help="float32 numbers in each")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset")
-    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)  # for tests of the check itself
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset"
+    )
+    # For tests of the check itself
+    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)
     options = parser.parse_args(arguments)
     if min(options.rounds, options.elements) < 1:

@@ -1,8 +1,11 @@
-"""The state of AMD's GPUs, in the fields of inventory.py, by amd-smi or else by rocm-smi. Standard library only.
+"""The state of AMD's GPUs, in the fields of inventory.py, by amd-smi or else by rocm-smi.
 
-Both print JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since ROCm 7; numbers as
-they are, as text with a unit, or as {"value", "unit"}; "N/A" for what is unknown. Whatever has another shape than
-that is not known, and the rest counts. No AMD GPU was at hand: the shapes are those of AMD's sources and reports.
+Standard library only.
+
+Both print JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since
+ROCm 7; numbers as they are, as text with a unit, or as {"value", "unit"}; "N/A" for what is
+unknown. Whatever has another shape than that is not known, and the rest counts. No AMD GPU was at
+hand: the shapes are those of AMD's sources and reports.
 """
 
 import glob
@@ -17,9 +20,17 @@ from ports import numa_node
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
 MAX_STARTS = 20  # lines that may begin it
 PCI = "/sys/bus/pci/devices/"
-ROCM_SMI = ["--showproductname", "--showbus", "--showvbios", "--showtemp", "--showpower", "--showmaxpower"]
+ROCM_SMI = [
+    "--showproductname",
+    "--showbus",
+    "--showvbios",
+    "--showtemp",
+    "--showpower",
+    "--showmaxpower",
+]
 ROCM_SMI += ["--showclocks", "--showmeminfo", "vram", "--json"]
-# What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not tell them apart.
+# What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not
+# tell them apart.
 THROTTLES = {"prochot": "hardware slowdown", "socket_thermal": "thermal slowdown"}
 THROTTLES.update(vr_thermal="thermal slowdown", hbm_thermal="thermal slowdown")
 NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
@@ -53,8 +64,14 @@ def numbered(gpus):
 def by_gpu(command, deadline, *options):
     """Return amd-smi's answer for each GPU, by its number."""
     answer = answered(["amd-smi", command, *options, "--json"], deadline)
-    entries = answer if isinstance(answer, list) else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
-    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    entries = (
+        answer
+        if isinstance(answer, list)
+        else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
+    )
+    entries = (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
     return {entry["gpu"]: entry for entry in entries if isinstance(entry.get("gpu"), int)}
 
 
@@ -94,7 +111,11 @@ def number(value):
 
 def text(value):
     """Return a text that is not a placeholder, else ""."""
-    is_text = isinstance(value, str) and value.isprintable() and value.strip().upper() not in ("", "N/A", "NONE")
+    is_text = (
+        isinstance(value, str)
+        and value.isprintable()
+        and value.strip().upper() not in ("", "N/A", "NONE")
+    )
     return value[:100] if is_text else ""
 
 
@@ -105,13 +126,17 @@ def amd_gpu(static, metric):
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
     clocks = within(metric, "clock")
-    engines = [name for name in clocks if name.startswith("gfx")] if isinstance(clocks, dict) else []
+    engines = (
+        [name for name in clocks if name.startswith("gfx")] if isinstance(clocks, dict) else []
+    )
     clock = clocks[engines[0]] if engines else None
     generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
     return {
         "pci": pci,
         "model": text(within(static, "asic", "market_name")),
-        "vbios": " ".join(filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))),
+        "vbios": " ".join(
+            filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))
+        ),
         "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(ecc, ""),
         "ecc_uncorrected": ras_errors(pci) if errors is None else errors,
         "slowdown": slowdowns(within(metric, "throttle")),
@@ -119,21 +144,33 @@ def amd_gpu(static, metric):
         "clock_max_mhz": first_number(clock, ("max_clk",)),
         "power_w": first_number(metric, ("power", "socket_power"), ("power", "current_power")),
         "power_limit_w": first_number(
-            static, ("limit", "ppt0", "socket_power_limit"), ("limit", "socket_power"), ("limit", "current_power")
+            static,
+            ("limit", "ppt0", "socket_power_limit"),
+            ("limit", "socket_power"),
+            ("limit", "current_power"),
         ),
         "temperature_c": first_number(metric, ("temperature", "hotspot"), ("temperature", "edge")),
-        "memory_mib": first_number(static, ("vram", "size")) or first_number(metric, ("mem_usage", "total_vram")),
+        "memory_mib": first_number(static, ("vram", "size"))
+        or first_number(metric, ("mem_usage", "total_vram")),
         "pcie_width": first_number(metric, ("pcie", "width"), ("pcie", "current_lanes")),
-        "pcie_width_max": first_number(static, ("bus", "max_pcie_width"), ("bus", "max_pcie_lanes")),
+        "pcie_width_max": first_number(
+            static, ("bus", "max_pcie_width"), ("bus", "max_pcie_lanes")
+        ),
         "pcie_gen_max": float(generation.group(1)) if generation else None,
         "numa": numa_node(PCI + pci),
     }
 
 
 def umc_state(blocks):
-    """Return whether ECC of the memory is on, by {"UMC": "ENABLED"} or [{"block": "UMC", "status": "ENABLED"}]."""
+    """Return whether ECC of the memory is on, by {"UMC": "ENABLED"} or [{"block": "UMC", "status":
+    "ENABLED"}].
+    """
     if isinstance(blocks, list):
-        blocks = {within(block, "block"): within(block, "status") for block in blocks if text(within(block, "block"))}
+        blocks = {
+            within(block, "block"): within(block, "status")
+            for block in blocks
+            if text(within(block, "block"))
+        }
     return text(within(blocks, "UMC"))
 
 
@@ -146,7 +183,9 @@ def slowdowns(throttle):
 
 
 def users(process):
-    """Return processes that hold memory of the GPU: the list has all that ever opened any of them."""
+    """Return processes that hold memory of the GPU: the list has all that ever opened any of
+    them.
+    """
     listed = within(process, "process_list")
     infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
     memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
@@ -159,7 +198,11 @@ def xgmi_links(link):
     A virtual function shows all links as down if it does not know their state.
     """
     states = within(link, "link_status")
-    links = [float(state == "U") for state in states if state in ("U", "D")] if isinstance(states, list) else []
+    links = (
+        [float(state == "U") for state in states if state in ("U", "D")]
+        if isinstance(states, list)
+        else []
+    )
     return links if any(links) else []
 
 
@@ -167,12 +210,16 @@ def rocm_cards(deadline):
     """Return rocm-smi's answer for each GPU, with keys in lower case: their spelling changes."""
     answer = answered(["rocm-smi", *ROCM_SMI], deadline)
     cards = answer.items() if isinstance(answer, dict) else ()
-    named = [card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)]
+    named = [
+        card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)
+    ]
     return [{key.lower().rstrip(": "): value for key, value in card.items()} for card in named]
 
 
 def rocm_gpu(card):
-    """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a slowdown."""
+    """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a
+    slowdown.
+    """
     pci = text(card.get("pci bus")).lower()
     memory = number(card.get("vram total memory (b)"))
     lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))
@@ -183,10 +230,14 @@ def rocm_gpu(card):
         "ecc_uncorrected": ras_errors(pci),
         "clock_mhz": first_number(card, ("sclk clock speed",)),
         "power_w": first_number(
-            card, ("current socket graphics package power (w)",), ("average graphics package power (w)",)
+            card,
+            ("current socket graphics package power (w)",),
+            ("average graphics package power (w)",),
         ),
         "power_limit_w": first_number(card, ("max graphics package power (w)",)),
-        "temperature_c": first_number(card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)),
+        "temperature_c": first_number(
+            card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)
+        ),
         "memory_mib": memory / (1 << 20) if memory else None,
         "pcie_width": float(lanes.group(1)) if lanes else None,
         "numa": numa_node(PCI + pci),
@@ -199,6 +250,9 @@ def ras_errors(pci):
     None where it counts none.
     """
     folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
-    counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
+    counts = [
+        number(first_line(path).partition("ue:")[2].strip())
+        for path in glob.glob(folder + "/ras/*_err_count")
+    ]
     numbers = [count for count in counts if count is not None]
     return sum(numbers) if numbers else None

@@ -1,14 +1,17 @@
-"""Check this one machine: quick checks of every GPU that it sees, or of its processors where no GPU is allowed.
+"""Check this one machine: quick checks of every GPU that it sees, or of its processors where no GPU
+is allowed.
 
     check.py [--allow-no-gpu] [--gpus N] [--results FILE] [--timeout-s T]
-    check.py --fast slurm|kubernetes [--gpus N] [--ports N]      the state of GPUs and ports alone, within 10 s
+    check.py --fast slurm|kubernetes [--gpus N] [--ports N]      GPUs and ports alone, within 10 s
 
-Starts the probes facts, devices, collective and training as processes, and on GPUs all_reduce_perf of nccl-tests in
-place of collective. Prints `[ENV]`, `[COMPUTE]`, `[COLLECTIVE]` and `[TRAIN]` lines as it goes, `[RESULT] VERDICT:
-REASON` at the end, and writes all figures to results.json. Rates are printed, and not judged.
+Starts the probes facts, devices, collective and training as processes, and on GPUs all_reduce_perf
+of nccl-tests in place of collective. Prints `[ENV]`, `[COMPUTE]`, `[COLLECTIVE]` and `[TRAIN]`
+lines as it goes, `[RESULT] VERDICT: REASON` at the end, and writes all figures to results.json.
+Rates are printed, and not judged.
 
-Exit statuses: 0 pass; 1 fail or corrupt; 2 bad arguments; 3 not measured. Under a launcher one process of
-each machine checks it. SEATRIAL_ALLOW_NO_GPU=1 stands for --allow-no-gpu. Standard library; what it starts needs torch.
+Exit statuses: 0 pass; 1 fail or corrupt; 2 bad arguments; 3 not measured. Under a launcher one
+process of each machine checks it. SEATRIAL_ALLOW_NO_GPU=1 stands for --allow-no-gpu. Standard
+library; what it starts needs torch.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst l
 
 @dataclass(frozen=True)
 class Part:
-    """The result of one part of the check: lines for people, a verdict with its reason, and figures for results.json.
+    """The result of one part of the check: lines for people, a verdict with its reason, and figures
+    for results.json.
 
     `note` belongs beside a pass: what it does not rest on.
     """
@@ -74,7 +78,9 @@ def collective(gpus: int, timeout_s: float) -> Part:
             return sums(gpus, timeout_s)
         ended = run(["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)], timeout_s)
     else:
-        ended = run_probe("collective", ("--operation", "all_reduce", *_CPU_SIZES), timeout_s, ranks=_CPU_RANKS)
+        ended = run_probe(
+            "collective", ("--operation", "all_reduce", *_CPU_SIZES), timeout_s, ranks=_CPU_RANKS
+        )
     rows = [words for words in map(str.split, ended.output.splitlines()) if is_row(words)]
     if any(words[side] != "0" for words in rows for side in _WRONG_COLUMNS):
         return Part("COLLECTIVE", (), "corrupt", "all_reduce: elements are wrong")
@@ -83,8 +89,13 @@ def collective(gpus: int, timeout_s: float) -> Part:
         return broken("COLLECTIVE", ended, f"no row of {largest >> 20} MiB")
     busbw = float(rows[-1][_BUSBW_COLUMN])
     over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
-    line = f"all_reduce over {over}: {figure(busbw)} GB/s busbw at {largest >> 20} MiB, no wrong elements"
-    return Part("COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest})
+    line = (
+        f"all_reduce over {over}: {figure(busbw)} GB/s busbw at {largest >> 20} MiB, no wrong "
+        "elements"
+    )
+    return Part(
+        "COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest}
+    )
 
 
 def sums(gpus: int, timeout_s: float) -> Part:
@@ -94,19 +105,31 @@ def sums(gpus: int, timeout_s: float) -> Part:
     ranks = objects(last_json(ended) or {}, "ranks")
     wrong = [text(rank.get("rank")) for rank in ranks if rank.get("wrong") != 0]
     if wrong:
-        return Part("COLLECTIVE", (), "corrupt", f"all_reduce: elements are wrong on rank {', '.join(wrong)}")
+        return Part(
+            "COLLECTIVE",
+            (),
+            "corrupt",
+            f"all_reduce: elements are wrong on rank {', '.join(wrong)}",
+        )
     if ended.status != 0 or len(ranks) != gpus:
         return broken("COLLECTIVE", ended, f"{len(ranks)} of {gpus} ranks told their sums")
-    line = f"all_reduce over {gpus} GPUs, torch: {_ROUNDS} sums of 2,000,000 elements, no wrong elements"
+    line = (
+        f"all_reduce over {gpus} GPUs, torch: {_ROUNDS} sums of 2,000,000 elements, no wrong "
+        "elements"
+    )
     return Part("COLLECTIVE", (line,), figures={"all_reduce_sums": int(_ROUNDS)}, note=missing)
 
 
 def is_row(words: Sequence[str]) -> bool:
-    return len(words) >= _COLUMNS and bool(_SIZE.fullmatch(words[0]) and _DECIMAL.fullmatch(words[_BUSBW_COLUMN]))
+    return len(words) >= _COLUMNS and bool(
+        _SIZE.fullmatch(words[0]) and _DECIMAL.fullmatch(words[_BUSBW_COLUMN])
+    )
 
 
 def training(gpus: int, timeout_s: float) -> Part:
-    """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end alike."""
+    """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end
+    alike.
+    """
     device, ranks = ("cuda", gpus) if gpus else ("cpu", _CPU_RANKS)
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
@@ -118,8 +141,14 @@ def training(gpus: int, timeout_s: float) -> Part:
         return broken("TRAIN", ended, "training wrote no results")
     names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
     rate, step_s, first, last = (number(results.get(name)) or math.nan for name in names)
-    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} {'GPUs' if gpus else 'processes'}"
-    line = f"{of}: {figure(rate)} samples/s, {figure(1e3 * step_s)} ms a step, loss {first:.3f} to {last:.3f}"
+    of = (
+        f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} "
+        f"{'GPUs' if gpus else 'processes'}"
+    )
+    line = (
+        f"{of}: {figure(rate)} samples/s, {figure(1e3 * step_s)} ms a step, loss {first:.3f} "
+        f"to {last:.3f}"
+    )
     if results.get("improved") is not True:
         return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
     return Part("TRAIN", (line,), figures=results)
@@ -141,11 +170,17 @@ def wrong_ranks(summary: Json) -> str:
 def outliers(values: Sequence[str]) -> list[int] | None:
     """Return the indices of values that differ from the majority's; None without a majority."""
     value, count = Counter(values).most_common(1)[0] if values else ("", 0)
-    return [index for index, each in enumerate(values) if each != value] if 2 * count > len(values) else None
+    return (
+        [index for index, each in enumerate(values) if each != value]
+        if 2 * count > len(values)
+        else None
+    )
 
 
 def broken(name: str, ended: Ended, problem: str) -> Part:
-    """Return a part without figures: not measured if it could not start or took too long, else failed."""
+    """Return a part without figures: not measured if it could not start or took too long, else
+    failed.
+    """
     measured = ended.status not in (0, None, _CANNOT_START)
     return Part(name, (), "fail" if measured else "inconclusive", ended.problem or problem)
 
@@ -181,7 +216,9 @@ def _json_object(content: str) -> Json | None:
 def objects(answer: Json, name: str) -> list[Json]:
     """Return the JSON objects in a list of the answer; none where it is no list."""
     entries = answer.get(name)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
 
 
 def number(value: object) -> float | None:
@@ -192,7 +229,9 @@ def number(value: object) -> float | None:
 
 
 def figure(value: float) -> str:
-    """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386, 2,700."""
+    """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386,
+    2,700.
+    """
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
@@ -203,11 +242,15 @@ def text(value: object) -> str:
 
 
 def compute(gpus: int, timeout_s: float) -> Part:
-    """Check matrix multiplication and memory copy on every device: results are right, and equal on like devices."""
+    """Check matrix multiplication and memory copy on every device: results are right, and equal on
+    like devices.
+    """
     ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
     answer = last_json(ended)
     if answer is None or "error" in answer:
-        return broken("COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"]))
+        return broken(
+            "COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"])
+        )
     devices = objects(answer, "devices")[:_MAX_DEVICES]
     if not devices:
         return broken("COMPUTE", ended, "no device was measured")
@@ -215,14 +258,27 @@ def compute(gpus: int, timeout_s: float) -> Part:
     problems = [*own_problems(figures), *different_devices(devices, figures)]
     verdict = worst(verdict for verdict, _ in problems)
     lines = tuple(device_line(device) for device in figures)
-    return Part("COMPUTE", lines, verdict, "; ".join(reason for _, reason in problems), figures, "rates are not judged")
+    return Part(
+        "COMPUTE",
+        lines,
+        verdict,
+        "; ".join(reason for _, reason in problems),
+        figures,
+        "rates are not judged",
+    )
 
 
 def device_figures(device: Json) -> Json:
     """Return the names and texts of a device, and the median of each of its lists of samples."""
-    figures: Json = {name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")}
+    figures: Json = {
+        name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
+    }
     for name, samples in device.items():
-        values = [value for value in map(number, samples) if value and value > 0] if isinstance(samples, list) else []
+        values = (
+            [value for value in map(number, samples) if value and value > 0]
+            if isinstance(samples, list)
+            else []
+        )
         if values:
             figures[text(name)] = statistics.median(values)
     return figures
@@ -242,8 +298,12 @@ def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
             yield "fail", f"{device['device']}: {device['error'] or 'no samples'}"
 
 
-def different_devices(devices: Sequence[Json], figures: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """Yield the devices whose digests of the same work differ from those of the others that are alike."""
+def different_devices(
+    devices: Sequence[Json], figures: Sequence[Json]
+) -> Iterator[tuple[str, str]]:
+    """Yield the devices whose digests of the same work differ from those of the others that are
+    alike.
+    """
     digests: dict[str, list[tuple[str, str]]] = {}
     for device, named in zip(devices, figures, strict=True):
         if isinstance(device.get("digests"), dict):
@@ -253,9 +313,15 @@ def different_devices(devices: Sequence[Json], figures: Sequence[Json]) -> Itera
     for group in digests.values():
         others = outliers([digest for _, digest in group])
         if others is None:
-            yield "corrupt", f"{', '.join(device for device, _ in group)}: alike, and their results differ"
+            yield (
+                "corrupt",
+                f"{', '.join(device for device, _ in group)}: alike, and their results differ",
+            )
         for index in others or ():
-            yield "corrupt", f"{group[index][0]}: its results differ from those of the devices alike"
+            yield (
+                "corrupt",
+                f"{group[index][0]}: its results differ from those of the devices alike",
+            )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -267,7 +333,8 @@ def main(arguments: Sequence[str]) -> int:
         return status
     if local_rank(os.environ):
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started ends as well
+    # What was started ends as well
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parts = []
     for part in checked(options):
         for line in part.lines:
@@ -285,15 +352,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def checked(options: argparse.Namespace) -> Iterator[Part]:
-    """Yield the parts of the check, each when it is done. One that fails does not keep the others from being tried."""
+    """Yield the parts of the check, each when it is done.
+
+    One that fails does not keep the others from being tried.
+    """
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
     gpus = sum(str(device["device"]).startswith("cuda") for device in devices.figures or ())
     if gpus < options.gpus and not (options.allow_no_gpu and not gpus):
-        yield Part("GPU", (), "fail" if gpus else "not_run", f"torch sees {gpus} of {options.gpus} GPUs")
+        yield Part(
+            "GPU", (), "fail" if gpus else "not_run", f"torch sees {gpus} of {options.gpus} GPUs"
+        )
     elif not gpus and not options.allow_no_gpu:
-        yield Part("GPU", (), "not_run", "torch sees no GPU; --allow-no-gpu checks the processors alone")
+        yield Part(
+            "GPU", (), "not_run", "torch sees no GPU; --allow-no-gpu checks the processors alone"
+        )
     if gpus or options.allow_no_gpu:
         yield collective(gpus, options.timeout_s)
         yield training(gpus, options.timeout_s)
@@ -305,18 +379,28 @@ def environment(timeout_s: float) -> Part:
     facts = last_json(ended)
     if facts is None:
         return Part("ENV", (f"no inventory: {ended.problem or 'facts printed no JSON'}",))
-    counts = [(number(facts.get(name)) or 0, unit) for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"))]
-    sizes = [f"{count:.0f} {unit}" for count, unit in (*counts, (number(facts.get("memory_gb")) or 0, "GB of memory"))]
+    counts = [
+        (number(facts.get(name)) or 0, unit) for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"))
+    ]
+    sizes = [
+        f"{count:.0f} {unit}"
+        for count, unit in (*counts, (number(facts.get("memory_gb")) or 0, "GB of memory"))
+    ]
     machine = [*sizes, text(facts.get("cpu_model")), text(facts.get("gpu_model"))]
     versions = facts.get("versions")
     named = versions.items() if isinstance(versions, dict) else ()
     software = [f"{text(name)} {text(version)}" for name, version in named if version]
-    lines = (f"{text(facts.get('hostname'))}: {', '.join(filter(None, machine))}", ", ".join(software))
+    lines = (
+        f"{text(facts.get('hostname'))}: {', '.join(filter(None, machine))}",
+        ", ".join(software),
+    )
     return Part("ENV", tuple(filter(None, lines)), figures=facts)
 
 
 def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -> None:
-    """Write the figures of every part, by its name; a file that cannot be written changes no verdict."""
+    """Write the figures of every part, by its name; a file that cannot be written changes no
+    verdict.
+    """
     figures = {part.name.lower(): part.figures for part in parts if part.figures is not None}
     document = {"verdict": verdict, "reason": reason, **figures}
     try:
@@ -341,14 +425,28 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=os.environ.get("SEATRIAL_ALLOW_NO_GPU") == "1",
         help="check the processors where torch sees no GPU, also when --gpus asks for some",
     )
-    parser.add_argument("--gpus", type=int, default=0, help="GPUs that the machine must have; as many as torch sees")
-    parser.add_argument("--fast", choices=("slurm", "kubernetes"), help="look and measure nothing, for that scheduler")
-    parser.add_argument("--ports", type=int, default=0, help="RDMA ports that must be active, with --fast")
-    parser.add_argument("--results", metavar="FILE", default="results.json", help="figures as JSON: results.json")
-    parser.add_argument("--timeout-s", type=float, default=300.0, help="for each program that is started: 300")
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="GPUs that the machine must have; as many as torch sees"
+    )
+    parser.add_argument(
+        "--fast",
+        choices=("slurm", "kubernetes"),
+        help="look and measure nothing, for that scheduler",
+    )
+    parser.add_argument(
+        "--ports", type=int, default=0, help="RDMA ports that must be active, with --fast"
+    )
+    parser.add_argument(
+        "--results", metavar="FILE", default="results.json", help="figures as JSON: results.json"
+    )
+    parser.add_argument(
+        "--timeout-s", type=float, default=300.0, help="for each program that is started: 300"
+    )
     options = parser.parse_args(arguments)
     if options.gpus < 0 or options.ports < 0 or not 0 < options.timeout_s < 86_400:
-        parser.error("needs --gpus and --ports of 0 or more, and --timeout-s above 0 and below 86400")
+        parser.error(
+            "needs --gpus and --ports of 0 or more, and --timeout-s above 0 and below 86400"
+        )
     return options
 
 

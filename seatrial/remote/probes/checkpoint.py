@@ -1,8 +1,10 @@
-"""Checkpoints of a decoder by torch.distributed.checkpoint: written, read back past the page cache, resumed from.
+"""Checkpoints of a decoder by torch.distributed.checkpoint: written, read back past the page cache,
+resumed from.
 
-`--checkpoint-dir` is a shared file system, or a directory on each node's disk. A checkpoint is whole when its
-`.metadata` is there, which is written last; the newest two are kept. Ranks of another number or with other degrees can
-resume from it where they see all of its files. Copied to the nodes next to training.py.
+`--checkpoint-dir` is a shared file system, or a directory on each node's disk. A checkpoint is
+whole when its `.metadata` is there, which is written last; the newest two are kept. Ranks of
+another number or with other degrees can resume from it where they see all of its files. Copied to
+the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -32,16 +34,23 @@ _BYTES_PER_PARAMETER = 12  # float32: the parameter and the two moments of AdamW
 
 
 class Checkpoints:
-    """Saves every `--checkpoint-every` steps and after the last one; without `--checkpoint-dir` it does nothing."""
+    """Saves every `--checkpoint-every` steps and after the last one; without `--checkpoint-dir` it
+    does nothing.
+    """
 
     def __init__(
-        self, options: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+        self,
+        options: argparse.Namespace,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
     ) -> None:
         self.options, self.model, self.optimizer, self.device = options, model, optimizer, device
         self.folder = Path(options.checkpoint_dir) if options.checkpoint_dir else None
         self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
         self.pending: Any = None
-        self.writes: list[tuple[float, float]] = []  # bytes of all ranks, seconds of the slowest rank
+        # Bytes of all ranks, seconds of the slowest rank
+        self.writes: list[tuple[float, float]] = []
         self.blocked_s: list[float] = []
         self.read: dict[str, Any] = {}
         self.restore_s: float | None = None
@@ -51,13 +60,23 @@ class Checkpoints:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         """Add the options of checkpoints."""
-        parser.add_argument("--checkpoint-dir", help="a directory that all ranks see, or one on each node's disk")
-        parser.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0: after the last step alone")
-        parser.add_argument("--checkpoint-async", action="store_true", help="write while the training goes on")
-        parser.add_argument("--slow-checkpoint-s", type=float, default=0.0, help=argparse.SUPPRESS)  # for tests
+        parser.add_argument(
+            "--checkpoint-dir", help="a directory that all ranks see, or one on each node's disk"
+        )
+        parser.add_argument(
+            "--checkpoint-every", type=int, default=0, help="steps; 0: after the last step alone"
+        )
+        parser.add_argument(
+            "--checkpoint-async", action="store_true", help="write while the training goes on"
+        )
+        # For tests
+        parser.add_argument("--slow-checkpoint-s", type=float, default=0.0, help=argparse.SUPPRESS)
 
     def _look(self) -> None:
-        """Say before the first step that the directory is missing or too full. Raises CannotStart."""
+        """Say before the first step that the directory is missing or too full.
+
+        Raises CannotStart.
+        """
         folder = self.folder
         problem, free = "", 0
         if not folder or not folder.is_dir():
@@ -67,13 +86,18 @@ class Checkpoints:
         else:
             free = shutil.disk_usage(folder).free
         if self._over_ranks(float(bool(problem)), dist.ReduceOp.SUM):
-            raise CannotStart(f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}")
-        needed = _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
+            raise CannotStart(
+                f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}"
+            )
+        needed = (
+            _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
+        )
         total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
         if total > free:
             free_gb, needed_gb = free / 1e9, total / 1e9
             raise CannotStart(
-                f"--checkpoint-dir {folder}: {free_gb:.3g} GB are free, {_KEPT} checkpoints need {needed_gb:.3g} GB"
+                f"--checkpoint-dir {folder}: {free_gb:.3g} GB are free, {_KEPT} "
+                f"checkpoints need {needed_gb:.3g} GB"
             )
 
     def is_due(self, step: int, *, is_last: bool) -> bool:
@@ -82,7 +106,9 @@ class Checkpoints:
         return self.folder is not None and (is_last or (every > 0 and (step + 1) % every == 0))
 
     def save(self, step: int) -> dict[str, Any]:
-        """Save, and drop older ones; returns seconds that the training was blocked for, and bytes of all ranks."""
+        """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
+        of all ranks.
+        """
         began = time.perf_counter()
         self._wait()
         if self.options.slow_checkpoint_s:
@@ -126,7 +152,9 @@ class Checkpoints:
         content = file.read_bytes() if dist.get_rank() == 0 else b""
         size = int(self._over_ranks(float(len(content)), dist.ReduceOp.MAX))
         if size > _MOST_METADATA:
-            raise RuntimeError(f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes")
+            raise RuntimeError(
+                f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes"
+            )
         numbers = torch.zeros(size, dtype=torch.uint8, device=self.device)
         if content:
             numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self.device)
@@ -137,7 +165,9 @@ class Checkpoints:
             partial.replace(file)
 
     def restore(self) -> int:
-        """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without one."""
+        """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without
+        one.
+        """
         if not self.folder:
             return 0
         ranks = rendezvous.exchange({"steps": self._steps()[-_KEPT:]}, str(self.device))
@@ -166,14 +196,19 @@ class Checkpoints:
         return self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
 
     def finish(self) -> None:
-        """Wait for the last save, and read the newest checkpoint back: it must hold what the ranks hold."""
+        """Wait for the last save, and read the newest checkpoint back: it must hold what the ranks
+        hold.
+        """
         self._wait()
         steps = self._steps() if self.folder else []
         if not self.writes or not steps:
             return
         before = digest_of(self.model.parameters())
         seconds = self._load(steps[-1])
-        is_same = self._over_ranks(float(before != digest_of(self.model.parameters())), dist.ReduceOp.SUM) == 0
+        is_same = (
+            self._over_ranks(float(before != digest_of(self.model.parameters())), dist.ReduceOp.SUM)
+            == 0
+        )
         self.read = {"read_gb_s": self.writes[-1][0] / 1e9 / seconds, "read_back": is_same}
 
     def result(self) -> dict[str, Any] | None:
@@ -200,7 +235,9 @@ class Checkpoints:
 
     def _steps(self) -> list[int]:
         """Return the steps of whole checkpoints in the directory, in order."""
-        matches = [re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()]
+        matches = [
+            re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()
+        ]
         steps = [int(match[1]) for match in matches if match]
         return sorted(step for step in steps if (self._path(step) / _METADATA).is_file())
 
@@ -225,7 +262,9 @@ def bytes_of(state: Any) -> Iterator[int]:
 
 
 def drop_from_page_cache(folder: Path) -> None:
-    """Ask the kernel to forget the files' pages, so that a read comes from the disk; they were synced when written."""
+    """Ask the kernel to forget the files' pages, so that a read comes from the disk; they were
+    synced when written.
+    """
     for path in folder.iterdir():
         descriptor = os.open(path, os.O_RDONLY)
         try:

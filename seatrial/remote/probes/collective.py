@@ -1,13 +1,16 @@
-"""Sweep one collective over message sizes with torch's gloo, as nccl-tests does on GPUs, and check every result.
+"""Sweep one collective over message sizes with torch's gloo, as nccl-tests does on GPUs, and check
+every result.
 
-Started by mpirun (or srun, torchrun) on every rank. Sizes, counts, busbw factors, in-place and out-of-place, the mean
-of the ranks' times (-a 1) and the printed table are those of nccl-tests (src/common.cu, src/<collective>.cu and
-doc/PERFORMANCE.md), with three differences: sizes too small to give every rank an element are left out; an in-place
-alltoall or sendrecv is checked too; and torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
+Started by mpirun (or srun, torchrun) on every rank. Sizes, counts, busbw factors, in-place and
+out-of-place, the mean of the ranks' times (-a 1) and the printed table are those of nccl-tests
+(src/common.cu, src/<collective>.cu and doc/PERFORMANCE.md), with three differences: sizes too small
+to give every rank an element are left out; an in-place alltoall or sendrecv is checked too; and
+torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
 
-Every rank's buffer is its own pattern of whole numbers, repeated with a prime period: no two ranks, rounds or chunks
-look alike, so a chunk that is lost, stale or in the wrong place is seen. The numbers are small enough that every sum
-is exact in the data type, so results are compared exactly. NaN equals nothing and is therefore always wrong.
+Every rank's buffer is its own pattern of whole numbers, repeated with a prime period: no two ranks,
+rounds or chunks look alike, so a chunk that is lost, stale or in the wrong place is seen. The
+numbers are small enough that every sum is exact in the data type, so results are compared exactly.
+NaN equals nothing and is therefore always wrong.
 
 Exit statuses: rendezvous.py.
 """
@@ -32,17 +35,34 @@ import torch
 import torch.distributed as dist
 
 Call = Callable[[torch.Tensor, torch.Tensor], None]
-PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
-_WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements
+# Elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
+PERIOD = 65521
+# Periods that are compared in one go: bounds the memory of a check to about a million elements
+_WIDE = 16
 _MASK = 0xFFFFFFFF
-_EXACT = {"float32": 1 << 24, "float64": 1 << 53, "int32": 1 << 30, "bfloat16": 1 << 8, "float16": 1 << 11}
+_EXACT = {
+    "float32": 1 << 24,
+    "float64": 1 << 53,
+    "int32": 1 << 30,
+    "bfloat16": 1 << 8,
+    "float16": 1 << 11,
+}
 _MAX_VALUE = 4093
 # Type names as nccl-tests prints them.
-_DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
+_DTYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int32",
+    "bfloat16": "bfloat16",
+    "float16": "half",
+}
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
-    """Choose the call of the operation by a trial on a small buffer; with a note for the log. Raises CannotStart."""
+    """Choose the call of the operation by a trial on a small buffer; with a note for the log.
+
+    Raises CannotStart.
+    """
     layout = COLLECTIVES[operation].layout
     part, trial = torch.ones(16, dtype=dtype), torch.ones(16 * ranks, dtype=dtype)
     # What torch says when it refuses the call itself, which it does before anything is sent.
@@ -111,11 +131,15 @@ def reduce(source: torch.Tensor, target: torch.Tensor) -> None:
 
 
 def gather(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.gather(source, list(target.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None)
+    dist.gather(
+        source, list(target.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None
+    )
 
 
 def scatter(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.scatter(target, list(source.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None)
+    dist.scatter(
+        target, list(source.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None
+    )
 
 
 # The first that the node's torch supports is used; a docstring is a note for the log.
@@ -134,7 +158,9 @@ CALLS: dict[str, list[Call]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase` on."""
+    """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase`
+    on.
+    """
 
     pattern: torch.Tensor
     phase: int
@@ -143,19 +169,30 @@ class Part:
 
 
 def max_value(operation: str, dtype: str, ranks: int) -> int:
-    """Return the largest number to send so that what is received is exact in `dtype`. Raises CannotStart."""
+    """Return the largest number to send so that what is received is exact in `dtype`.
+
+    Raises CannotStart.
+    """
     top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if COLLECTIVES[operation].sums else 1))
     if top < 2:
-        raise CannotStart(f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32")
+        raise CannotStart(
+            f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32"
+        )
     return top
 
 
 def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor:
-    """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `round_number`, as int64.
+    """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round
+    `round_number`, as int64.
 
-    A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of torch gets the same.
+    A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of
+    torch gets the same.
     """
-    x = torch.arange(min(length, PERIOD), dtype=torch.int64) + (rank + 1) * PERIOD + round_number * 7919 * PERIOD
+    x = (
+        torch.arange(min(length, PERIOD), dtype=torch.int64)
+        + (rank + 1) * PERIOD
+        + round_number * 7919 * PERIOD
+    )
     x = x ^ (x >> 16)
     for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
         x = ((x & _MASK) * factor) & _MASK
@@ -163,8 +200,12 @@ def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor
     return x % top + 1
 
 
-def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]) -> Iterator[Part]:
-    """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of nccl-tests."""
+def parts(
+    operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]
+) -> Iterator[Part]:
+    """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of
+    nccl-tests.
+    """
     for stretch in COLLECTIVES[operation].receives(rank, ranks):
         first, *others = stretch.senders
         total = data(first)
@@ -222,7 +263,10 @@ class RankSweep:
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
         self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
-            raise CannotStart(f"{options.max_bytes} bytes are too few to give each of {here.world_size} ranks a part")
+            raise CannotStart(
+                f"{options.max_bytes} bytes are too few to give each of {here.world_size} "
+                "ranks a part"
+            )
         self.collective, self.note = choose(options.operation, self.dtype, here.world_size)
         elements = max(options.max_bytes // self.element_bytes, 1)
         self._send, self._receive = (torch.empty(elements, dtype=self.dtype) for _ in range(2))
@@ -247,7 +291,9 @@ class RankSweep:
         return Side(seconds, self.check(self.shape(size), target))
 
     def prepare(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return this rank's source, with the next round's data, and target, with nothing valid in it."""
+        """Return this rank's source, with the next round's data, and target, with nothing valid in
+        it.
+        """
         self._turn += 1
         spoil(self._receive[: max(layout.sent, layout.received)])
         source, target = self.buffers(layout, in_place=in_place)
@@ -255,12 +301,16 @@ class RankSweep:
         return source, target
 
     def buffers(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the buffers to send from and receive into; in place, a rank's part is where nccl-tests has it."""
+        """Return the buffers to send from and receive into; in place, a rank's part is where
+        nccl-tests has it.
+        """
         if not in_place:
             return self._send[: layout.sent], self._receive[: layout.received]
         whole = self._receive[: max(layout.sent, layout.received)]
         part = whole[self.here.rank * layout.count : (self.here.rank + 1) * layout.count]
-        return (part if self.layout.sends_part else whole), (part if self.layout.receives_part else whole)
+        return (part if self.layout.sends_part else whole), (
+            part if self.layout.receives_part else whole
+        )
 
     def data(self, rank: int, layout: Shape) -> torch.Tensor:
         return pattern(rank, self._turn, self.top, layout.sent)
@@ -280,7 +330,13 @@ class RankSweep:
         operation, here = self.options.operation, self.here
         if self.options.corrupt == here.rank:
             target[len(target) // 2] *= -1
-        expected = parts(operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
+        expected = parts(
+            operation,
+            here.rank,
+            here.world_size,
+            layout.count,
+            lambda rank: self.data(rank, layout),
+        )
         return int(over_ranks(count_wrong(target, expected)))
 
 
@@ -314,17 +370,28 @@ class Printer:
 
     def header(self, devices: Sequence[str], note: str | None) -> None:
         o = self.options
-        self.say(f"# Collective test starting: {o.operation}_perf (gloo probe, torch {torch.__version__})")
         self.say(
-            f"# nThread 1 nGpus 1 minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {o.step_factor}(factor)"
-            f" warmup iters: {o.warmup_iterations} iters: {o.iterations} agg iters: 1 validation: 1 graph: 0"
+            f"# Collective test starting: {o.operation}_perf (gloo probe, torch "
+            f"{torch.__version__})"
         )
-        self.say("\n".join(["#", "# Using devices", *devices, *([f"# {note}"] if note else []), "#"]))
+        self.say(
+            f"# nThread 1 nGpus 1 minBytes {o.min_bytes} maxBytes {o.max_bytes} step: "
+            f"{o.step_factor}(factor)"
+            f" warmup iters: {o.warmup_iterations} iters: {o.iterations} agg iters: 1 validation: "
+            "1 graph: 0"
+        )
+        self.say(
+            "\n".join(["#", "# Using devices", *devices, *([f"# {note}"] if note else []), "#"])
+        )
         side = "     time   algbw   busbw  #wrong"
         units = "     (us)  (GB/s)  (GB/s)        "
         self.say(f"# {'':56}  {'out-of-place':^32} {'in-place':^32}".rstrip())
-        self.say(f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{side}{side}")
-        self.say(f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}{units}{units}".rstrip())
+        self.say(
+            f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{side}{side}"
+        )
+        self.say(
+            f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}{units}{units}".rstrip()
+        )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
         root = 0 if self.collective.rooted else -1
@@ -340,7 +407,10 @@ class Printer:
         self.say(line)
 
     def footer(self) -> None:
-        self.say(f"# Out of bounds values : {self.out_of_bounds} {'FAILED' if self.out_of_bounds else 'OK'}")
+        self.say(
+            f"# Out of bounds values : {self.out_of_bounds} "
+            f"{'FAILED' if self.out_of_bounds else 'OK'}"
+        )
         self.say(f"# Avg bus bandwidth    : {sum(self.busbw) / len(self.busbw):g}")
         self.say(f"#\n# Collective test concluded: {self.options.operation}_perf\n#")
 
@@ -357,7 +427,9 @@ def main(arguments: Sequence[str]) -> int:
     for size in sweep.sizes:
         layout = sweep.shape(size)
         moved = max(layout.sent, layout.received) * sweep.element_bytes
-        printer.row(layout, moved, [sweep.side(size, in_place=in_place) for in_place in (False, True)])
+        printer.row(
+            layout, moved, [sweep.side(size, in_place=in_place) for in_place in (False, True)]
+        )
     printer.footer()
     dist.barrier()
     dist.destroy_process_group()
@@ -365,23 +437,40 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def device_line(here: RankPlacement) -> str:
-    return f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device {here.local_rank:2d} [] CPU"
+    return (
+        f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device "
+        f"{here.local_rank:2d} [] CPU"
+    )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="collective.py", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="collective.py", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--operation", choices=tuple(CALLS), required=True)
     parser.add_argument("--min-bytes", type=int, default=1024, help="smallest message (-b)")
     parser.add_argument("--max-bytes", type=int, default=1 << 24, help="largest message (-e)")
-    parser.add_argument("--step-factor", type=int, default=2, help="factor from one size to the next (-f)")
-    parser.add_argument("--warmup-iterations", type=int, default=1, help="iterations that are not timed (-w)")
+    parser.add_argument(
+        "--step-factor", type=int, default=2, help="factor from one size to the next (-f)"
+    )
+    parser.add_argument(
+        "--warmup-iterations", type=int, default=1, help="iterations that are not timed (-w)"
+    )
     parser.add_argument("--iterations", type=int, default=20, help="iterations that are timed (-n)")
     parser.add_argument("--dtype", choices=tuple(_DTYPES), default="float32", help="(-d)")
-    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)  # for tests of the check itself
+    # For tests of the check itself
+    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)
     options = parser.parse_args(arguments)
-    if not 0 < options.min_bytes <= options.max_bytes or options.step_factor < 2 or options.iterations < 1:
-        parser.error("needs 0 < --min-bytes <= --max-bytes, --step-factor of 2 or more, --iterations of 1 or more")
+    if (
+        not 0 < options.min_bytes <= options.max_bytes
+        or options.step_factor < 2
+        or options.iterations < 1
+    ):
+        parser.error(
+            "needs 0 < --min-bytes <= --max-bytes, --step-factor of 2 or more, "
+            "--iterations of 1 or more"
+        )
     return options
 
 

@@ -1,8 +1,8 @@
 """The share of a step that each group's communication takes, from one profiled step.
 
-The time of NCCL's kernels by process group, which PyTorch's profiler writes beside each kernel; it includes the wait
-for slower ranks, and what the step computes meanwhile. gloo tells no groups: all is `all`. Copied to the nodes next
-to training.py.
+The time of NCCL's kernels by process group, which PyTorch's profiler writes beside each kernel; it
+includes the wait for slower ranks, and what the step computes meanwhile. gloo tells no groups: all
+is `all`. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _GROUP = "Process Group Description"
 
 
 def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str, float]:
-    """Run one more step on every rank; on rank 0, return each group's share of its time, else {}."""
+    """Run one more step on every rank; on rank 0, return each group's share of its time, else
+    {}.
+    """
     if dist.get_world_size() == 1:
         return {}
     if dist.get_rank():

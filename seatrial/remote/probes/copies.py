@@ -1,9 +1,9 @@
 """Every so many steps of a training: do the ranks that share parameters hold the same bits of them?
 
-Each rank gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a digest. Gathering only
-moves data, so a digest that differs is of data that changed on its way, in a memory, or in a part that ranks hold twice
-and computed differently. It is gathered three times then, to tell once from always. Copied to the nodes next to
-training.py.
+Each rank gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a
+digest. Gathering only moves data, so a digest that differs is of data that changed on its way, in a
+memory, or in a part that ranks hold twice and computed differently. It is gathered three times
+then, to tell once from always. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ _TIMES = 3
 def differing(
     model: nn.Module, meshes: Meshes, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> list[dict[str, Any]]:
-    """Return the ranks whose parameters are not those of the majority that shares them; every rank calls this."""
+    """Return the ranks whose parameters are not those of the majority that shares them; every rank
+    calls this.
+    """
     group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
     digests: list[str] = []
-    mine = {"rank": here.rank, "host": here.host, "kind": group, "digests": digests, "wrong_sums": 0}
+    mine = {
+        "rank": here.rank,
+        "host": here.host,
+        "kind": group,
+        "digests": digests,
+        "wrong_sums": 0,
+    }
     outliers: list[dict[str, Any]] = []
     for time in range(_TIMES):
         digests.append(digest_of(_whole(model, is_wrong=is_wrong(options, here, "copy", time))))
@@ -40,7 +48,9 @@ def differing(
 
 
 def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[torch.Tensor]:
-    """Yield the parameters of this rank's layers, each gathered by itself: the largest must fit beside them."""
+    """Yield the parameters of this rank's layers, each gathered by itself: the largest must fit
+    beside them.
+    """
     for number, parameter in enumerate(model.parameters()):
         whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
         if is_wrong and not number:

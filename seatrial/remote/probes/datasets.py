@@ -1,8 +1,8 @@
 """Images to train with, read from a local directory in the formats that they are published in.
 
-`fashion_mnist`: two IDX files, gzipped or not. `cifar10`, `cifar100`: pickles of Python 2, of which nothing but bytes
-and lists is taken. `imagenet`: a folder per class, also below `train`. Copied to the nodes next to training.py; needs
-torch, and Pillow for folders of images.
+`fashion_mnist`: two IDX files, gzipped or not. `cifar10`, `cifar100`: pickles of Python 2, of which
+nothing but bytes and lists is taken. `imagenet`: a folder per class, also below `train`. Copied to
+the nodes next to training.py; needs torch, and Pillow for folders of images.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 @dataclass(frozen=True)
 class Archive:
-    """A published file: its address, its MD5 as the publisher gives it, and where it lies in the data directory."""
+    """A published file: its address, its MD5 as the publisher gives it, and where it lies in the
+    data directory.
+    """
 
     url: str
     md5: str
@@ -45,7 +47,9 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """A set of images: its classes, the side of an image in pixels, the folder that it is in, and what to download."""
+    """A set of images: its classes, the side of an image in pixels, the folder that it is in, and
+    what to download.
+    """
 
     classes: int
     pixels: int
@@ -70,7 +74,13 @@ SOURCES = {
         10,
         32,
         "cifar-10-batches-py",
-        (Archive(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-python.tar.gz"),),
+        (
+            Archive(
+                f"{_TORONTO}/cifar-10-python.tar.gz",
+                "c58f30108f718f92721af3b95e74349a",
+                "cifar-10-python.tar.gz",
+            ),
+        ),
     ),
     "cifar100": Source(
         100,
@@ -78,7 +88,9 @@ SOURCES = {
         "cifar-100-python",
         (
             Archive(
-                f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python.tar.gz"
+                f"{_TORONTO}/cifar-100-python.tar.gz",
+                "eb9058c3a382ffc7106e4002c42a8d85",
+                "cifar-100-python.tar.gz",
             ),
         ),
     ),
@@ -87,7 +99,10 @@ SOURCES = {
 
 
 def download(name: str, directory: str) -> None:
-    """Fetch what is not there yet. Raises CannotStart when that fails, or for a file with another checksum."""
+    """Fetch what is not there yet.
+
+    Raises CannotStart when that fails, or for a file with another checksum.
+    """
     for archive in SOURCES[name].archives:
         path = Path(directory, archive.path)
         unpacked, is_tar = Path(directory, SOURCES[name].folder), archive.path.endswith(".tar.gz")
@@ -101,7 +116,9 @@ def download(name: str, directory: str) -> None:
                 _unpack(partial, unpacked)
             partial.replace(path)
         except (OSError, EOFError, tarfile.TarError) as error:
-            raise CannotStart(f"{archive.url} cannot be downloaded to {directory}: {error}") from error
+            raise CannotStart(
+                f"{archive.url} cannot be downloaded to {directory}: {error}"
+            ) from error
         finally:
             partial.unlink(missing_ok=True)
 
@@ -112,7 +129,11 @@ def _unpack(archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as tar:
         for member in tar:
             inside, _, name = member.name.partition("/")
-            content = tar.extractfile(member) if member.isfile() and inside == folder.name and "/" not in name else None
+            content = (
+                tar.extractfile(member)
+                if member.isfile() and inside == folder.name and "/" not in name
+                else None
+            )
             if content and member.size <= MOST_BYTES:
                 with (folder / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
@@ -128,11 +149,15 @@ def _fetch(archive: Archive, path: Path) -> None:
             digest.update(block)
             file.write(block)
     if digest.hexdigest() != archive.md5:
-        raise CannotStart(f"{archive.url} has the MD5 {digest.hexdigest()}, not the published {archive.md5}")
+        raise CannotStart(
+            f"{archive.url} has the MD5 {digest.hexdigest()}, not the published {archive.md5}"
+        )
 
 
 class ImagesInMemory(Dataset):
-    """`images` (N, 1 or 3, height, width) of unsigned bytes, and the class of each, `labels` (N)."""
+    """`images` (N, 1 or 3, height, width) of unsigned bytes, and the class of each, `labels`
+    (N).
+    """
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.images, self.labels = images, labels
@@ -145,7 +170,9 @@ class ImagesInMemory(Dataset):
 
 
 class ImageFiles(Dataset):
-    """Image files and their classes; each is cut to a square of `pixels` from its middle when it is asked for."""
+    """Image files and their classes; each is cut to a square of `pixels` from its middle when it is
+    asked for.
+    """
 
     def __init__(self, files: Sequence[tuple[str, int]], pixels: int) -> None:
         self.files, self.pixels = files, pixels
@@ -183,7 +210,9 @@ def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
 
 
 def as_inputs(images: torch.Tensor, pixels: int) -> torch.Tensor:
-    """Convert images of unsigned bytes (batch, 1 or 3, height, width) to a ResNet's (batch, 3, pixels, pixels)."""
+    """Convert images of unsigned bytes (batch, 1 or 3, height, width) to a ResNet's (batch, 3,
+    pixels, pixels).
+    """
     inputs = images.float().div_(127.5).sub_(1.0)
     if inputs.shape[-1] != pixels or inputs.shape[-2] != pixels:
         inputs = interpolate(inputs, size=(pixels, pixels), mode="bilinear")
@@ -195,9 +224,12 @@ def _fashion_mnist(folder: str) -> ImagesInMemory:
     labels = read_idx(_either(folder, "train-labels-idx1-ubyte"))
     if images.dim() != 3 or labels.dim() != 1 or len(images) != len(labels):
         raise CannotStart(
-            f"{folder}: {tuple(images.shape)} images and {tuple(labels.shape)} labels do not fit together"
+            f"{folder}: {tuple(images.shape)} images and {tuple(labels.shape)} labels do "
+            "not fit together"
         )
-    return ImagesInMemory(images[:, None], _labels(folder, labels, SOURCES["fashion_mnist"].classes))
+    return ImagesInMemory(
+        images[:, None], _labels(folder, labels, SOURCES["fashion_mnist"].classes)
+    )
 
 
 def _either(folder: str, name: str) -> str:
@@ -214,7 +246,8 @@ def read_idx(path: str) -> torch.Tensor:
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             magic = file.read(4)
-            if len(magic) < 4 or magic[:3] != b"\0\0\x08" or not 1 <= magic[3] <= 4:  # 8 stands for unsigned bytes
+            # 8 stands for unsigned bytes
+            if len(magic) < 4 or magic[:3] != b"\0\0\x08" or not 1 <= magic[3] <= 4:
                 raise CannotStart(f"{path} is no IDX file of unsigned bytes")
             header = file.read(4 * magic[3])
             if len(header) < 4 * magic[3]:
@@ -248,7 +281,9 @@ def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
 
 
 def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle. Raises CannotStart, OSError.
+    """Return images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle.
+
+    Raises CannotStart, OSError.
 
     The format: https://www.cs.toronto.edu/~kriz/cifar.html. The fine labels of CIFAR-100.
     """
@@ -257,12 +292,28 @@ def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
     with open(path, "rb") as file:
         try:
             content = _CifarUnpickler(file, encoding="bytes").load()
-        except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
-            raise CannotStart(f"{path} is truncated, or no file of CIFAR: {error or type(error).__name__}") from error
+        except (
+            pickle.UnpicklingError,
+            EOFError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            KeyError,
+        ) as error:
+            raise CannotStart(
+                f"{path} is truncated, or no file of CIFAR: {error or type(error).__name__}"
+            ) from error
     content = content if isinstance(content, dict) else {}
     array, labels = content.get(b"data"), content.get(b"fine_labels", content.get(b"labels"))
-    if not isinstance(array, _Array) or not isinstance(labels, list) or not all(type(n) is int for n in labels):
-        raise CannotStart(f"{path} is no file of CIFAR: it has no array `data`, or no list of labels")
+    if (
+        not isinstance(array, _Array)
+        or not isinstance(labels, list)
+        or not all(type(n) is int for n in labels)
+    ):
+        raise CannotStart(
+            f"{path} is no file of CIFAR: it has no array `data`, or no list of labels"
+        )
     if array.shape != (len(labels), 3 * 32 * 32) or len(array.content) != math.prod(array.shape):
         raise CannotStart(f"{path} is broken: {len(labels)} labels and an array of {array.shape}")
     images = torch.frombuffer(bytearray(array.content), dtype=torch.uint8)
@@ -281,7 +332,9 @@ class _Array:
 
 
 class _Kind:
-    """The type of a pickled array's elements: the array's size in bytes says that it is one byte."""
+    """The type of a pickled array's elements: the array's size in bytes says that it is one
+    byte.
+    """
 
     def __setstate__(self, state: Any) -> None:
         """Ignore the state."""
@@ -295,11 +348,20 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 
 class _CifarUnpickler(pickle.Unpickler):
-    """A pickle runs what it names: this one knows four names, and they make nothing but arrays of bytes."""
+    """A pickle runs what it names: this one knows four names, and they make nothing but arrays of
+    bytes.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
-        makers = {"_reconstruct": lambda *_: _Array(), "ndarray": _Array, "dtype": lambda *_: _Kind()}
-        if module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray") and name in makers:
+        makers = {
+            "_reconstruct": lambda *_: _Array(),
+            "ndarray": _Array,
+            "dtype": lambda *_: _Kind(),
+        }
+        if (
+            module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
+            and name in makers
+        ):
             return makers[name]
         if (module, name) == ("_codecs", "encode"):
             return _encoded
@@ -313,17 +375,22 @@ def _image_folder(folder: str, pixels: int, most_classes: int) -> ImageFiles:
         flat = sum(_is_image(entry.name) for entry in entries)
         if flat:
             raise CannotStart(
-                f"{folder} holds {flat} images and no folder per class, as ImageNet's validation images are published:"
+                f"{folder} holds {flat} images and no folder per class, as ImageNet's validation "
+                "images are published:"
                 " sort them into DIRECTORY/CLASS/IMAGE first, or use the training images"
             )
         raise CannotStart(f"{folder} holds no folder per class with images")
     if len(classes) > most_classes:
-        raise CannotStart(f"{folder} holds {len(classes)} folders, at most {most_classes} classes can be trained")
+        raise CannotStart(
+            f"{folder} holds {len(classes)} folders, at most {most_classes} classes can be trained"
+        )
     files = []
     for label, each in enumerate(classes):
         files += [(entry.path, label) for entry in _by_name(each.path) if _is_image(entry.name)]
     if not files:
-        raise CannotStart(f"the {len(classes)} folders of {folder} hold no images ({', '.join(_IMAGE_SUFFIXES)})")
+        raise CannotStart(
+            f"the {len(classes)} folders of {folder} hold no images ({', '.join(_IMAGE_SUFFIXES)})"
+        )
     if not find_spec("PIL"):
         raise CannotStart("Pillow is missing, which decodes images: pip install pillow")
     return ImageFiles(files, pixels)
@@ -354,4 +421,8 @@ def square(path: str, pixels: int) -> torch.Tensor:
         raise CannotStart(f"{path} cannot be decoded: {error}") from error
     left, top = ((side - pixels) // 2 for side in size)
     middle = colours.crop((left, top, left + pixels, top + pixels))
-    return torch.frombuffer(bytearray(middle.tobytes()), dtype=torch.uint8).view(pixels, pixels, 3).permute(2, 0, 1)
+    return (
+        torch.frombuffer(bytearray(middle.tobytes()), dtype=torch.uint8)
+        .view(pixels, pixels, 3)
+        .permute(2, 0, 1)
+    )

@@ -1,8 +1,9 @@
-"""A decoder of Llama's shape in plain PyTorch: rotary positions, grouped-query attention, SwiGLU, experts on request.
+"""A decoder of Llama's shape in plain PyTorch: rotary positions, grouped-query attention, SwiGLU,
+experts on request.
 
-The shape is that of "The Llama 3 Herd of Models" (https://arxiv.org/abs/2407.21783, table 3); with `experts`, each
-feed-forward network is a mixture of experts as in Mixtral (https://arxiv.org/abs/2401.04088), without dropped tokens.
-Copied to the nodes next to training.py.
+The shape is that of "The Llama 3 Herd of Models" (https://arxiv.org/abs/2407.21783, table 3); with
+`experts`, each feed-forward network is a mixture of experts as in Mixtral
+(https://arxiv.org/abs/2401.04088), without dropped tokens. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class DecoderSize:
         if min(astuple(replace(self, experts=1))) < 1 or self.vocabulary < 2:
             return "needs sizes of 1 or more, and a vocabulary of 2 or more"
         if self.width % (2 * self.heads) or self.heads % self.kv_heads:
-            return f"needs heads that divide half of the width, and kv_heads that divide them: {self}"
+            return (
+                f"needs heads that divide half of the width, and kv_heads that divide them: {self}"
+            )
         if self.experts and self.active_experts > self.experts:
             return f"{self.active_experts} active experts are more than all {self.experts}"
         return None
@@ -55,11 +58,12 @@ class DecoderSize:
         return self.layers * layer + 2 * self.vocabulary * self.width + self.width
 
     def flops_per_token(self, sequence: int) -> float:
-        """Return operations of a token's forward and backward pass: 6 N + 6 layers x width x sequence.
+        """Return operations of a token's forward and backward pass: 6 N + 6 layers x width x
+        sequence.
 
-        PaLM's formula (https://arxiv.org/abs/2204.02311, appendix B), which torchtitan and Megatron use too, with the
-        causal half of attention's 12 layers x width x sequence. N leaves the table of tokens out, which multiplies
-        nothing. Recomputed activations do not count.
+        PaLM's formula (https://arxiv.org/abs/2204.02311, appendix B), which torchtitan and Megatron
+        use too, with the causal half of attention's 12 layers x width x sequence. N leaves the
+        table of tokens out, which multiplies nothing. Recomputed activations do not count.
         """
         weights = self.parameters(active=True) - self.vocabulary * self.width
         return 6.0 * weights + 6.0 * self.layers * self.width * sequence
@@ -70,14 +74,22 @@ SIZES = {
     "150m": DecoderSize(layers=12, width=768, heads=12, kv_heads=4, hidden=3072, vocabulary=32_000),
     "1b": DecoderSize(layers=16, width=2048, heads=32, kv_heads=8, hidden=8192, vocabulary=128_256),
     "3b": DecoderSize(layers=28, width=3072, heads=24, kv_heads=8, hidden=8192, vocabulary=128_256),
-    "8b": DecoderSize(layers=32, width=4096, heads=32, kv_heads=8, hidden=14_336, vocabulary=128_256),
-    "70b": DecoderSize(layers=80, width=8192, heads=64, kv_heads=8, hidden=28_672, vocabulary=128_256),
-    "405b": DecoderSize(layers=126, width=16_384, heads=128, kv_heads=8, hidden=53_248, vocabulary=128_256),
+    "8b": DecoderSize(
+        layers=32, width=4096, heads=32, kv_heads=8, hidden=14_336, vocabulary=128_256
+    ),
+    "70b": DecoderSize(
+        layers=80, width=8192, heads=64, kv_heads=8, hidden=28_672, vocabulary=128_256
+    ),
+    "405b": DecoderSize(
+        layers=126, width=16_384, heads=128, kv_heads=8, hidden=53_248, vocabulary=128_256
+    ),
 }
 
 
 class Rotary(nn.Module):
-    """Cosines and sines that turn queries and keys by their position (https://arxiv.org/abs/2104.09864)."""
+    """Cosines and sines that turn queries and keys by their position
+    (https://arxiv.org/abs/2104.09864).
+    """
 
     def __init__(self, per_head: int, sequence: int) -> None:
         super().__init__()
@@ -87,8 +99,12 @@ class Rotary(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
 
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosines and sines, each (sequence, per_head / 2), from the processor: equal for every device."""
-        exponents = torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu") / self.per_head
+        """Return cosines and sines, each (sequence, per_head / 2), from the processor: equal for
+        every device.
+        """
+        exponents = (
+            torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu") / self.per_head
+        )
         positions = torch.arange(self.sequence, dtype=torch.float64, device="cpu")
         angles = torch.outer(positions, _ROPE_THETA**-exponents)
         return angles.cos().float(), angles.sin().float()
@@ -105,8 +121,9 @@ class Rotary(nn.Module):
 class Attention(nn.Module):
     """Causal attention, in which groups of query heads share a key and a value.
 
-    `spread` and `gather` swap (batch, part of the positions, heads, ...) with (batch, all positions, part of the heads,
-    ...) where ranks share a sequence; `first` is this rank's first position.
+    `spread` and `gather` swap (batch, part of the positions, heads, ...) with (batch, all
+    positions, part of the heads, ...) where ranks share a sequence; `first` is this rank's first
+    position.
     """
 
     def __init__(self, size: DecoderSize, rotary: Rotary) -> None:
@@ -131,7 +148,11 @@ class Attention(nn.Module):
         if self.spread is not None:
             query, key, value = self.spread(query), self.spread(key), self.spread(value)
         attended = scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True, enable_gqa=True
+            query.transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            is_causal=True,
+            enable_gqa=True,
         ).transpose(1, 2)
         if self.gather is not None:
             attended = self.gather(attended)
@@ -154,8 +175,8 @@ class FeedForward(nn.Module):
 class Experts(nn.Module):
     """A mixture of experts: each token goes to the `active_experts` that its router prefers.
 
-    `exchange` sends rows to the ranks that have their experts: (rows, sent to each rank, received from each rank); None
-    where this rank has all of them.
+    `exchange` sends rows to the ranks that have their experts: (rows, sent to each rank, received
+    from each rank); None where this rank has all of them.
     """
 
     def __init__(self, size: DecoderSize) -> None:
@@ -179,7 +200,9 @@ class Experts(nn.Module):
         return mixed.sum(1).view_as(x)
 
     def _at_experts(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """Return the experts' answers to rows that are sorted by expert; `counts` says how many each expert has."""
+        """Return the experts' answers to rows that are sorted by expert; `counts` says how many
+        each expert has.
+        """
         if self.exchange is None:
             return self._compute(rows, counts.tolist())
         per_rank = counts.view(self.ranks, -1)
@@ -200,7 +223,9 @@ class Experts(nn.Module):
         Every expert computes, so that every parameter has a gradient.
         """
         parts = rows.split(counts)
-        return torch.cat([network(part) for network, part in zip(self.networks.values(), parts, strict=True)])
+        return torch.cat(
+            [network(part) for network, part in zip(self.networks.values(), parts, strict=True)]
+        )
 
 
 class Block(nn.Module):
@@ -219,7 +244,9 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens (batch, sequence) to logits (batch, sequence, vocabulary), or the part of it that a pipeline stage has."""
+    """Tokens (batch, sequence) to logits (batch, sequence, vocabulary), or the part of it that a
+    pipeline stage has.
+    """
 
     def __init__(self, size: DecoderSize, sequence: int) -> None:
         super().__init__()
@@ -253,14 +280,18 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:
-    """Drop the modules with other numbers than those; the rest keep their names, by which ranks share checkpoints."""
+    """Drop the modules with other numbers than those; the rest keep their names, by which ranks
+    share checkpoints.
+    """
     names = {str(number) for number in kept}
     for name in [name for name in modules if name not in names]:
         del modules[name]
 
 
 def initialize(module: nn.Module, prefix: str, seed: int) -> None:
-    """Fill the parameters and tables of a module: each depends on seed and name alone, however ranks share it."""
+    """Fill the parameters and tables of a module: each depends on seed and name alone, however
+    ranks share it.
+    """
     for name, parameter in module.named_parameters():
         _fill(parameter, prefix + name, seed)
     for each in module.modules():
@@ -270,14 +301,18 @@ def initialize(module: nn.Module, prefix: str, seed: int) -> None:
 
 
 def _fill(parameter: torch.Tensor, name: str, seed: int) -> None:
-    """Fill with ones for a norm, else with normal numbers by seed and name; a DTensor with its part of them."""
+    """Fill with ones for a norm, else with normal numbers by seed and name; a DTensor with its part
+    of them.
+    """
     with torch.no_grad():
         if "norm" in name:
             parameter.fill_(1.0)
             return
         key = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
         generator = torch.Generator(parameter.device).manual_seed(key)
-        whole = torch.empty(parameter.shape, device=parameter.device).normal_(std=_INITIAL_STD, generator=generator)
+        whole = torch.empty(parameter.shape, device=parameter.device).normal_(
+            std=_INITIAL_STD, generator=generator
+        )
         if isinstance(parameter, DTensor):
             whole = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
         parameter.copy_(whole)

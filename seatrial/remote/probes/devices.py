@@ -1,20 +1,22 @@
-"""Measure matrix multiplication and memory copy on every GPU of this node, or on its processors without GPUs.
+"""Measure matrix multiplication and memory copy on every GPU of this node, or on its processors
+without GPUs.
 
     devices.py [--seconds S] [--help]     start it by hand or over SSH
 
-Needs torch for GPUs, and numpy or torch for processors. Processors are measured with numpy where it is installed: torch
-takes seconds of processor time to import.
+Needs torch for GPUs, and numpy or torch for processors. Processors are measured with numpy where it
+is installed: torch takes seconds of processor time to import.
 
-Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "library": "numpy" or "torch", "software",
-"dtype", "size", "matmul_tflops": [...], "copy_gb_s": [...], "digests": {dtype: text}, "rates": [{"metric",
-"conditions", "samples"}, ...], "wrong": text, "error": text}, ...]}, or {"error": text}. The lists are the samples.
-`size` is n of the (n, n) matrices; TFLOP/s count 2 n^3 operations, GB/s (1e9 bytes) what is read and what is written.
-`digests` are of results that all devices of one `model`, `library` and `software` share. `rates` are
-what options ask for (thorough.py). `wrong` is empty unless results are wrong, `error` unless the device could not be
+Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "library": "numpy" or
+"torch", "software", "dtype", "size", "matmul_tflops": [...], "copy_gb_s": [...], "digests": {dtype:
+text}, "rates": [{"metric", "conditions", "samples"}, ...], "wrong": text, "error": text}, ...]}, or
+{"error": text}. The lists are the samples. `size` is n of the (n, n) matrices; TFLOP/s count 2 n^3
+operations, GB/s (1e9 bytes) what is read and what is written. `digests` are of results that all
+devices of one `model`, `library` and `software` share. `rates` are what options ask for
+(thorough.py). `wrong` is empty unless results are wrong, `error` unless the device could not be
 measured. No devices: others had the machine for all of the time.
 
-Nodes that share a machine and a folder measure one after another: each imports its library under a shared lock and
-measures under an exclusive one.
+Nodes that share a machine and a folder measure one after another: each imports its library under a
+shared lock and measures under an exclusive one.
 """
 
 import argparse
@@ -31,11 +33,14 @@ from torch_device import NumpyProcessors, TorchDevice, processors
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
 
-GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")  # NVIDIA: server, Jetson, WSL; AMD
+# NVIDIA: server, Jetson, WSL; AMD
+GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
-FAULT = "SEATRIAL_COMPUTE_FAULT"  # of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
+# Of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
+FAULT = "SEATRIAL_COMPUTE_FAULT"
 
-MULTIPLIER, OFFSET = -7046029254386353131, -4658895280553007687  # odd: of splitmix64, as signed 64 bit integers
+# Odd: of splitmix64, as signed 64 bit integers
+MULTIPLIER, OFFSET = -7046029254386353131, -4658895280553007687
 WORD = 1 << 64
 
 
@@ -63,19 +68,42 @@ def answer(options):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Measure matrix multiplication and memory copy on every device.")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement of each device")
-    parser.add_argument("--timeout-s", type=float, default=120.0, help="half of it is the longest wait for other nodes")
-    parser.add_argument("--gpus", type=int, default=0, help="how many GPUs the node should have; they need torch")
-    parser.add_argument("--rounds", type=int, default=1, help="of the search for silent corruption")
-    parser.add_argument("--dtypes", nargs="*", choices=DTYPES, default=(), help="find the fastest product of each")
-    parser.add_argument("--memory-share", type=float, default=0.0, help="of free GPU memory that is tested, as 0.9")
-    parser.add_argument("--host-link", action="store_true", help="copy between the host and every GPU")
-    parser.add_argument("--peers", action="store_true", help="copy from each GPU to every other one")
-    parser.add_argument(
-        "--shared-processors", action="store_true", help="leave out the time that others have the processors"
+    parser = argparse.ArgumentParser(
+        description="Measure matrix multiplication and memory copy on every device."
     )
-    parser.add_argument("--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once")
+    parser.add_argument(
+        "--seconds", type=float, default=0.3, help="for each measurement of each device"
+    )
+    parser.add_argument(
+        "--timeout-s",
+        type=float,
+        default=120.0,
+        help="half of it is the longest wait for other nodes",
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="how many GPUs the node should have; they need torch"
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="of the search for silent corruption")
+    parser.add_argument(
+        "--dtypes", nargs="*", choices=DTYPES, default=(), help="find the fastest product of each"
+    )
+    parser.add_argument(
+        "--memory-share", type=float, default=0.0, help="of free GPU memory that is tested, as 0.9"
+    )
+    parser.add_argument(
+        "--host-link", action="store_true", help="copy between the host and every GPU"
+    )
+    parser.add_argument(
+        "--peers", action="store_true", help="copy from each GPU to every other one"
+    )
+    parser.add_argument(
+        "--shared-processors",
+        action="store_true",
+        help="leave out the time that others have the processors",
+    )
+    parser.add_argument(
+        "--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once"
+    )
     return parser.parse_args()
 
 
@@ -95,14 +123,23 @@ def devices(gpus):
     import torch
 
     if torch.cuda.is_available():
-        return [TorchDevice(torch, torch.device("cuda", index)) for index in range(torch.cuda.device_count())]
+        return [
+            TorchDevice(torch, torch.device("cuda", index))
+            for index in range(torch.cuda.device_count())
+        ]
     torch.set_num_threads(processors())
     return [TorchDevice(torch, torch.device("cpu"))]
 
 
 def measured(device, options):
     result = {"device": device.name, "model": "", "library": device.library, "software": ""}
-    result |= {"dtype": device.dtype, "size": device.size, "matmul_tflops": [], "copy_gb_s": [], "digests": {}}
+    result |= {
+        "dtype": device.dtype,
+        "size": device.size,
+        "matmul_tflops": [],
+        "copy_gb_s": [],
+        "digests": {},
+    }
     result |= {"wrong": "", "error": ""}
     try:
         result |= {"model": device.model(), "software": device.software()}
@@ -110,7 +147,8 @@ def measured(device, options):
         fault, _, where = os.environ.get(FAULT, "").partition(":")
         corruption = search(device, options.rounds, fault if where in ("", device.name) else "")
         result |= {key: value for key, value in corruption.items() if value}
-    except Exception as error:  # a broken GPU may raise anything; the others are measured all the same
+    except Exception as error:
+        # A broken GPU may raise anything; the others are measured all the same
         result["error"] = thorough.problem_of(error)
     return result
 
@@ -132,8 +170,8 @@ def measure_rates(device, seconds, result, is_shared):
 def search(device, rounds, fault=""):
     """Search for silent corruption: {"digests": {dtype: 16 hexadecimal digits}, "wrong": text}.
 
-    Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a result the same way
-    each time, "unstable" changes a repeat.
+    Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a
+    result the same way each time, "unstable" changes a repeat.
     """
     digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
     for seed in range(rounds):
@@ -141,14 +179,24 @@ def search(device, rounds, fault=""):
         for dtype in device.digest_dtypes:
             product, problem = repeated_product(device, dtype, seed, fault)
             wrong = wrong or (problem and f"{dtype}: {problem}")
-            digests[dtype] = (digests[dtype] * (MULTIPLIER % WORD) + digest_of(device, product)) % WORD
-    return {"digests": {dtype: f"{digest:016x}" for dtype, digest in digests.items()}, "wrong": wrong}
+            digests[dtype] = (
+                digests[dtype] * (MULTIPLIER % WORD) + digest_of(device, product)
+            ) % WORD
+    return {
+        "digests": {dtype: f"{digest:016x}" for dtype, digest in digests.items()},
+        "wrong": wrong,
+    }
 
 
 def repeated_product(device, dtype, seed, fault):
-    """Return the product of two random matrices and its sums by row, and what differs when both are made again."""
+    """Return the product of two random matrices and its sums by row, and what differs when both are
+    made again.
+    """
     n = device.digest_size
-    left, right = (device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n) for side in range(2))
+    left, right = (
+        device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n)
+        for side in range(2)
+    )
     first, second = left @ right, left @ right
     if fault == "wrong":
         first[n // 2, n // 2] = second[n // 2, n // 2] = 0
@@ -167,7 +215,9 @@ def exact_product(device, seed):
     Checked without a second product: C x = A (B x), with integers in x, in 64 bit floating point.
     """
     n = device.digest_size
-    left, right = (small_integers(device, n * n, seed * 2 + side).reshape(n, n) for side in range(2))
+    left, right = (
+        small_integers(device, n * n, seed * 2 + side).reshape(n, n) for side in range(2)
+    )
     product = device.cast(left, "float32") @ device.cast(right, "float32")
     weights = device.cast(1 + (device.indices(n) & 7), "float64")
     expected = device.cast(left, "float64") @ (device.cast(right, "float64") @ weights)
@@ -184,7 +234,9 @@ def exact_sums(device, seed):
 
 
 def mixed(device, count, seed):
-    """Return `count` pseudo-random 64 bit integers, the same on every device and with every library."""
+    """Return `count` pseudo-random 64 bit integers, the same on every device and with every
+    library.
+    """
     bits = (device.indices(count) + seed * count) * MULTIPLIER
     bits = bits ^ ((bits >> 32) & 0xFFFFFFFF)
     bits = bits * OFFSET

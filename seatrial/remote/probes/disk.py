@@ -1,13 +1,15 @@
-"""Measure how fast a folder of this node is written and read: with fio where it is installed, else with Python.
+"""Measure how fast a folder of this node is written and read: with fio where it is installed, else
+with Python.
 
     disk.py [--folder F] [--bytes N] [--seconds S] [--timeout-s T]     start it by hand or over SSH
 
-Prints one JSON line: {"tool": "fio" or "python", "filesystem", "bytes", "write_mb_s", "read_mb_s", "wrong": text}, MB
-of 1e6 bytes; or {"error": text}; or {} where other nodes of the machine were measured for all of the time. Reads and
-writes go past the page cache where the file system can, and what is written is on the disk when its time ends.
+Prints one JSON line: {"tool": "fio" or "python", "filesystem", "bytes", "write_mb_s", "read_mb_s",
+"wrong": text}, MB of 1e6 bytes; or {"error": text}; or {} where other nodes of the machine were
+measured for all of the time. Reads and writes go past the page cache where the file system can, and
+what is written is on the disk when its time ends.
 
-The file has no name (O_TMPFILE), so it is gone when this process is, however it ends. A file system without such files
-has a name for the moment between its making and its removal.
+The file has no name (O_TMPFILE), so it is gone when this process is, however it ends. A file system
+without such files has a name for the moment between its making and its removal.
 """
 
 import argparse
@@ -39,10 +41,23 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description="Measure how fast a folder is written and read.")
-    parser.add_argument("--folder", default="", help="a folder on the disk; the one for temporary files when left out")
-    parser.add_argument("--bytes", type=int, default=1 << 28, help="of the file, at most a quarter of what is free")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each of writing and reading, at most")
-    parser.add_argument("--timeout-s", type=float, default=120.0, help="half of it is the longest wait for other nodes")
+    parser.add_argument(
+        "--folder",
+        default="",
+        help="a folder on the disk; the one for temporary files when left out",
+    )
+    parser.add_argument(
+        "--bytes", type=int, default=1 << 28, help="of the file, at most a quarter of what is free"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="for each of writing and reading, at most"
+    )
+    parser.add_argument(
+        "--timeout-s",
+        type=float,
+        default=120.0,
+        help="half of it is the longest wait for other nodes",
+    )
     options = parser.parse_args()
     if options.bytes < LEAST_BYTES:
         parser.error(f"needs --bytes of {LEAST_BYTES} or more")
@@ -58,7 +73,11 @@ def measured(options):
     file = nameless(folder)
     try:
         measure = measured_by_fio if shutil.which("fio") else measured_by_python
-        return {"filesystem": filesystem(folder), "bytes": size, **measure(file, size, options.seconds)}
+        return {
+            "filesystem": filesystem(folder),
+            "bytes": size,
+            **measure(file, size, options.seconds),
+        }
     finally:
         os.close(file)
 
@@ -66,7 +85,8 @@ def measured(options):
 def file_size(folder, most):
     """Return bytes to write, in whole blocks. Raises OSError where too few are free."""
     disk = os.statvfs(folder)
-    size = min(most, disk.f_bavail * disk.f_frsize // 4) // BLOCK * BLOCK  # at most a quarter of what is free
+    # At most a quarter of what is free
+    size = min(most, disk.f_bavail * disk.f_frsize // 4) // BLOCK * BLOCK
     if size < LEAST_BYTES:
         raise OSError(errno.ENOSPC, f"too little is free in {folder}")
     return size
@@ -85,7 +105,9 @@ def nameless(folder):
 
 
 def filesystem(folder):
-    """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4, lustre."""
+    """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4,
+    lustre.
+    """
     path, kinds = os.path.realpath(folder), {}
     with open("/proc/self/mounts", errors="replace") as mounts:
         for line in mounts:
@@ -99,21 +121,47 @@ def measured_by_fio(file, size, seconds):
     os.posix_fallocate(file, 0, size)  # or fio would want to make the file itself
     written, write_s = fio(file, "write", size, seconds)
     read, read_s = fio(file, "read", max(written // BLOCK, 1) * BLOCK, seconds)
-    return {"tool": "fio", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": ""}
+    return {
+        "tool": "fio",
+        "write_mb_s": written / write_s / 1e6,
+        "read_mb_s": read / read_s / 1e6,
+        "wrong": "",
+    }
 
 
 def fio(file, direction, size, seconds, *more):
-    """Return bytes and seconds of one sequential job over the open file. Raises OSError with fio's message.
+    """Return bytes and seconds of one sequential job over the open file.
+
+    Raises OSError with fio's message.
 
     `more` are further options of fio.
     """
     command = [
-        *("fio", "--name=seatrial", f"--filename=/proc/{os.getpid()}/fd/{file}", f"--rw={direction}", f"--size={size}"),
-        *("--bs=1M", "--iodepth=16", "--ioengine=libaio", f"--direct={int(takes_direct(file))}", "--end_fsync=1"),
-        *("--overwrite=1", "--fallocate=none", f"--runtime={max(1, round(seconds))}s", "--output-format=json"),
+        *(
+            "fio",
+            "--name=seatrial",
+            f"--filename=/proc/{os.getpid()}/fd/{file}",
+            f"--rw={direction}",
+            f"--size={size}",
+        ),
+        *(
+            "--bs=1M",
+            "--iodepth=16",
+            "--ioengine=libaio",
+            f"--direct={int(takes_direct(file))}",
+            "--end_fsync=1",
+        ),
+        *(
+            "--overwrite=1",
+            "--fallocate=none",
+            f"--runtime={max(1, round(seconds))}s",
+            "--output-format=json",
+        ),
         *more,
     ]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
         output, problem = child.communicate(timeout=2 * seconds + 60)
     finally:
@@ -139,9 +187,15 @@ def measured_by_python(file, size, seconds):
     takes_direct(file)
     content = os.urandom(BLOCK - 8)
     written, write_s = write_blocks(file, size, content, seconds)
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
+    # Where there is no O_DIRECT: not from memory
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     read, wrong, read_s = read_back(file, written, content, seconds)
-    return {"tool": "python", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": wrong}
+    return {
+        "tool": "python",
+        "write_mb_s": written / write_s / 1e6,
+        "read_mb_s": read / read_s / 1e6,
+        "wrong": wrong,
+    }
 
 
 def write_blocks(file, size, content, seconds):

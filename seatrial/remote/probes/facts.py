@@ -1,7 +1,7 @@
 """Print the facts of this node as one JSON line: versions, GPUs, sizes. Standard library only.
 
-A version is "" where the package is not installed and null where it could not be told (a command that hangs or fails):
-slow is not the same as different.
+A version is "" where the package is not installed and null where it could not be told (a command
+that hangs or fails): slow is not the same as different.
 """
 
 import hashlib
@@ -89,7 +89,9 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
 
 
 def nvlink_domain() -> str:
-    """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there is none."""
+    """Return the cluster and clique of all GPUs of the node, of NVLink between nodes; "" if there
+    is none.
+    """
     domains = set(nvidia_smi("gpu=fabric.clusterUuid,fabric.cliqueId", NVIDIA_SMI_TIMEOUT_S) or [])
     match = NVLINK_DOMAIN.fullmatch("|".join(domains))  # none of several
     return ".".join(match.groups()) if match else ""
@@ -103,7 +105,9 @@ def gpu_problem() -> str:
 
 def nvidia_smi(query, timeout_s, **options):
     """Return the rows that a query such as gpu=uuid,name prints; as `lines_of`."""
-    return lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options)
+    return lines_of(
+        ["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options
+    )
 
 
 def gpu_in(line: str) -> "tuple[str, int | None, str]":
@@ -121,14 +125,19 @@ def gpu_in(line: str) -> "tuple[str, int | None, str]":
 
 
 def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
-    """Return a digest of each serial of this machine: of its GPUs, of its board, else of its installation.
+    """Return a digest of each serial of this machine: of its GPUs, of its board, else of its
+    installation.
 
     Serials themselves stay here. Containers may all have the ids of one host or image.
     """
     board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
     serials = [*gpu_uuids, *board]
     usable = [serial for serial in serials if is_serial(serial)] or [first_line("/etc/machine-id")]
-    digests = {hashlib.sha256(serial.lower().encode()).hexdigest()[:16] for serial in usable if is_serial(serial)}
+    digests = {
+        hashlib.sha256(serial.lower().encode()).hexdigest()[:16]
+        for serial in usable
+        if is_serial(serial)
+    }
     return sorted(digests)[:MAX_IDS]
 
 
@@ -137,10 +146,16 @@ def is_serial(text):
 
 
 def cpu_model():
-    """Return the processors' model; "" if the kernel does not report it, as on most ARM machines."""
+    """Return the processors' model; "" if the kernel does not report it, as on most ARM
+    machines.
+    """
     try:
         with open("/proc/cpuinfo", errors="replace") as file:
-            lines = [line.partition(":")[2].strip() for line in file.read(1 << 16).splitlines() if "model name" in line]
+            lines = [
+                line.partition(":")[2].strip()
+                for line in file.read(1 << 16).splitlines()
+                if "model name" in line
+            ]
     except OSError:
         return ""
     return lines[0][:MAX_LINE] if lines else ""
@@ -154,13 +169,17 @@ def versions(mpirun):
         "openmpi": version_in([mpirun, "--version"]),
         "openssh": version_in(["ssh", "-V"], OPENSSH),
         "driver": driver_version(),
-        "cuda": package_version("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu13"),
+        "cuda": package_version(
+            "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu13"
+        ),
         "nccl": nccl_version(),
     }
 
 
 def package_version(*names: str) -> str:
-    """Return the installed version of the first package that is there; nothing of it is imported."""
+    """Return the installed version of the first package that is there; nothing of it is
+    imported.
+    """
     for name in names:
         try:
             installed = metadata.version(name)
@@ -172,7 +191,9 @@ def package_version(*names: str) -> str:
 
 
 def nccl_version():
-    """Return the system's libnccl, as its file name says, and the one that came with torch where that is another."""
+    """Return the system's libnccl, as its file name says, and the one that came with torch where
+    that is another.
+    """
     of_torch = package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
         for library in sorted(glob(folder + "/libnccl.so.2.*")):
@@ -198,17 +219,24 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
 def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):
     """Return what a command prints, at most a few lines.
 
-    Empty if it is not installed; None if it hangs, or if it fails, unless `failed` asks for its output then.
+    Empty if it is not installed; None if it hangs, or if it fails, unless `failed` asks for its
+    output then.
     """
     text = text_of(command, timeout_s, failed)
     return None if text is None else [line[:widest] for line in text.splitlines()[:most]]
 
 
 def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
-    """Return the output as one text of at most `most` bytes; a command that prints more counts as hanging."""
+    """Return the output as one text of at most `most` bytes; a command that prints more counts as
+    hanging.
+    """
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     except FileNotFoundError:
         return ""

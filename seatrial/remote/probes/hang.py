@@ -1,10 +1,11 @@
-"""What a rank says when its step does not end: its collectives, where it stands, whether its GPU is busy.
+"""What a rank says when its step does not end: its collectives, where it stands, whether its GPU is
+busy.
 
 The collectives are those of PyTorch's flight recorder
-(https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), which records each one when a rank enters it. A
-thread of every rank says, in one line of JSON, how far the rank has come in each of its groups; from the lines of all
-ranks follows who did not enter what (seatrial/readers/flight_recorder.py).
-Copied to the nodes next to the probes.
+(https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), which records each one when
+a rank enters it. A thread of every rank says, in one line of JSON, how far the rank has come in
+each of its groups; from the lines of all ranks follows who did not enter what
+(seatrial/readers/flight_recorder.py). Copied to the nodes next to the probes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from rendezvous import dist, torch  # which says so where torch is missing
 
 Record = Dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
-_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the second one before torch 2.9
+# The second one before torch 2.9
+_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 
 _EVERY_S = 0.25
 _GRACE_S = 8.0  # for the others to say the same, before the first rank that leaves ends all
@@ -48,12 +50,15 @@ def record_collectives() -> None:
 
 
 class Watchdog:
-    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said where it stands.
+    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said
+    where it stands.
 
     It watches from the first `beat` on, and never a rank that is alone.
     """
 
-    def __init__(self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None) -> None:
+    def __init__(
+        self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None
+    ) -> None:
         self.place = {"rank": rank, "host": host}
         self.limit_s, self.dump_prefix = limit_s, dump_prefix
         self.watched = threading.main_thread().ident or 0
@@ -76,7 +81,8 @@ class Watchdog:
         looked = time.monotonic()
         while not self.over.wait(_EVERY_S):
             now = time.monotonic()
-            if now - looked > self.limit_s / 2:  # this rank itself was stopped: it is silent, as those that wait saw it
+            # This rank itself was stopped: it is silent, as those that wait saw it
+            if now - looked > self.limit_s / 2:
                 self.last = now
             looked = now
             if now - self.last < self.limit_s:
@@ -106,8 +112,12 @@ class Watchdog:
         }
 
     def _ras(self) -> list[str]:
-        """Return NCCL's RAS report on the whole job; one rank asks, and another in case that one is gone."""
-        is_asked = self.place["rank"] in (0, dist.get_world_size() - 1) and dist.get_backend() == "nccl"
+        """Return NCCL's RAS report on the whole job; one rank asks, and another in case that one is
+        gone.
+        """
+        is_asked = (
+            self.place["rank"] in (0, dist.get_world_size() - 1) and dist.get_backend() == "nccl"
+        )
         return ras_status(os.environ.get("NCCL_RAS_ADDR") or _RAS) if is_asked else []
 
 
@@ -126,33 +136,55 @@ def recorded() -> bytes | None:
 
 
 def groups_of(entries: Sequence[Record]) -> list[Record]:
-    """Return for each group of this rank its id, name, ranks, and the number and operation of the last collective."""
+    """Return for each group of this rank its id, name, ranks, and the number and operation of the
+    last collective.
+    """
     members = _members()
     groups: dict[str, Record] = {}
     for name in (*members, *(entry["process_group"][0] for entry in entries)):
-        groups[name] = {"id": name, "name": "", "ranks": members.get(name, []), "collective": 0, "operation": ""}
+        groups[name] = {
+            "id": name,
+            "name": "",
+            "ranks": members.get(name, []),
+            "collective": 0,
+            "operation": "",
+        }
     for entry in entries:
         name, description = entry["process_group"]
         groups[name]["name"] = description
         if not entry["is_p2p"] and entry["collective_seq_id"] > groups[name]["collective"]:
-            groups[name] |= {"collective": entry["collective_seq_id"], "operation": entry["profiling_name"]}
+            groups[name] |= {
+                "collective": entry["collective_seq_id"],
+                "operation": entry["profiling_name"],
+            }
     return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
 
 
 def calls_of(entries: Sequence[Record]) -> list[Record]:
-    """Return the latest sends and receives of this rank, and the ends of their batches; gloo records none."""
+    """Return the latest sends and receives of this rank, and the ends of their batches; gloo
+    records none.
+    """
     calls: list[Record] = []
     for entry in entries:
         name = entry["profiling_name"]
         if entry["is_p2p"] or name.endswith(":coalesced"):
             is_done = entry["state"] == "completed" or bool(entry.get("retired"))
             group = str(entry["process_group"][0])
-            calls.append({"group": group, "operation": name, "number": entry["p2p_seq_id"], "is_done": is_done})
+            calls.append(
+                {
+                    "group": group,
+                    "operation": name,
+                    "number": entry["p2p_seq_id"],
+                    "is_done": is_done,
+                }
+            )
     return calls[-_MOST_CALLS:]
 
 
 def _members() -> dict[str, list[int]]:
-    """Return the ranks of each group of this process, by the group's id; empty where torch keeps them elsewhere."""
+    """Return the ranks of each group of this process, by the group's id; empty where torch keeps
+    them elsewhere.
+    """
     with suppress(AttributeError):
         names = dist.distributed_c10d._world.pg_names
         return {str(name): dist.get_process_group_ranks(group) for group, name in names.items()}
@@ -167,16 +199,26 @@ def innermost(thread: int) -> list[traceback.FrameSummary]:
 
 def stack_of(thread: int) -> list[str]:
     """Return where a thread is, the innermost call first: "decoder.py:118 forward"."""
-    return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(innermost(thread))]
+    return [
+        f"{Path(call.filename).name}:{call.lineno} {call.name}"
+        for call in reversed(innermost(thread))
+    ]
 
 
 def waits_for_others(thread: int) -> bool:
-    """Return whether a thread waits for other ranks, in PyTorch's communication, or for the end of a GPU's work."""
-    return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in innermost(thread))
+    """Return whether a thread waits for other ranks, in PyTorch's communication, or for the end of
+    a GPU's work.
+    """
+    return any(
+        "/torch/distributed/" in call.filename or call.name in _GPU_WAITS
+        for call in innermost(thread)
+    )
 
 
 def ras_status(address: str) -> list[str]:
-    """Return what NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing listens."""
+    """Return what NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing
+    listens.
+    """
     host, _, port = address.rpartition(":")
     answer, ends = b"", time.monotonic() + _RAS_S
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _RAS_S) as ras:
@@ -190,7 +232,9 @@ def ras_status(address: str) -> list[str]:
 
 
 def gpu_state() -> dict[str, float] | None:
-    """Return how busy this process's GPU is, percent, and its power, W; None where nvidia-smi does not say."""
+    """Return how busy this process's GPU is, percent, and its power, W; None where nvidia-smi does
+    not say.
+    """
     if not torch.cuda.is_initialized():
         return None
     uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
@@ -201,7 +245,9 @@ def gpu_state() -> dict[str, float] | None:
         "--format=csv,noheader,nounits",
     ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=True
+        )
         busy, power = done.stdout.split(",")
         return {"busy_percent": float(busy), "power_w": float(power)}
     except (OSError, ValueError, subprocess.SubprocessError):

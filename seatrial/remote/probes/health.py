@@ -1,10 +1,11 @@
-"""A check of this machine's GPUs and fabric in seconds, for schedulers: no network, no scheduler's command, no work.
+"""A check of this machine's GPUs and fabric in seconds, for schedulers: no network, no scheduler's
+command, no work.
 
     check.pyz --fast slurm|kubernetes [--gpus N] [--ports N]
 
-Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, and with 1 for a fault; as a plugin of
-node-problem-detector with 0, 1 for a fault and 2 for what is not known. What is not known is no fault: a node is not
-drained because nvidia-smi was slow. Standard library only.
+Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, and with 1 for a fault; as
+a plugin of node-problem-detector with 0, 1 for a fault and 2 for what is not known. What is not
+known is no fault: a node is not drained because nvidia-smi was slow. Standard library only.
 """
 
 import os
@@ -91,7 +92,9 @@ def of_gpu(gpu):
     links = gpu.get("nvlinks") or []
     if 0 in links:
         yield "has %d of %d NVLinks down" % (links.count(0), len(links))
-    causes = [cause for cause in gpu.get("slowdown") or [] if cause.startswith(("hardware", "power"))]
+    causes = [
+        cause for cause in gpu.get("slowdown") or [] if cause.startswith(("hardware", "power"))
+    ]
     if causes:
         yield "is slowed down: " + ", ".join(causes)
 

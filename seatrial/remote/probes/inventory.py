@@ -1,10 +1,13 @@
-"""Print the state of this node's GPUs, network ports and limits as one JSON line. Standard library only.
+"""Print the state of this node's GPUs, network ports and limits as one JSON line.
+
+Standard library only.
 
     inventory.py     start it by hand or over SSH
 
-Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "events": [...], "gpudirect", "redirecting_switches",
-"hugepages", "memlock_kib", "shm_gb", "disk_free_gb", "seconds"}. What is unknown is null or left out. nvidia-smi is
-asked until DEADLINE_S, and AMD's tools where it knows no GPU; what they have not answered by then is not known.
+Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "events": [...], "gpudirect",
+"redirecting_switches", "hugepages", "memlock_kib", "shm_gb", "disk_free_gb", "seconds"}. What is
+unknown is null or left out. nvidia-smi is asked until DEADLINE_S, and AMD's tools where it knows no
+GPU; what they have not answered by then is not known.
 """
 
 import errno
@@ -42,16 +45,27 @@ FIELDS = {
     "fabric_state": "fabric.state",
     "fabric_status": "fabric.status",
 }
-OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}  # its name before driver 535
+# Its name before driver 535
+OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
 NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max", "memory_mib", "power_w"}
-# Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness, settings, power cap.
-SLOWDOWNS = {0x8: "hardware slowdown", 0x40: "thermal slowdown", 0x80: "power brake", 0x20: "software thermal slowdown"}
+# Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness,
+# settings, power cap.
+SLOWDOWNS = {
+    0x8: "hardware slowdown",
+    0x40: "thermal slowdown",
+    0x80: "power brake",
+    0x20: "software thermal slowdown",
+}
 UNKNOWN_FIELD = re.compile(r'Field "([a-z0-9_.]{1,80})" is not a valid field to query')
-XID = re.compile(r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) \((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})")
+XID = re.compile(
+    r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) "
+    r"\((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})"
+)
 # Of the kernel and of drivers, where hardware fails without an Xid.
 EVENT = re.compile(
-    r"fallen off the bus|RmInitAdapter failed|PCIe Bus Error: severity=Uncorrected \(Fatal\)|Uncorrect\w{1,5} \(Fatal\)"
+    "fallen off the bus|RmInitAdapter failed|PCIe Bus Error: severity=Uncorrected "
+    r"\(Fatal\)|Uncorrect\w{1,5} \(Fatal\)"
     r"|AER: can't recover|health compromised|firmware (?:internal|fatal) error",
     re.I,
 )
@@ -80,7 +94,9 @@ def node():
         "xids": seen[0] if seen and addresses else None,
         "events": seen[1] if seen else [],
         "gpudirect": ports.gpudirect(),
-        "redirecting_switches": ports.redirecting_switches(addresses | nics) if addresses and nics else None,
+        "redirecting_switches": ports.redirecting_switches(addresses | nics)
+        if addresses and nics
+        else None,
         "hugepages": hugepages(),
         "memlock_kib": memlock(),
         "shm_gb": gigabytes("/dev/shm", "f_blocks"),
@@ -90,15 +106,23 @@ def node():
 
 def gpu_list(deadline):
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
-    remappings = rows("remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline)
+    remappings = rows(
+        "remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline
+    )
     remapped = {row[0]: row[1:] for row in remappings if len(row) == 3}
     users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline)]
-    links = nvlinks(lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None)
+    links = nvlinks(
+        lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None
+    )
     errors = ports.nvlink_errors(left(deadline)) if gpus else {}
     for place, gpu in enumerate(gpus):
         gpu["errors"] = errors.get(gpu["uuid"])
         pending, failed = remapped.get(gpu["uuid"], ("", ""))
-        gpu.update(name=f"gpu-{place}", processes=users.count(gpu["uuid"]), nvlinks=links.get(gpu["uuid"], []))
+        gpu.update(
+            name=f"gpu-{place}",
+            processes=users.count(gpu["uuid"]),
+            nvlinks=links.get(gpu["uuid"], []),
+        )
         gpu.update(rows_pending=yes_or_no(pending), rows_failed=yes_or_no(failed))
         gpu["numa"] = ports.numa_node("/sys/bus/pci/devices/" + short_address(gpu.get("pci", "")))
         gpu.pop("uuid")
@@ -106,10 +130,16 @@ def gpu_list(deadline):
 
 
 def queried(fields, deadline):
-    """Return a dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
+    """Return a dict of texts for each GPU, by PCI address; without the fields that the driver does
+    not know.
+    """
     for _ in range(len(FIELDS)):
-        lines = nvidia_smi("gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST)
-        unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
+        lines = nvidia_smi(
+            "gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST
+        )
+        unknown = next(
+            (match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None
+        )
         if unknown is None:
             break
         name = next((name for name, field in fields.items() if field == unknown), None)
@@ -120,12 +150,18 @@ def queried(fields, deadline):
         else:
             fields.pop(name)
     split = [[part.strip() for part in line.split(",")] for line in lines or []]
-    gpus = [dict(zip(fields, parts)) for parts in split if len(parts) == len(fields) and parts[0].startswith("GPU-")]
+    gpus = [
+        dict(zip(fields, parts))
+        for parts in split
+        if len(parts) == len(fields) and parts[0].startswith("GPU-")
+    ]
     return sorted(gpus, key=lambda gpu: gpu.get("pci", ""))
 
 
 def gpu_of(values):
-    """Return one GPU with numbers as numbers; without what the driver calls not available or not supported."""
+    """Return one GPU with numbers as numbers; without what the driver calls not available or not
+    supported.
+    """
     gpu: "dict[str, object]" = {"requires_reset": any(map(NEEDS_RESET.search, values.values()))}
     for name, text in values.items():
         if name == "slowdown":
@@ -138,7 +174,9 @@ def gpu_of(values):
 
 
 def slowdowns(text):
-    """Return the causes in a bit mask such as 0x0000000000000044; None if the driver does not report them."""
+    """Return the causes in a bit mask such as 0x0000000000000044; None if the driver does not
+    report them.
+    """
     if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
         return None
     bits = int(text, 16)
@@ -147,7 +185,10 @@ def slowdowns(text):
 
 def rows(query, deadline):
     """Return the rows of another query of nvidia-smi."""
-    return [[part.strip() for part in line.split(",")] for line in nvidia_smi(query, left(deadline)) or []]
+    return [
+        [part.strip() for part in line.split(",")]
+        for line in nvidia_smi(query, left(deadline)) or []
+    ]
 
 
 def nvlinks(lines):
@@ -182,9 +223,11 @@ def short_address(pci):
 
 
 def kernel_log(addresses, nics):
-    """Return the driver's errors of these GPUs and of NVSwitches since boot, and the kernel's other errors of hardware.
+    """Return the driver's errors of these GPUs and of NVSwitches since boot, and the kernel's other
+    errors of hardware.
 
-    None if the log may not be read. A container reads that of its host, so other devices' are left out.
+    None if the log may not be read. A container reads that of its host, so other devices' are left
+    out.
     """
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -210,39 +253,60 @@ def records(log):
             return  # EAGAIN: all is read
         prefix, _, message = text.partition(";")
         times = prefix.split(",")
-        yield int(times[2]) / 1e6 if len(times) > 2 and times[2].isdigit() else 0.0, message.partition("\n")[0]
+        yield (
+            int(times[2]) / 1e6 if len(times) > 2 and times[2].isdigit() else 0.0,
+            message.partition("\n")[0],
+        )
 
 
 def summed(lines, addresses, nics=frozenset()):
     """Return Xids and other events: number of times, seconds since the last one, and its text."""
     uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
-    of_gpus, of_nics = ({each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics))
+    of_gpus, of_nics = (
+        {each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics)
+    )
     xids: "dict[tuple[str, str, int], dict]" = {}
     events: "dict[tuple[str, str, int], dict]" = {}
     for at, line in lines:
         match = XID.search(line)
         if match:
-            kind, pci, number = match.group(1) or match.group(2), match.group(3).lower(), int(match.group(4))
+            kind, pci, number = (
+                match.group(1) or match.group(2),
+                match.group(3).lower(),
+                int(match.group(4)),
+            )
             if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
                 continue  # the driver leaves the function out: 0000:1b:00
-            entry = xids.setdefault((kind, pci, number), {"kind": kind, "number": number, "pci": pci, "count": 0})
+            entry = xids.setdefault(
+                (kind, pci, number), {"kind": kind, "number": number, "pci": pci, "count": 0}
+            )
         else:
             event = EVENT.search(line)
             named = map(str.lower, PLACE.findall(line[:WIDEST_RECORD])) if event else ()
             place = next((place for place in named if place in of_gpus or place in of_nics), None)
             if not event or not place:
                 continue
-            entry = events.setdefault((event.group(), place, 0), {"kind": event.group(), "pci": place, "count": 0})
-        entry.update(count=entry["count"] + 1, age_s=max(uptime - at, 0.0), text=line[:WIDEST_RECORD])
+            entry = events.setdefault(
+                (event.group(), place, 0), {"kind": event.group(), "pci": place, "count": 0}
+            )
+        entry.update(
+            count=entry["count"] + 1, age_s=max(uptime - at, 0.0), text=line[:WIDEST_RECORD]
+        )
     return list(xids.values())[:MAX_SEEN], list(events.values())[:MAX_SEEN]
 
 
 def gpu_addresses(gpus):
-    """Return the addresses that the driver lists, else those of all NVIDIA GPUs on the bus: their errors say why."""
+    """Return the addresses that the driver lists, else those of all NVIDIA GPUs on the bus: their
+    errors say why.
+    """
     listed = {short_address(gpu["pci"]) for gpu in gpus}
     folders = [] if listed else glob.glob("/sys/bus/pci/devices/*")[:4096]
     on_bus = [path for path in folders if first_line(path + "/vendor") == NVIDIA]
-    return listed or {os.path.basename(path) for path in on_bus if first_line(path + "/class").startswith(DISPLAYS)}
+    return listed or {
+        os.path.basename(path)
+        for path in on_bus
+        if first_line(path + "/class").startswith(DISPLAYS)
+    }
 
 
 def hugepages():

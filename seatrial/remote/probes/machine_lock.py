@@ -1,8 +1,8 @@
 """A lock that nodes of one machine share, so that they measure one after another.
 
-Such nodes (containers, network namespaces) share a folder. The lock's name has the machine's boot id, so that nodes
-with a common network home do not wait for each other. Its holder shows signs of life; where none come, as of a
-process that was stopped, the others go on with another lock.
+Such nodes (containers, network namespaces) share a folder. The lock's name has the machine's boot
+id, so that nodes with a common network home do not wait for each other. Its holder shows signs of
+life; where none come, as of a process that was stopped, the others go on with another lock.
 """
 
 import fcntl

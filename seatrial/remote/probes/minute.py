@@ -1,10 +1,12 @@
-"""Print what this node's devices report now as one JSON line: a number for each part and metric. Standard library only.
+"""Print what this node's devices report now as one JSON line: a number for each part and metric.
+
+Standard library only.
 
     minute.py     start it by hand or over SSH
 
-Prints {"parts": {"gpu-0": {"power_w": 612.0, ...}, "mlx5_0/1": {"errors": 0, ...}, "cpu": {"load": 3.1, ...}}}. What is
-unknown is left out. Counters count since the driver or the device came up. `slowdown` is 1 while hardware keeps the
-clocks down. `flaps` are the times that a link went down.
+Prints {"parts": {"gpu-0": {"power_w": 612.0, ...}, "mlx5_0/1": {"errors": 0, ...}, "cpu": {"load":
+3.1, ...}}}. What is unknown is left out. Counters count since the driver or the device came up.
+`slowdown` is 1 while hardware keeps the clocks down. `flaps` are the times that a link went down.
 """
 
 import glob
@@ -58,9 +60,13 @@ def of_port(port):
 
 
 def of_processors():
-    """Load, the median clock, the hottest sensor, and how often processors were kept below their clock."""
+    """Load, the median clock, the hottest sensor, and how often processors were kept below their
+    clock.
+    """
     readings = {"load": os.getloadavg()[0]}
-    clocks = sorted(numbers("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq") or clocks_of_cpuinfo())
+    clocks = sorted(
+        numbers("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq") or clocks_of_cpuinfo()
+    )
     if clocks:
         readings["clock_mhz"] = clocks[len(clocks) // 2] / 1000
     hottest = max(numbers("/sys/class/hwmon/hwmon*/temp*_input"), default=0)
@@ -80,7 +86,10 @@ def numbers(pattern):
 def clocks_of_cpuinfo():
     with open("/proc/cpuinfo") as file:
         text = file.read(1 << 22)
-    return [1000 * float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*(\d{1,5}(?:\.\d{1,6})?)", text, re.M)]
+    return [
+        1000 * float(clock)
+        for clock in re.findall(r"^cpu MHz\s*:\s*(\d{1,5}(?:\.\d{1,6})?)", text, re.M)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Models that the training probe trains, in plain torch, each with synthetic data that it can learn.
+"""Models that the training probe trains, in plain torch, each with synthetic data that it can
+learn.
 
-`tiny` is a transformer for processors: seconds on any machine. `transformer` (6 layers of width 512, where nothing else
-is asked for), `resnet18` and `resnet50` are what accelerators are measured with. The ResNets are those of
-https://arxiv.org/abs/1512.03385, with the stride of a bottleneck on its 3x3 convolution, as torchvision has them.
-Copied to the nodes next to training.py.
+`tiny` is a transformer for processors: seconds on any machine. `transformer` (6 layers of width
+512, where nothing else is asked for), `resnet18` and `resnet50` are what accelerators are measured
+with. The ResNets are those of https://arxiv.org/abs/1512.03385, with the stride of a bottleneck on
+its 3x3 convolution, as torchvision has them. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ MODELS = ("tiny", "transformer", *_RESNETS)
 
 @dataclass(frozen=True)
 class Workload:
-    """A model, its optimizer's class and learning rate, and what makes a synthetic batch of (inputs, labels) for it.
+    """A model, its optimizer's class and learning rate, and what makes a synthetic batch of
+    (inputs, labels) for it.
 
-    Logits are labels by classes: one label for an image, one for each token of a sequence. A batch is made where its
-    random generator is.
+    Logits are labels by classes: one label for an image, one for each token of a sequence. A batch
+    is made where its random generator is.
     """
 
     model: nn.Module
@@ -62,7 +64,9 @@ class Block(nn.Module):
         width, self.heads = size.width, size.heads
         self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.feed = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
         """Transform `x` (batch, sequence, width).
@@ -71,7 +75,11 @@ class Block(nn.Module):
         """
         batch, length, width = x.shape
         per_head = width // self.heads
-        heads = self.qkv(self.attention_norm(x)).view(batch, length, 3, self.heads, per_head).permute(2, 0, 3, 1, 4)
+        heads = (
+            self.qkv(self.attention_norm(x))
+            .view(batch, length, 3, self.heads, per_head)
+            .permute(2, 0, 3, 1, 4)
+        )
         query, key, value = heads[0], heads[1], heads[2]
         scores = (query @ key.transpose(-2, -1)) / math.sqrt(per_head)
         attended = scores.masked_fill(future, -math.inf).softmax(-1) @ value
@@ -112,9 +120,12 @@ class Residual(nn.Module):
             layers += [*_convolution(width, out, kernel, step), nn.ReLU()]
             width, stride = out, stride * step
         self.residual = nn.Sequential(*layers[:-1])
-        nn.init.zeros_(layers[-2].weight)  # so that SGD is stable from the first step: https://arxiv.org/abs/1706.02677
+        # So that SGD is stable from the first step: https://arxiv.org/abs/1706.02677
+        nn.init.zeros_(layers[-2].weight)
         same = (width, stride) == (channels, 1)
-        self.shortcut = nn.Identity() if same else nn.Sequential(*_convolution(channels, width, 1, stride))
+        self.shortcut = (
+            nn.Identity() if same else nn.Sequential(*_convolution(channels, width, 1, stride))
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return relu(self.residual(x) + self.shortcut(x))
@@ -125,7 +136,9 @@ def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.
 
 
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
-    """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each stage has."""
+    """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each
+    stage has.
+    """
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     channels = 64
     for stage, (width, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
@@ -136,11 +149,15 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
                 convolutions = ((width, 1, 1), (width, 3, stride), (4 * width, 1, 1))
             layers.append(Residual(channels, convolutions))
             channels = convolutions[-1][0]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )
 
 
 def _token_batch(vocabulary: int, sequence: int) -> Draw:
-    """Return tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the vocabulary."""
+    """Return tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the
+    vocabulary.
+    """
 
     def batch(count: int, generator: torch.Generator) -> Batch:
         tokens = [torch.randint(vocabulary, (count,), generator=generator, device=generator.device)]
@@ -153,12 +170,16 @@ def _token_batch(vocabulary: int, sequence: int) -> Draw:
 
 
 def _image_batch(pixels: int, classes: int) -> Draw:
-    """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their classes (batch,)."""
+    """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their
+    classes (batch,).
+    """
     patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
     def batch(count: int, generator: torch.Generator) -> Batch:
         at, shape = generator.device, (count, 3, pixels, pixels)
-        labels = torch.randint(min(_SEEN_CLASSES, classes), (count,), generator=generator, device=at)
+        labels = torch.randint(
+            min(_SEEN_CLASSES, classes), (count,), generator=generator, device=at
+        )
         images = interpolate(patterns.to(at)[labels], size=(pixels, pixels))
         return images + 0.5 * torch.randn(shape, generator=generator, device=at), labels
 
@@ -169,11 +190,20 @@ _TINY = TransformerSize(layers=2, width=64, heads=4, sequence_length=32, vocabul
 
 
 def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Workload:
-    """Return the workload of a model: a transformer of that size, or a ResNet for images of `pixels` a side."""
+    """Return the workload of a model: a transformer of that size, or a ResNet for images of
+    `pixels` a side.
+    """
     if model in _RESNETS:
         blocks, bottleneck = _RESNETS[model]
-        network = resnet(blocks, classes, bottleneck=bottleneck).to(memory_format=torch.channels_last)
+        network = resnet(blocks, classes, bottleneck=bottleneck).to(
+            memory_format=torch.channels_last
+        )
         sgd = partial(torch.optim.SGD, momentum=0.9)
         return Workload(network, sgd, 0.01, _image_batch(pixels, classes))
     size, lr = (_TINY, 3e-3) if model == "tiny" else (size, 3e-4)
-    return Workload(Transformer(size), torch.optim.AdamW, lr, _token_batch(size.vocabulary, size.sequence_length))
+    return Workload(
+        Transformer(size),
+        torch.optim.AdamW,
+        lr,
+        _token_batch(size.vocabulary, size.sequence_length),
+    )

@@ -1,10 +1,12 @@
-"""Measure an object store as fsspec reaches it, together with other nodes, as requests on standard input say.
+"""Measure an object store as fsspec reaches it, together with other nodes, as requests on standard
+input say.
 
     objects.py URL
 
-Greeting, requests and answers are those of storage.py; an object store has no locks, and no streams apart from those of
-a checkpoint. All objects lie under a prefix of its own inside URL, which goes when this process does. It needs fsspec,
-which torch brings, and the package of the store, such as gcsfs.
+Greeting, requests and answers are those of storage.py; an object store has no locks, and no streams
+apart from those of a checkpoint. All objects lie under a prefix of its own inside URL, which goes
+when this process does. It needs fsspec, which torch brings, and the package of the store, such as
+gcsfs.
 """
 
 import hashlib
@@ -29,7 +31,8 @@ class Objects:
         self.alive = storage.clean_up_after(self.is_gone)
         try:
             self.store, self.root = opened(url)
-            self.store.makedirs(f"{self.root}/{self.folder}", exist_ok=True)  # of a real object store: nothing
+            # Of a real object store: nothing
+            self.store.makedirs(f"{self.root}/{self.folder}", exist_ok=True)
         except ImportError:
             self.lacks = package_of(url)
 
@@ -63,7 +66,9 @@ class Objects:
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """Return the seconds until another node's note is there with its content; none where it never is."""
+        """Return the seconds until another node's note is there with its content; none where it
+        never is.
+        """
         path = self.of(folder, "note")
 
         def read():
@@ -94,7 +99,9 @@ class Objects:
 
     def load(self, id, folder, bytes, shards):
         """Read the checkpoint of another node, and compare it with what was written."""
-        return storage.transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+        return storage.transferred(
+            bytes, shards, lambda shard, size: self.read_shard(folder, shard, size)
+        )
 
     def write_shard(self, shard, size):
         content = storage.content_of(shard)
@@ -107,7 +114,9 @@ class Objects:
         with self.store.open(self.of(folder, f"shard-{shard}"), "rb") as file:
             for place in range(0, size, storage.BLOCK):
                 if file.read(storage.BLOCK) != place.to_bytes(8, "little") + content:
-                    wrong = wrong or f"shard {shard}: the block at byte {place} is not what was written"
+                    wrong = (
+                        wrong or f"shard {shard}: the block at byte {place} is not what was written"
+                    )
         return size, wrong
 
 

@@ -11,7 +11,8 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-ERROR_BLOCKS = 32768  # of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
+# Of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
+ERROR_BLOCKS = 32768
 MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
 LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_BLOCKS), "sh"]
 

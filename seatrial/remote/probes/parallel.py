@@ -1,14 +1,16 @@
 """How ranks share a decoder: degrees, groups, and PyTorch's own parts applied to it.
 
-Ranks are numbered pp, fsdp, cp, ep, tp, from the outermost to the innermost. Each degree is done by:
+Ranks are numbered pp, fsdp, cp, ep, tp, from the outermost to the innermost. Each degree is done
+by:
 
-- fsdp: `fully_shard` of each block (https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html); its group is
-  fsdp x cp x ep, since those ranks have the same parameters. A rank alone in it shards nothing, and uses autocast.
+- fsdp: `fully_shard` of each block
+  (https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html); its group is fsdp x cp x ep,
+  since those ranks have the same parameters. A rank alone in it shards nothing, and uses autocast.
 - tp: DTensor, with the sequence divided between the layers (https://arxiv.org/abs/2205.05198).
 - pp: `torch.distributed.pipelining`, schedule 1F1B; each sequence of a batch is one microbatch.
 - ep: experts on different ranks, tokens sent to them by all_to_all_single.
-- cp: the sequence divided between ranks, whose attention has part of the heads: DTensor's redistribution
-  (https://arxiv.org/abs/2309.14509).
+- cp: the sequence divided between ranks, whose attention has part of the heads: DTensor's
+  redistribution (https://arxiv.org/abs/2309.14509).
 
 Copied to the nodes next to training.py.
 """
@@ -60,21 +62,31 @@ class Degrees:
 
     def __str__(self) -> str:
         """Format the degrees above 1: "fsdp 8, tp 2"."""
-        used = [f"{name} {degree}" for name, degree in zip(DEGREES, astuple(self), strict=True) if degree > 1]
+        used = [
+            f"{name} {degree}"
+            for name, degree in zip(DEGREES, astuple(self), strict=True)
+            if degree > 1
+        ]
         return ", ".join(used) or "one rank"
 
 
 def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
-    """Return the degrees of so many ranks; fsdp takes the rest where it is not given. Raises CannotStart."""
+    """Return the degrees of so many ranks; fsdp takes the rest where it is not given.
+
+    Raises CannotStart.
+    """
     degrees = {name: requested.get(name) or 1 for name in DEGREES}
     others = 1
     for name in DEGREES:
         others *= degrees[name] if name != "fsdp" else 1
     rest = ranks // others
     if ranks % others or (requested.get("fsdp") and degrees["fsdp"] != rest):
-        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if requested.get(name))
+        product = " x ".join(
+            f"{name} {degree}" for name, degree in degrees.items() if requested.get(name)
+        )
         raise CannotStart(
-            f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors(ranks)}"
+            f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: "
+            f"of {divisors(ranks)}"
         )
     degrees["fsdp"] = rest
     return Degrees(**degrees)
@@ -85,7 +97,9 @@ def divisors(number: int) -> str:
 
 
 def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> Iterator[str]:
-    """Yield why the degrees do not divide a model, its sequence or the batch of a data-parallel rank."""
+    """Yield why the degrees do not divide a model, its sequence or the batch of a data-parallel
+    rank.
+    """
     divided = (
         ("tp", degrees.tp, "heads", size.heads),
         ("tp", degrees.tp, "hidden", size.hidden),
@@ -119,11 +133,15 @@ class Meshes:
         """Make the groups. Every rank calls this."""
         d = degrees
         whole = init_device_mesh(device_type, astuple(d), mesh_dim_names=DEGREES)
-        dense = init_device_mesh(device_type, (d.pp, d.fsdp * d.cp * d.ep, d.tp), mesh_dim_names=("_pp", "shard", "tp"))
+        dense = init_device_mesh(
+            device_type, (d.pp, d.fsdp * d.cp * d.ep, d.tp), mesh_dim_names=("_pp", "shard", "tp")
+        )
         experts = None
         if d.ep > 1:
             names = ("_pp", "expert_shard", "_ep")
-            experts = init_device_mesh(device_type, (d.pp, d.fsdp * d.cp, d.ep * d.tp), mesh_dim_names=names)
+            experts = init_device_mesh(
+                device_type, (d.pp, d.fsdp * d.cp, d.ep * d.tp), mesh_dim_names=names
+            )
         return cls(whole, dense, experts)
 
     @property
@@ -140,8 +158,12 @@ class Meshes:
         return int(self.whole.get_local_rank(name))
 
 
-def build(options: argparse.Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str) -> Decoder:
-    """Return this rank's part of a decoder, with its values; block by block, so that no rank ever holds the whole."""
+def build(
+    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
+) -> Decoder:
+    """Return this rank's part of a decoder, with its values; block by block, so that no rank ever
+    holds the whole.
+    """
     with torch.device("meta"):
         model = Decoder(size, options.sequence)
     stage = meshes.rank("pp")
@@ -173,7 +195,9 @@ def build(options: argparse.Namespace, size: DecoderSize, degrees: Degrees, mesh
 
 
 def too_old(degrees: Degrees, device: str) -> Iterator[str]:
-    """Yield what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded tensors fail."""
+    """Yield what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded
+    tensors fail.
+    """
     if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.7
         return
     later = f"torch 2.7 or later, this is {torch.__version__}"
@@ -186,7 +210,9 @@ def too_old(degrees: Degrees, device: str) -> Iterator[str]:
 
 
 def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[..., Any]:
-    """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters with no other."""
+    """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters
+    with no other.
+    """
     if not meshes.is_sharded:
         return lambda module, **_: module
     policy = MixedPrecisionPolicy()
@@ -198,7 +224,9 @@ def _sharding(meshes: Meshes, degrees: Degrees, precision: str) -> Callable[...,
 def autocast(meshes: Meshes, precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Return the precision of what is not sharded: `fully_shard` casts parameters itself."""
     is_on = precision != "fp32" and not meshes.is_sharded
-    context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=is_on)
+    context: AbstractContextManager[Any] = torch.autocast(
+        device.type, torch.bfloat16, enabled=is_on
+    )
     return context
 
 
@@ -274,7 +302,9 @@ def _to_float8(block: nn.Module) -> None:
 
 
 def average_experts(model: Decoder, degrees: Degrees) -> None:
-    """Divide the gradients of experts by the number of ranks that share them, since they are of the tokens of all."""
+    """Divide the gradients of experts by the number of ranks that share them, since they are of the
+    tokens of all.
+    """
     if degrees.ep == 1:
         return
     for module in model.modules():

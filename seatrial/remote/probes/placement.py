@@ -1,7 +1,8 @@
 """The rank of this process and the address of rank 0, from the variables of the launcher.
 
-Understood: torchrun, Open MPI, PMI (MPICH, Intel MPI) and PMIx, RANK and WORLD_SIZE as people set them, Slurm's, and
-the PET_* of Kubeflow. Without any of them this process is rank 0 of 1. Standard library alone; copied to the nodes.
+Understood: torchrun, Open MPI, PMI (MPICH, Intel MPI) and PMIx, RANK and WORLD_SIZE as people set
+them, Slurm's, and the PET_* of Kubeflow. Without any of them this process is rank 0 of 1. Standard
+library alone; copied to the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class ContradictoryEnvironment(Exception):
 
 @dataclass(frozen=True)
 class LauncherVariables:
-    """The variables in which one launcher sets the rank, the number of ranks, and the rank on the node."""
+    """The variables in which one launcher sets the rank, the number of ranks, and the rank on the
+    node.
+    """
 
     rank: str
     size: str
@@ -38,7 +41,8 @@ class LauncherVariables:
 _BY_HAND = LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _SLURM = LauncherVariables("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 _KUBEFLOW = LauncherVariables("PET_NODE_RANK", "PET_NNODES", "LOCAL_RANK")
-# The innermost first: mpirun starts torchrun and Slurm's job or Kubeflow's pod holds both, hardly ever the other way.
+# The innermost first: mpirun starts torchrun and Slurm's job or Kubeflow's pod holds both, hardly
+# ever the other way.
 LAUNCHERS = (
     LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK", sign="TORCHELASTIC_RUN_ID"),
     LauncherVariables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -61,29 +65,44 @@ class RankPlacement:
 
 
 def place(environ: Environ) -> RankPlacement:
-    """Return this process's place; rank 0 of 1 without a launcher. Raises ContradictoryEnvironment."""
+    """Return this process's place; rank 0 of 1 without a launcher.
+
+    Raises ContradictoryEnvironment.
+    """
     launcher = launcher_of(environ)
     if launcher is None:
         _refuse_half(environ)
         return RankPlacement(0, 1, 0, socket.gethostname())
     size = _number(environ, launcher.size, at_least=1)
     rank = _number(environ, launcher.rank, at_least=0)
-    local_rank = _number(environ, launcher.local_rank, at_least=0) if launcher.local_rank in environ else 0
+    local_rank = (
+        _number(environ, launcher.local_rank, at_least=0) if launcher.local_rank in environ else 0
+    )
     if rank >= size:
         raise ContradictoryEnvironment(f"{launcher.rank} is {rank}, but {launcher.size} is {size}")
     if local_rank > rank:  # it counts the lower ranks on the same node
-        raise ContradictoryEnvironment(f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}")
-    # Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each.
+        raise ContradictoryEnvironment(
+            f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}"
+        )
+    # Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on
+    # each.
     per_node = environ.get("PET_NPROC_PER_NODE", "1")
     if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
         raise ContradictoryEnvironment(
-            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
+            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is "
+            f"{_quoted(per_node)}: start it by torchrun"
         )
     # Two worlds of one size in which this process has different ranks: one of them is a leftover.
-    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
+    if (
+        launcher is _BY_HAND
+        and _SLURM.started(environ)
+        and _number(environ, _SLURM.size, at_least=1) == size
+    ):
         other = _number(environ, _SLURM.rank, at_least=0)
         if other != rank:
-            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
+            raise ContradictoryEnvironment(
+                f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks"
+            )
     return RankPlacement(rank, size, local_rank, socket.gethostname())
 
 
@@ -99,7 +118,8 @@ def shown_rank(environ: Environ) -> str:
 
 
 def master_address(environ: Environ, world_size: int) -> str:
-    """Return the address of rank 0: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
+    """Return the address of rank 0: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node
+    list.
 
     A world on one node meets at localhost. Raises ContradictoryEnvironment if it is unknown.
     """
@@ -108,11 +128,14 @@ def master_address(environ: Environ, world_size: int) -> str:
             return environ[name]
     if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
         return "127.0.0.1"
-    of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()  # mpirun's own step lacks its node
+    # Mpirun's own step lacks its node
+    of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()
     for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         if environ.get(name):
             return first_host(name, environ[name])
-    raise ContradictoryEnvironment(f"{world_size} ranks, but neither MASTER_ADDR nor --master-addr names rank 0's node")
+    raise ContradictoryEnvironment(
+        f"{world_size} ranks, but neither MASTER_ADDR nor --master-addr names rank 0's node"
+    )
 
 
 def master_port(environ: Environ) -> int:
@@ -145,7 +168,10 @@ def device(environ: Environ) -> str:
 
 
 def first_host(variable: str, nodes: str) -> str:
-    """Return the first host of a Slurm node list such as `gpu-[01-03,07],cpu-1`. Raises ContradictoryEnvironment."""
+    """Return the first host of a Slurm node list such as `gpu-[01-03,07],cpu-1`.
+
+    Raises ContradictoryEnvironment.
+    """
     if len(nodes) <= _MAX_HOSTS_TEXT:
         first = re.match(r"((?:[^,\[\]]|\[[^\[\]]*\])+)(?:,|$)", nodes.strip())
         host = re.sub(r"\[(\d+)(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", r"\1", first[1]) if first else ""
@@ -158,14 +184,20 @@ def _number(environ: Environ, name: str, at_least: int) -> int:
     text = environ[name].strip()
     if re.fullmatch(r"\d{1,9}", text, re.ASCII) and int(text) >= at_least:
         return int(text)
-    raise ContradictoryEnvironment(f"{name} is {_quoted(environ[name])}, not a whole number of {at_least} or more")
+    raise ContradictoryEnvironment(
+        f"{name} is {_quoted(environ[name])}, not a whole number of {at_least} or more"
+    )
 
 
 def _refuse_half(environ: Environ) -> None:
-    """Refuse a rank without the number of ranks, or the other way round. Raises ContradictoryEnvironment."""
+    """Refuse a rank without the number of ranks, or the other way round.
+
+    Raises ContradictoryEnvironment.
+    """
     for launcher in LAUNCHERS[1:]:
         halves = [(launcher.rank, launcher.size)]
-        if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
+        # A job's shell has their sizes alone
+        if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":
             halves.append((launcher.size, launcher.rank))
         for present, absent in halves:
             if present in environ and absent not in environ:

@@ -1,8 +1,11 @@
-"""Ports of this node with their error counters, and the PCIe path between them and the GPUs. Standard library only.
+"""Ports of this node with their error counters, and the PCIe path between them and the GPUs.
+
+Standard library only.
 
 Files and names are those of the kernel's ABI: Documentation/ABI/stable/sysfs-class-infiniband and
-testing/sysfs-class-net-statistics, sysfs-bus-pci, sysfs-kernel-iommu_groups. PCIe capabilities: PCI Express Base
-Specification, 7.5.3 and 7.7.11; only root reads more of them than their first 64 bytes.
+testing/sysfs-class-net-statistics, sysfs-bus-pci, sysfs-kernel-iommu_groups. PCIe capabilities: PCI
+Express Base Specification, 7.5.3 and 7.7.11; only root reads more of them than their first 64
+bytes.
 """
 
 import glob
@@ -14,25 +17,43 @@ from facts import first_line, lines_of
 SYS = "/sys"
 RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
-# Counters that rise where a link is bad; below them what rises where packets are lost, on this link or elsewhere.
-LINK_ERRORS = ["symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "local_link_integrity_errors"]
+# Counters that rise where a link is bad; below them what rises where packets are lost, on this link
+# or elsewhere.
+LINK_ERRORS = [
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "local_link_integrity_errors",
+]
 LINK_ERRORS += ["excessive_buffer_overrun_errors", "rx_icrc_encapsulated"]
-PACKET_LOSSES = ["port_xmit_discards", "local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err"]
+PACKET_LOSSES = [
+    "port_xmit_discards",
+    "local_ack_timeout_err",
+    "packet_seq_err",
+    "rnr_nak_retry_err",
+]
 OF_NETWORK = {"carrier_changes": "carrier_changes", "rx_errors": "statistics/rx_errors"}
 OF_NETWORK["tx_errors"] = "statistics/tx_errors"
-# Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well, which always rise.
+# Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well,
+# which always rise.
 NVLINK_ERROR = re.compile(
-    r"\s*Links? (\d{1,3}(?:-\d{1,3})?): ((?:Replay|Recovery|CRC|Malformed packet|Buffer overrun|Rx(?: remote| General)?"
-    r"|Local link integrity|Effective) Errors|Tx discards|Link recovery (?:failed|successful) events): (\d{1,18})\s*$"
+    r"\s*Links? (\d{1,3}(?:-\d{1,3})?): ((?:Replay|Recovery|CRC|Malformed packet|Buffer "
+    "overrun|Rx(?: remote| General)?"
+    "|Local link integrity|Effective) Errors|Tx discards|Link recovery (?:failed|successful) "
+    r"events): (\d{1,18})\s*$"
 )
 NVLINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)")
 CAPABILITIES, PCIE, ACS = 0x34, 0x10, 0x0D
-RELAXED_ORDERING, REDIRECTS = 0x10, 0x0C  # bits of Device Control; of ACS Control: requests and completions
+# Bits of Device Control; of ACS Control: requests and completions
+RELAXED_ORDERING, REDIRECTS = 0x10, 0x0C
 DMA_BUF_SINCE = (5, 12)  # the kernel that has it for PCIe peers, with NVIDIA's open kernel modules
 
 
 def infiniband_ports():
-    """Return state, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and RoCE's."""
+    """Return state, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and
+    RoCE's.
+    """
     ports = []
     for path in sorted(glob.glob(SYS + "/class/infiniband/*/ports/*")):
         name, number = path[len(SYS) :].split("/")[3::2]
@@ -70,13 +91,20 @@ def network_ports():
 
 
 def counters(folder, files):
-    """Return the counters in these files of a folder, by name; without those that the driver does not have."""
-    texts = {name: next(map(first_line, glob.glob(f"{folder}/{file}")), "") for name, file in files.items()}
+    """Return the counters in these files of a folder, by name; without those that the driver does
+    not have.
+    """
+    texts = {
+        name: next(map(first_line, glob.glob(f"{folder}/{file}")), "")
+        for name, file in files.items()
+    }
     return {name: int(text) for name, text in texts.items() if re.fullmatch(r"\d{1,18}", text)}
 
 
 def nvlink_errors(timeout_s):
-    """Return error counters above 0 of NVLinks by the GPU's UUID: {"GPU-...": {"NVLink 3 CRC Errors": 12}}."""
+    """Return error counters above 0 of NVLinks by the GPU's UUID: {"GPU-...": {"NVLink 3 CRC
+    Errors": 12}}.
+    """
     errors: "dict[str, dict[str, int]]" = {}
     uuid = ""
     for line in lines_of(["nvidia-smi", "nvlink", "--errorcounters"], timeout_s, most=16384) or []:
@@ -90,13 +118,17 @@ def nvlink_errors(timeout_s):
 
 
 def numa_node(device):
-    """Return the NUMA node that a device is attached to; None if there is only one or it is unknown."""
+    """Return the NUMA node that a device is attached to; None if there is only one or it is
+    unknown.
+    """
     text = first_line(device + "/numa_node")
     return int(text) if re.fullmatch(r"\d{1,4}", text) else None
 
 
 def pcie_link(device):
-    """Return lanes and GT/s of a device, and the most that it can have; None where it has no link of its own."""
+    """Return lanes and GT/s of a device, and the most that it can have; None where it has no link
+    of its own.
+    """
     link: "dict[str, float | None]" = {}
     for name, which in (("", "current"), ("_max", "max")):
         lanes = re.match(r"[1-9]\d?$", first_line(f"{device}/{which}_link_width"))
@@ -116,7 +148,9 @@ def config_space(device):
 
 
 def relaxed_ordering(config):
-    """Return whether the device may reorder its writes; None where the configuration cannot be read."""
+    """Return whether the device may reorder its writes; None where the configuration cannot be
+    read.
+    """
     at, seen = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0, 0
     while at and at + 10 <= min(len(config), 256) and seen < 48:
         if config[at] == PCIE:
@@ -142,13 +176,17 @@ def redirects(config):
 
 
 def redirecting_switches(addresses):
-    """Return PCIe switch ports above these devices that redirect traffic between peers; None if that cannot be read.
+    """Return PCIe switch ports above these devices that redirect traffic between peers; None if
+    that cannot be read.
 
     Root ports are left out: behind different ones, all traffic passes the root complex.
     """
     above = {
         part: os.sep.join(parts[: place + 1])
-        for parts in (os.path.realpath(f"{SYS}/bus/pci/devices/{address}").split(os.sep) for address in addresses)
+        for parts in (
+            os.path.realpath(f"{SYS}/bus/pci/devices/{address}").split(os.sep)
+            for address in addresses
+        )
         for place, part in enumerate(parts[:-1])
         if ADDRESS.match(part) and ADDRESS.match(parts[place - 1])
     }
@@ -163,10 +201,15 @@ def rdma_addresses():
 
 
 def gpudirect():
-    """Return how RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; "" without that driver."""
+    """Return how RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; ""
+    without that driver.
+    """
     if any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")):
         return "nvidia-peermem"
-    driver, kernel = first_line("/proc/driver/nvidia/version"), re.match(r"(\d+)\.(\d+)", os.uname().release)
+    driver, kernel = (
+        first_line("/proc/driver/nvidia/version"),
+        re.match(r"(\d+)\.(\d+)", os.uname().release),
+    )
     if not driver or not kernel:
         return ""
     is_new = (int(kernel.group(1)), int(kernel.group(2))) >= DMA_BUF_SINCE

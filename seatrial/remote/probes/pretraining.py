@@ -1,15 +1,18 @@
-"""Train a decoder of Llama's shape over every rank: tokens per second, where the time goes, who is slow or hangs.
+"""Train a decoder of Llama's shape over every rank: tokens per second, where the time goes, who is
+slow or hangs.
 
-    training.py --model llama [--size 1b] [--sequence 4096] [--fsdp 8 --tp 2 --pp 2 --cp 2 --ep 2] [--precision bf16]
+    training.py --model llama [--size 1b] [--sequence 4096] [--fsdp 8 --tp 2 --pp 2 --cp 2 --ep 2]
+        [--precision bf16]
 
-By hand, alone or under torchrun, mpirun or srun. Tokens are synthetic and can be learnt, or those of a file (--tokens,
-32 bit little-endian numbers). Model: decoder.py. How ranks share it: parallel.py. Checkpoints: checkpoint.py. A step
-that does not end: hang.py. Silent corruption: replays.py and copies.py. Seeds are fixed, and every global batch is the
-same however the ranks share it.
+By hand, alone or under torchrun, mpirun or srun. Tokens are synthetic and can be learnt, or those
+of a file (--tokens, 32 bit little-endian numbers). Model: decoder.py. How ranks share it:
+parallel.py. Checkpoints: checkpoint.py. A step that does not end: hang.py. Silent corruption:
+replays.py and copies.py. Seeds are fixed, and every global batch is the same however the ranks
+share it.
 
-Rank 0 prints JSON lines: {"event": "start"}, {"event": "step", "step", "loss", "step_time_ms", "time"},
-{"event": "checkpoint"}, and at the end {"event": "llama", ...} with the figures of every rank. Exit statuses:
-rendezvous.py.
+Rank 0 prints JSON lines: {"event": "start"}, {"event": "step", "step", "loss", "step_time_ms",
+"time"}, {"event": "checkpoint"}, and at the end {"event": "llama", ...} with the figures of every
+rank. Exit statuses: rendezvous.py.
 """
 
 from __future__ import annotations
@@ -60,12 +63,14 @@ def main(arguments: Sequence[str]) -> int:
     hang.record_collectives()
     rendezvous.join(here, options, device)
     if options.deterministic or options.replays:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS is free to sum in another order
+        # Else cuBLAS is free to sum in another order
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(mode=bool(options.replays))
     replayed = replays.run(size, options, here, device) if options.replays else None
     torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
-    limit_s = min(options.hang_s, _BEFORE_TIMEOUT * options.timeout_s)  # before a collective gives up
+    # Before a collective gives up
+    limit_s = min(options.hang_s, _BEFORE_TIMEOUT * options.timeout_s)
     with hang.Watchdog(here.rank, here.host, limit_s, options.dump_prefix) as watchdog:
         run.train(watchdog)
     result = run.summary(replayed)
@@ -74,7 +79,9 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(json.dumps(result, indent=2) + "\n")
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
-    is_right = result["finite"] and not any(result[part] and result[part]["odd"] for part in ("replays", "copies"))
+    is_right = result["finite"] and not any(
+        result[part] and result[part]["odd"] for part in ("replays", "copies")
+    )
     return 0 if is_right else WRONG_RESULT
 
 
@@ -82,19 +89,29 @@ class Pretraining:
     """A decoder over the ranks with its optimizer, tokens, clock and checkpoints."""
 
     def __init__(
-        self, options: argparse.Namespace, size: DecoderSize, degrees: Degrees, here: RankPlacement, device: str
+        self,
+        options: argparse.Namespace,
+        size: DecoderSize,
+        degrees: Degrees,
+        here: RankPlacement,
+        device: str,
     ) -> None:
         self.options, self.size, self.degrees, self.here = options, size, degrees, here
         self.device = torch.device(device)
         self.meshes = Meshes.make(degrees, self.device.type)
         self.model = parallel.build(options, size, degrees, self.meshes, device)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=options.lr, betas=(0.9, 0.95), fused=self.device.type == "cuda"
+            self.model.parameters(),
+            lr=options.lr,
+            betas=(0.9, 0.95),
+            fused=self.device.type == "cuda",
         )
         self.clock = StepClock(self.device)
         for block in self.model.blocks.values():
             self.clock.watch(block)
-        self.loss_of: Callable[..., torch.Tensor] = torch.compile(loss_of) if options.compile else loss_of
+        self.loss_of: Callable[..., torch.Tensor] = (
+            torch.compile(loss_of) if options.compile else loss_of
+        )
         self.is_last_stage = self.meshes.rank("pp") == degrees.pp - 1
         self.schedule = self._schedule() if degrees.pp > 1 else None
         self.tokens = open_tokens(options.tokens) if options.tokens else None
@@ -109,7 +126,11 @@ class Pretraining:
 
     def _schedule(self) -> Schedule1F1B:
         stage = PipelineStage(
-            self.model, self.meshes.rank("pp"), self.degrees.pp, self.device, group=self.meshes.group("pp")
+            self.model,
+            self.meshes.rank("pp"),
+            self.degrees.pp,
+            self.device,
+            group=self.meshes.group("pp"),
         )
         return Schedule1F1B(stage, self.options.batch, loss_fn=self.loss_of)
 
@@ -119,7 +140,9 @@ class Pretraining:
             print(json.dumps({**event, "time": time.time()}), flush=True)
 
     def train(self, watchdog: hang.Watchdog) -> None:
-        """Run the steps from the first or the last checkpoint; a loss that is not finite ends them."""
+        """Run the steps from the first or the last checkpoint; a loss that is not finite ends
+        them.
+        """
         options = self.options
         self.report(
             event="start",
@@ -129,7 +152,8 @@ class Pretraining:
             restore_s=self.checkpoints.restore_s,
         )
         for step in range(self.first_step, options.steps):
-            if step > self.first_step or not options.compile:  # which takes minutes in the first step
+            # Which takes minutes in the first step
+            if step > self.first_step or not options.compile:
                 watchdog.beat(step)
             self.break_on_purpose(step)
             self.run_step(step)
@@ -174,7 +198,9 @@ class Pretraining:
         self.window.append(loss.detach().double())
 
     def run_pipeline(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Run all microbatches through this rank's stage; return the loss on the last stage, 0 on others."""
+        """Run all microbatches through this rank's stage; return the loss on the last stage, 0 on
+        others.
+        """
         schedule: Any = self.schedule
         losses: list[torch.Tensor] = []
         arguments = (inputs,) if self.meshes.rank("pp") == 0 else ()
@@ -187,7 +213,8 @@ class Pretraining:
     def settle(self, *, is_last: bool) -> bool:
         """Report the steps whose results are there; False if a loss is not finite.
 
-        Losses are averaged over the ranks on the device, and read one look later, so that a GPU never waits for it.
+        Losses are averaged over the ranks on the device, and read one look later, so that a GPU
+        never waits for it.
         """
         if self.window:
             mine = torch.stack(self.window)
@@ -212,7 +239,9 @@ class Pretraining:
         return all(math.isfinite(loss) for loss in losses)
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if ranks share it."""
+        """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if
+        ranks share it.
+        """
         options, degrees = self.options, self.degrees
         place = self.meshes.rank("fsdp") * degrees.ep + self.meshes.rank("ep")
         first = (step * degrees.data + place) * options.batch
@@ -222,17 +251,23 @@ class Pretraining:
         return whole[:, start : start + part], whole[:, start + 1 : start + part + 1].contiguous()
 
     def sequences(self, first: int, count: int) -> torch.Tensor:
-        """Return sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo the vocabulary."""
+        """Return sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo
+        the vocabulary.
+        """
         length = self.options.sequence + 1
         if self.tokens is not None:
-            rows = [self._from_file(number * length, length) for number in range(first, first + count)]
+            rows = [
+                self._from_file(number * length, length) for number in range(first, first + count)
+            ]
             return torch.stack(rows).to(self.device, non_blocking=True)
         starts = [
             (self.options.seed * 7919 + number * 104_729) % self.size.vocabulary
             for number in range(first, first + count)
         ]
         factors, terms = self.recurrence
-        return (torch.tensor(starts, device=self.device)[:, None] * factors + terms) % self.size.vocabulary
+        return (
+            torch.tensor(starts, device=self.device)[:, None] * factors + terms
+        ) % self.size.vocabulary
 
     def _from_file(self, first: int, length: int) -> torch.Tensor:
         tokens: Any = self.tokens
@@ -241,7 +276,9 @@ class Pretraining:
 
     @cached_property
     def recurrence(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the vocabulary."""
+        """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the
+        vocabulary.
+        """
         factors, terms = [1], [0]
         for _ in range(self.options.sequence):
             factors.append(5 * factors[-1] % self.size.vocabulary)
@@ -249,7 +286,9 @@ class Pretraining:
         return torch.tensor(factors, device=self.device), torch.tensor(terms, device=self.device)
 
     def break_on_purpose(self, step: int) -> None:
-        """Do what a fault of the local platform asks for, at its step, in the first attempt alone."""
+        """Do what a fault of the local platform asks for, at its step, in the first attempt
+        alone.
+        """
         rank, _, seconds = (self.options.die or "-1:0").partition(":")
         if int(rank) == self.here.rank and time.monotonic() - self.began > float(seconds):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -276,8 +315,11 @@ class Pretraining:
         for name in (*PHASES, "compute", "step"):
             mine[f"{name}_ms"] = rounded(self.clock.median(name, warmup))
         on_gpu = self.device.type == "cuda"
-        mine["memory_gb"] = rounded(torch.cuda.max_memory_allocated() / 1e9) if on_gpu else None  # of tensors
-        shares = shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
+        # Of tensors
+        mine["memory_gb"] = rounded(torch.cuda.max_memory_allocated() / 1e9) if on_gpu else None
+        shares = (
+            shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
+        )
         ranks = rendezvous.report(mine, str(self.device))
         counted = self.step_time_ms[warmup:] or self.step_time_ms
         tokens = options.batch * options.sequence * self.degrees.data
@@ -324,7 +366,10 @@ def size_name(size: DecoderSize) -> str:
 
 
 def open_tokens(path: str) -> torch.Tensor:
-    """Return the tokens of a file of 32 bit numbers, read as they are needed. Raises CannotStart."""
+    """Return the tokens of a file of 32 bit numbers, read as they are needed.
+
+    Raises CannotStart.
+    """
     try:
         count = Path(path).stat().st_size // 4
         return torch.from_file(path, shared=False, size=count, dtype=torch.int32)
@@ -335,7 +380,10 @@ def open_tokens(path: str) -> torch.Tensor:
 def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """Return the size and the degrees, if they fit together. Raises CannotStart."""
     overrides = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
-    size = replace(SIZES[options.size], **{name: value for name, value in overrides.items() if value is not None})
+    size = replace(
+        SIZES[options.size],
+        **{name: value for name, value in overrides.items() if value is not None},
+    )
     if problem := size.problem():
         raise CannotStart(problem)
     degrees = parallel.choose({name: getattr(options, name) for name in DEGREES}, ranks)
@@ -344,7 +392,9 @@ def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[Decod
     return size, degrees
 
 
-def problems(options: argparse.Namespace, size: DecoderSize, degrees: Degrees, device: str) -> Iterator[str]:
+def problems(
+    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, device: str
+) -> Iterator[str]:
     """Yield why the options do not fit together, or not this machine."""
     yield from parallel.problems(degrees, size, options.sequence, options.batch)
     yield from parallel.too_old(degrees, device)
@@ -376,38 +426,73 @@ def _fault(text: str) -> tuple[str, int, int]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="training.py --model llama", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="training.py --model llama", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--model", choices=("llama",))
-    parser.add_argument("--size", choices=tuple(SIZES), default="debug", help="a published shape; debug")
+    parser.add_argument(
+        "--size", choices=tuple(SIZES), default="debug", help="a published shape; debug"
+    )
     for field in fields(DecoderSize):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, help="in place of the size's own")
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}", type=int, help="in place of the size's own"
+        )
     parser.add_argument("--sequence", type=int, default=128, help="tokens of a sequence")
-    parser.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
+    parser.add_argument(
+        "--batch", type=int, default=1, help="sequences per data-parallel rank and step"
+    )
     for name in DEGREES:
-        parser.add_argument(f"--{name}", type=int, help="degree; fsdp takes the rest of the ranks where it is unset")
+        parser.add_argument(
+            f"--{name}", type=int, help="degree; fsdp takes the rest of the ranks where it is unset"
+        )
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp8 needs torchao")
-    parser.add_argument("--compile", action="store_true", help="compile each block, which needs a C compiler")
-    parser.add_argument("--activation-checkpointing", action="store_true", help="recompute each block's activations")
-    parser.add_argument("--tokens", metavar="FILE", help="32 bit little-endian tokens, in place of synthetic ones")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile each block, which needs a C compiler"
+    )
+    parser.add_argument(
+        "--activation-checkpointing", action="store_true", help="recompute each block's activations"
+    )
+    parser.add_argument(
+        "--tokens", metavar="FILE", help="32 bit little-endian tokens, in place of synthetic ones"
+    )
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=2, help="first steps, which are not timed")
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--deterministic", action="store_true", help="only algorithms that give the same bits each time"
+        "--deterministic",
+        action="store_true",
+        help="only algorithms that give the same bits each time",
     )
-    parser.add_argument("--replays", type=int, default=0, help="steps that each rank trains alone first, and compares")
-    parser.add_argument("--digest-every", type=int, default=0, help="steps between comparisons of ranks' parameters")
+    parser.add_argument(
+        "--replays",
+        type=int,
+        default=0,
+        help="steps that each rank trains alone first, and compares",
+    )
+    parser.add_argument(
+        "--digest-every", type=int, default=0, help="steps between comparisons of ranks' parameters"
+    )
     shared = "leave out of the replays' times what others have the processors"
     parser.add_argument("--shared-processors", action="store_true", help=shared)
-    parser.add_argument("--hang-s", type=float, default=300.0, help="a step that takes longer hangs; 0 for never")
-    parser.add_argument("--dump-prefix", metavar="PATH", help="where to write the flight recorder's dump, by rank")
-    parser.add_argument("--peak-tflops", type=float, help="of one GPU in that precision, for the MFU")
+    parser.add_argument(
+        "--hang-s", type=float, default=300.0, help="a step that takes longer hangs; 0 for never"
+    )
+    parser.add_argument(
+        "--dump-prefix", metavar="PATH", help="where to write the flight recorder's dump, by rank"
+    )
+    parser.add_argument(
+        "--peak-tflops", type=float, help="of one GPU in that precision, for the MFU"
+    )
     parser.add_argument("--results", metavar="FILE", help="write the last event there, as JSON")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset"
+    )
     Checkpoints.add_arguments(parser)
-    parser.add_argument("--fault", type=_fault, action="append", default=[], help=argparse.SUPPRESS)  # for tests
-    parser.add_argument("--die", metavar="RANK:SECONDS", help=argparse.SUPPRESS)  # interrupted on purpose
+    # For tests
+    parser.add_argument("--fault", type=_fault, action="append", default=[], help=argparse.SUPPRESS)
+    # Interrupted on purpose
+    parser.add_argument("--die", metavar="RANK:SECONDS", help=argparse.SUPPRESS)
     parser.add_argument("--wrong", metavar="RANK:KIND", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)
     options = parser.parse_args(arguments)

@@ -1,7 +1,8 @@
-"""Run a probe or another program on this machine, as one process or as several ranks, bounded in time and output.
+"""Run a probe or another program on this machine, as one process or as several ranks, bounded in
+time and output.
 
-Every process gets a group of its own, and the group is killed at the end. Standard library alone; copied to the nodes
-with the probes, and part of check.pyz.
+Every process gets a group of its own, and the group is killed at the end. Standard library alone;
+copied to the nodes with the probes, and part of check.pyz.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))  # the folder of the probes, or the archive that holds them
+# The folder of the probes, or the archive that holds them
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 _MAX_OUTPUT = 1 << 20  # bytes kept of a stream, its end
 _MAX_PROBLEM = 300  # characters
@@ -30,15 +32,24 @@ runpy.run_module({name!r}, run_name="__main__", alter_sys=True)
 """
 # What a launcher told this process; the processes that it starts are another world.
 _OF_A_LAUNCHER = ("SLURM_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_", "OMPI_", "MPI_LOCAL")
-_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+_RANK_VARIABLES = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
 
 
 @dataclass(frozen=True)
 class Ended:
     """Result of a program: the end of rank 0's standard output, and what failed.
 
-    `status` is that of the rank that failed first, negative for a signal; 0 where all ranks ended well, None where
-    time was up or the program cannot be started. `problem` is one line, empty where nothing failed.
+    `status` is that of the rank that failed first, negative for a signal; 0 where all ranks ended
+    well, None where time was up or the program cannot be started. `problem` is one line, empty
+    where nothing failed.
     """
 
     output: str
@@ -79,7 +90,9 @@ class _Rank:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self.output, self.errors = (_Tail(stream) for stream in (self.process.stdout, self.process.stderr) if stream)
+        self.output, self.errors = (
+            _Tail(stream) for stream in (self.process.stdout, self.process.stderr) if stream
+        )
 
     def end(self) -> None:
         try:
@@ -95,11 +108,15 @@ class _Rank:
 
 def run_probe(name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     """Run a probe as `ranks` processes of this machine, which meet on its loopback interface."""
-    return run([sys.executable, "-c", _START.format(here=HERE, name=name), *arguments], timeout_s, ranks)
+    return run(
+        [sys.executable, "-c", _START.format(here=HERE, name=name), *arguments], timeout_s, ranks
+    )
 
 
 def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
-    """Run a program as `ranks` processes of this machine, until all have ended or one has failed."""
+    """Run a program as `ranks` processes of this machine, until all have ended or one has
+    failed.
+    """
     began = time.monotonic()
     with socket.socket() as sock:  # a free port, at which the ranks meet
         sock.bind(("127.0.0.1", 0))
@@ -109,7 +126,9 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
         with _deferred_sigterm():
             for rank in range(ranks):
                 started.append(_Rank(command, _environment(rank, ranks, port)))
-        status, problem = _outcome(started, began + timeout_s, f"did not end within {timeout_s:g} s")
+        status, problem = _outcome(
+            started, began + timeout_s, f"did not end within {timeout_s:g} s"
+        )
     except OSError as error:
         status, problem = None, f"cannot start: {error.strerror}"
     finally:
@@ -121,7 +140,9 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
 
 @contextmanager
 def _deferred_sigterm() -> Iterator[None]:
-    """Delay a handler of SIGTERM, which may raise, until a process that is being started can be ended."""
+    """Delay a handler of SIGTERM, which may raise, until a process that is being started can be
+    ended.
+    """
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -137,7 +158,9 @@ def _deferred_sigterm() -> Iterator[None]:
 
 
 def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | None, str]:
-    """Return (status, problem) of the rank that failed first; a stopped one counts, since the others wait for it."""
+    """Return (status, problem) of the rank that failed first; a stopped one counts, since the
+    others wait for it.
+    """
     failed = _first_failure(ranks, deadline)
     if failed is None and all(rank.process.poll() == 0 for rank in ranks):
         return 0, ""
@@ -184,13 +207,20 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
-    """Return this process's variables without a launcher's, and those of the rank if there are several ranks."""
+    """Return this process's variables without a launcher's, and those of the rank if there are
+    several ranks.
+    """
     kept = {name: value for name, value in os.environ.items() if not _is_of_a_launcher(name)}
     if ranks == 1:
         return kept
     place = (rank, ranks, rank, ranks, 0, "127.0.0.1", port)
-    return {**kept, **{name: str(value) for name, value in zip(_RANK_VARIABLES, place, strict=True)}}
+    return {
+        **kept,
+        **{name: str(value) for name, value in zip(_RANK_VARIABLES, place, strict=True)},
+    }
 
 
 def _is_of_a_launcher(name: str) -> bool:
-    return name in _RANK_VARIABLES or (name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW"))
+    return name in _RANK_VARIABLES or (
+        name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW")
+    )

@@ -2,13 +2,15 @@
 
     programs.py
 
-Standard input:  {"id", "programs": [[word, ...], ...], "ports": [port, ...], "seconds": limit}, a line each
-Output for each: with ports, {"id", "listening": true} once something listens on all of them, false if that never is
-                 so and they are ended; then
-                 {"id", "ended": [{"status", "output"}, ...]}, in their order
+Standard input, a line each:
+    {"id", "programs": [[word, ...], ...], "ports": [port, ...], "seconds": limit}
 
-A status is null for a program that was ended at the limit, and 127 for one that is not there. It ends with its
-standard input, and so do the programs. Standard library only.
+Output for each:
+    with ports, {"id", "listening": true} once something listens on all of them, false if that never
+    is so and they are ended; then {"id", "ended": [{"status", "output"}, ...]}, in their order
+
+A status is null for a program that was ended at the limit, and 127 for one that is not there. It
+ends with its standard input, and so do the programs. Standard library only.
 """
 
 import json
@@ -23,7 +25,8 @@ import time
 
 MOST_BYTES = 4096  # of what one program printed, its end
 MOST_FILE = 64 << 20  # bytes that a program may write into a file, its output too
-LEFT_OUT = re.compile(r"^ *(?:(?:local|remote) address:|GID:|-{20,}|$)")  # of perftest: a line for each queue pair
+# Of perftest: a line for each queue pair
+LEFT_OUT = re.compile(r"^ *(?:(?:local|remote) address:|GID:|-{20,}|$)")
 POLL_S = 0.02
 LISTEN = "0A"  # as /proc/net/tcp has the state
 MOST_S = 3600  # without a request: it ends by itself
@@ -69,7 +72,11 @@ class Started:
         self.status, self.process = None, None
         try:
             self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output, start_new_session=True
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=self.output,
+                stderr=self.output,
+                start_new_session=True,
             )
             resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
         except OSError as error:

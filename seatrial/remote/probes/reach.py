@@ -1,13 +1,15 @@
-"""Open TCP to the sshd of every peer, many at once, and read its banner: who is not reached, and why. One JSON line.
+"""Open TCP to the sshd of every peer, many at once, and read its banner: who is not reached, and
+why. One JSON line.
 
-Standard input: {"peers": [[address, port], ...], "timeout_s": seconds for one peer, "parallel": count}
-Output line:    {"tried": count, "failed": {"refused": [position in peers, ...], "timeout": [...], ...}}
+Standard input: {"peers": [[address, port], ...], "timeout_s": seconds for one peer, "parallel":
+count} Output line:    {"tried": count, "failed": {"refused": [position in peers, ...], "timeout":
+[...], ...}}
 
-"failed" has a peer once and leaves out the reasons that no peer has: "refused", "timeout" (no connection, or no banner,
-in time), "no-route", "closed" (before its banner), "other-banner" (it is no SSH server), "max-startups"
-(its sshd has too many connections), "local" (this node may not open
-the connection: its files, its ports, its memory). There is no login and nothing of what a peer says is kept, so a peer
-costs one open file and MAX_BANNER bytes, for `timeout_s` at most.
+"failed" has a peer once and leaves out the reasons that no peer has: "refused", "timeout" (no
+connection, or no banner, in time), "no-route", "closed" (before its banner), "other-banner" (it is
+no SSH server), "max-startups" (its sshd has too many connections), "local" (this node may not open
+the connection: its files, its ports, its memory). There is no login and nothing of what a peer says
+is kept, so a peer costs one open file and MAX_BANNER bytes, for `timeout_s` at most.
 """
 
 import errno
@@ -21,7 +23,8 @@ from typing import Any
 
 MAX_BANNER = 4096  # bytes; RFC 4253, 4.2: a server may send other lines of text before its version
 VERSIONS = (b"SSH-2.0-", b"SSH-1.99-")
-MAX_STARTUPS = b"Exceeded MaxStartups"  # what sshd answers before it drops a connection, from 8.3 on
+# What sshd answers before it drops a connection, from 8.3 on
+MAX_STARTUPS = b"Exceeded MaxStartups"
 REASONS = {
     errno.ECONNREFUSED: "refused",
     errno.ETIMEDOUT: "timeout",
@@ -37,7 +40,9 @@ REASONS = {
 
 
 class Connection:
-    """One peer on its way: its position in the request, its socket, what it sent, and until when it may take."""
+    """One peer on its way: its position in the request, its socket, what it sent, and until when it
+    may take.
+    """
 
     def __init__(self, position, sock, deadline):
         self.position, self.sock, self.deadline, self.received = position, sock, deadline, b""
@@ -53,7 +58,9 @@ def main():
 
 
 def reach(peers, timeout_s, parallel):
-    """Yield the position of every peer and why it is not reached ("" if it is), as soon as it is known."""
+    """Yield the position of every peer and why it is not reached ("" if it is), as soon as it is
+    known.
+    """
     waiting = list(enumerate(peers))[::-1]
     with selectors.DefaultSelector() as selector:
         while waiting or selector.get_map():
@@ -66,9 +73,13 @@ def reach(peers, timeout_s, parallel):
 
 
 def start(selector, position, address, port, timeout_s):
-    """Begin to connect; return the reason if that fails at once, None while the answer is outstanding."""
+    """Begin to connect; return the reason if that fails at once, None while the answer is
+    outstanding.
+    """
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM
+        )[0]
         sock = socket.socket(family, kind, protocol)
     except socket.gaierror:
         return "no-route"
@@ -79,7 +90,9 @@ def start(selector, position, address, port, timeout_s):
     if code not in (0, errno.EINPROGRESS):
         sock.close()
         return REASONS.get(code, "local")
-    selector.register(sock, selectors.EVENT_READ, Connection(position, sock, time.monotonic() + timeout_s))
+    selector.register(
+        sock, selectors.EVENT_READ, Connection(position, sock, time.monotonic() + timeout_s)
+    )
     return None
 
 

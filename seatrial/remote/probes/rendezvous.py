@@ -1,11 +1,11 @@
 """Rendezvous and exit of a probe's ranks. Copied to the nodes next to the probes.
 
-A rank that gives up reports it in the store through which the ranks met, which rank 0 keeps, so that the others can
-name the ranks that are stopped, hang or were killed.
+A rank that gives up reports it in the store through which the ranks met, which rank 0 keeps, so
+that the others can name the ranks that are stopped, hang or were killed.
 
-Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments or
-contradictory variables; 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers
-are wrong.
+Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else
+broke; 2 bad arguments or contradictory variables; 3 a prerequisite is missing (`cannot start: ...`
+on standard error); 7 done, and the numbers are wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
+# Read when torch is imported; its warnings would fill the log
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 try:
     import placement
@@ -44,7 +45,10 @@ try:
 except (ImportError, OSError, MemoryError) as problem:
     here = f"{socket.gethostname()} rank {placement.shown_rank(os.environ)}"
     absent = "is missing for" if isinstance(problem, ModuleNotFoundError) else "cannot be loaded by"
-    sys.stderr.write(f"{here}: cannot start: torch {absent} {sys.executable}: {problem or type(problem).__name__}\n")
+    sys.stderr.write(
+        f"{here}: cannot start: torch {absent} {sys.executable}: "
+        f"{problem or type(problem).__name__}\n"
+    )
     sys.exit(3)
 gc.freeze()
 gc.enable()
@@ -55,12 +59,15 @@ Gathered = list[dict[str, Any]]  # what each rank reports
 _SIOCGIFADDR = 0x8915
 _PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
-_WAIT_S = 2.0  # for the others' words; they began to wait for the same collective at about the same time
+# For the others' words; they began to wait for the same collective at about the same time
+_WAIT_S = 2.0
 _ANSWER_S = 1.0  # for the store's answers after that
 _ASK_S = 0.05  # for the answer about one rank
 _NAMED = 8  # silent ranks at most
 _MAX_HOST = 100  # characters
-_IN_VAIN = re.compile(r"timed out|timeout|connection (?:was )?(?:closed|reset)|broken pipe", re.IGNORECASE)
+_IN_VAIN = re.compile(
+    r"timed out|timeout|connection (?:was )?(?:closed|reset)|broken pipe", re.IGNORECASE
+)
 _NO_STORE = "no word from rank 0, which keeps the store of the ranks"
 
 
@@ -71,31 +78,53 @@ class CannotStart(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that every probe takes."""
     parser.add_argument(
-        "--master-addr", help="address of rank 0's node; MASTER_ADDR or the job's first node when unset"
+        "--master-addr",
+        help="address of rank 0's node; MASTER_ADDR or the job's first node when unset",
     )
-    parser.add_argument("--master-port", type=int, help="a free port there; MASTER_PORT or 29500 when unset")
-    parser.add_argument("--network", help="CIDR or interface that the ranks talk over; the way to rank 0 when unset")
-    parser.add_argument("--timeout-s", type=float, default=60.0, help="for the ranks to meet, and for one collective")
+    parser.add_argument(
+        "--master-port", type=int, help="a free port there; MASTER_PORT or 29500 when unset"
+    )
+    parser.add_argument(
+        "--network", help="CIDR or interface that the ranks talk over; the way to rank 0 when unset"
+    )
+    parser.add_argument(
+        "--timeout-s",
+        type=float,
+        default=60.0,
+        help="for the ranks to meet, and for one collective",
+    )
 
 
 def place(options: argparse.Namespace) -> RankPlacement:
-    """Return this process's place; fills in where rank 0 listens. Raises ContradictoryEnvironment, or CannotStart."""
+    """Return this process's place; fills in where rank 0 listens.
+
+    Raises ContradictoryEnvironment, or CannotStart.
+    """
     if options.master_addr and placement.launcher_of(os.environ) is None:
-        raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
+        raise CannotStart(
+            "no launcher's rank in the environment: start it by mpirun, srun or torchrun"
+        )
     here: RankPlacement = placement.place(os.environ)
-    options.master_addr = options.master_addr or placement.master_address(os.environ, here.world_size)
+    options.master_addr = options.master_addr or placement.master_address(
+        os.environ, here.world_size
+    )
     options.master_port = options.master_port or placement.master_port(os.environ)
     return here
 
 
 def choose_device(requested: str | None, here: RankPlacement) -> str:
-    """Return the torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
+    """Return the torch device of this rank: a GPU if there is one, unless `cpu` is asked for.
+
+    Raises CannotStart.
+    """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if requested == "cpu" or (requested is None and not gpus):
         return "cpu"
     index = int(placement.gpu_index(os.environ, here))
     if index >= gpus:
-        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
+        raise CannotStart(
+            f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one"
+        )
     torch.cuda.set_device(index)
     return f"cuda:{index}"
 
@@ -114,7 +143,8 @@ def addresses() -> dict[str, str]:
 
 
 def interface(network: str | None, master: str, addresses_by_name: Mapping[str, str]) -> str:
-    """Return the interface to use: that of the name, with an address in the CIDR, or on the way to `master`.
+    """Return the interface to use: that of the name, with an address in the CIDR, or on the way to
+    `master`.
 
     Raises CannotStart.
     """
@@ -129,7 +159,9 @@ def interface(network: str | None, master: str, addresses_by_name: Mapping[str, 
 
 
 def _source_address(master: str) -> str:
-    """Return the local address that packets to `master` leave from (connecting a UDP socket sends nothing)."""
+    """Return the local address that packets to `master` leave from (connecting a UDP socket sends
+    nothing).
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect((master, 9))
@@ -139,7 +171,9 @@ def _source_address(master: str) -> str:
 
 
 def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
-    """Return this process's place and its device, as `place` and `choose_device` do; torch has one thread."""
+    """Return this process's place and its device, as `place` and `choose_device` do; torch has one
+    thread.
+    """
     torch.set_num_threads(1)
     here = place(options)
     return here, choose_device(options.device, here)
@@ -157,7 +191,9 @@ def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") 
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
     if here.rank:
-        _wait_for_port(options.master_addr, options.master_port, min(options.timeout_s, _PORT_WAIT_S))
+        _wait_for_port(
+            options.master_addr, options.master_port, min(options.timeout_s, _PORT_WAIT_S)
+        )
     try:
         dist.init_process_group(
             backend,
@@ -169,13 +205,19 @@ def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") 
     except (RuntimeError, OSError, ValueError) as error:
         text = one_line(error)
         if "address already in use" in text.lower() or "EADDRINUSE" in text:
-            raise CannotStart(f"port {options.master_port} on {options.master_addr} is already in use") from error
-        raise RuntimeError(f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}") from error
+            raise CannotStart(
+                f"port {options.master_port} on {options.master_addr} is already in use"
+            ) from error
+        raise RuntimeError(
+            f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}"
+        ) from error
     announce(here.rank, here.host)
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
-    """Wait at most `seconds` until rank 0 listens: torch itself retries only after up to a second."""
+    """Wait at most `seconds` until rank 0 listens: torch itself retries only after up to a
+    second.
+    """
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         with suppress(OSError):
@@ -219,14 +261,19 @@ def one_line(error: BaseException) -> str:
 
     Torch puts C++ stack traces below it.
     """
-    lines = [re.sub(r"^\[\S+:\d+\] ", "", line.strip()) for line in str(error).splitlines() if line.strip()]
+    lines = [
+        re.sub(r"^\[\S+:\d+\] ", "", line.strip())
+        for line in str(error).splitlines()
+        if line.strip()
+    ]
     return (lines[0] if lines else type(error).__name__)[:400]
 
 
 def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
     """Run a probe's main and exit, after any error with one line that names host, rank and cause.
 
-    Exit by os._exit: the destructors of a broken process group abort the process or wait for peers that are gone.
+    Exit by os._exit: the destructors of a broken process group abort the process or wait for peers
+    that are gone.
     """
     try:
         status = main(sys.argv[1:])
@@ -258,7 +305,8 @@ def announce(rank: int, host: str) -> None:
 
 
 def silent_ranks(error: BaseException) -> str:
-    """Report in the store that this rank gives up; name the ranks that it waited for and that have not reported so.
+    """Report in the store that this rank gives up; name the ranks that it waited for and that have
+    not reported so.
 
     `no word from rank 1 on node-1`, or "" if all gave up or it is unknown.
     """
@@ -266,14 +314,18 @@ def silent_ranks(error: BaseException) -> str:
         return ""
     in_vain = bool(_IN_VAIN.search(str(error)))
     place, answers = (dist.get_rank(), dist.get_world_size()), list[str]()
-    asking = threading.Thread(target=lambda: answers.append(_ask(*place, in_vain=in_vain)), daemon=True)
+    asking = threading.Thread(
+        target=lambda: answers.append(_ask(*place, in_vain=in_vain)), daemon=True
+    )
     asking.start()
     asking.join(_WAIT_S + 1.5 * _ANSWER_S if in_vain else _ANSWER_S)
     return "".join(answers) if answers or not in_vain or not place[0] else _NO_STORE
 
 
 def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
-    """Ask the store for silent ranks, on two ranks at most: if thousands asked, that would be millions of questions."""
+    """Ask the store for silent ranks, on two ranks at most: if thousands asked, that would be
+    millions of questions.
+    """
     try:
         store = _store()
         store.set(f"gave up/{rank}", "")
@@ -285,13 +337,16 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
             return ""
         if not _gave_up(store, [rank], _ASK_S):
             return _NO_STORE
-        silent = list(islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED))
+        silent = list(
+            islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED)
+        )
         if not 0 < 2 * len(silent) <= ranks:
             return ""
         hosts = [store.get(f"host/{other}").decode()[:_MAX_HOST] for other in silent]
         named = (f"rank {other} on {host}" for other, host in zip(silent, hosts, strict=True))
         return f"no word from {', '.join(named)}"
-    except Exception:  # whatever a store raises that went away with rank 0, or that this torch does not have
+    except Exception:
+        # Whatever a store raises that went away with rank 0, or that this torch does not have
         return ""
 
 

@@ -1,10 +1,11 @@
-"""Every rank trains the same small decoder alone, from the same seed on the same batch: all must get the same bits.
+"""Every rank trains the same small decoder alone, from the same seed on the same batch: all must
+get the same bits.
 
-A digest of the parameters is taken after each step, so that the first wrong step shows, and of each replay, so that a
-rank that is wrong once shows as much as one that is always wrong. When the digests agree, the gradients are summed
-over the ranks as whole numbers, whose sum is exact in any order: a wrong sum of right gradients is the transport's.
-Ranks are compared only with those of the same device model, driver and library. Copied to the nodes next to
-training.py.
+A digest of the parameters is taken after each step, so that the first wrong step shows, and of each
+replay, so that a rank that is wrong once shows as much as one that is always wrong. When the
+digests agree, the gradients are summed over the ranks as whole numbers, whose sum is exact in any
+order: a wrong sum of right gradients is the transport's. Ranks are compared only with those of the
+same device model, driver and library. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -29,15 +30,23 @@ from step_clock import Marks
 
 Json = Dict[str, Any]  # an object
 _REPLAYS = 3
-_LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
+# Small beside any GPU, of the model's own width
+_LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2
 _SEED = 17
 _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> Json:
-    """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank and replay."""
-    small = replace(size, layers=min(_LAYERS, size.layers), vocabulary=min(_VOCABULARY, size.vocabulary), experts=0)
+    """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank
+    and replay.
+    """
+    small = replace(
+        size,
+        layers=min(_LAYERS, size.layers),
+        vocabulary=min(_VOCABULARY, size.vocabulary),
+        experts=0,
+    )
     sequence = min(_SEQUENCE, options.sequence)
     digests: list[str] = []
     step_ms: list[float] = []
@@ -47,8 +56,11 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
         done, times, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
         digests.append(done)
         counted = times[1:] or times  # the first allocates
-        step_ms.append(round(statistics.mean(counted), 4))  # a median would not see a device held back in bursts
-    transport = _wrong_sums(gradients, digests, device, is_wrong=is_wrong(options, here, "transport", 0))
+        # A median would not see a device held back in bursts
+        step_ms.append(round(statistics.mean(counted), 4))
+    transport = _wrong_sums(
+        gradients, digests, device, is_wrong=is_wrong(options, here, "transport", 0)
+    )
     mine = {
         "rank": here.rank,
         "host": here.host,
@@ -58,13 +70,20 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
         "step_ms": step_ms,
     }
     ranks = rendezvous.exchange(mine, device)
-    return {"steps": options.replays, "replays": _REPLAYS, "odd": odd(ranks), "step_ms": [r["step_ms"] for r in ranks]}
+    return {
+        "steps": options.replays,
+        "replays": _REPLAYS,
+        "odd": odd(ranks),
+        "step_ms": [r["step_ms"] for r in ranks],
+    }
 
 
 def _replay(
     size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[torch.Tensor]]:
-    """Return one replay: a digest of all its steps, the time of each in ms, and the last gradients."""
+    """Return one replay: a digest of all its steps, the time of each in ms, and the last
+    gradients.
+    """
     with torch.device("meta"):
         model = Decoder(size, sequence)
     model.to_empty(device=device)
@@ -72,9 +91,13 @@ def _replay(
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator("cpu").manual_seed(_SEED)
     tokens = torch.randint(size.vocabulary, (_BATCH, sequence + 1), generator=generator).to(device)
-    marks = Marks(torch.device(device), own_clock_s if options.shared_processors else time.perf_counter)
+    marks = Marks(
+        torch.device(device), own_clock_s if options.shared_processors else time.perf_counter
+    )
     steps, digests = [], []
-    autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=options.precision != "fp32")
+    autocast = torch.autocast(
+        torch.device(device).type, torch.bfloat16, enabled=options.precision != "fp32"
+    )
     for step in range(options.replays):
         first = marks.now()
         optimizer.zero_grad()
@@ -92,7 +115,9 @@ def _replay(
 
 
 def digest_of(tensors: Iterable[torch.Tensor]) -> str:
-    """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any order."""
+    """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any
+    order.
+    """
     sums = []
     with torch.no_grad():
         for tensor in tensors:
@@ -109,7 +134,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def words_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bits of every element, as integers of its size; in the same memory where that is contiguous."""
+    """Return the bits of every element, as integers of its size; in the same memory where that is
+    contiguous.
+    """
     return tensor.contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
 
 
@@ -127,8 +154,12 @@ def flip_bit(parameter: torch.Tensor) -> None:
         words[len(words) // 2] ^= 1
 
 
-def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], device: str, *, is_wrong: bool) -> int:
-    """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients differ already."""
+def _wrong_sums(
+    gradients: Sequence[torch.Tensor], digests: Sequence[str], device: str, *, is_wrong: bool
+) -> int:
+    """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients
+    differ already.
+    """
     texts = rendezvous.share(digests[-1], device)
     if len(set(texts)) > 1:
         return 0
@@ -144,21 +175,33 @@ def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], devic
 
 
 def kind_of(device: torch.device) -> str:
-    """Return what determines the bits of a computation: device model, driver, library, processor's instructions."""
+    """Return what determines the bits of a computation: device model, driver, library, processor's
+    instructions.
+    """
     threads = torch.get_num_threads()
     if device.type != "cuda":
         return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {threads}"
-    name, memory = torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).total_memory
+    name, memory = (
+        torch.cuda.get_device_name(device),
+        torch.cuda.get_device_properties(device).total_memory,
+    )
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
     try:
-        driver = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+        driver = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=False
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         driver = ""
-    return f"{torch.__version__} {torch.version.cuda or torch.version.hip} {name} {memory} {driver[:20]}"
+    return (
+        f"{torch.__version__} {torch.version.cuda or torch.version.hip} {name} {memory} "
+        f"{driver[:20]}"
+    )
 
 
 def odd(ranks: Sequence[Json]) -> list[Json]:
-    """Return the ranks whose bits differ from the majority of their kind, by computing or by transport."""
+    """Return the ranks whose bits differ from the majority of their kind, by computing or by
+    transport.
+    """
     outliers = []
     for kind in sorted({rank["kind"] for rank in ranks}):
         alike = [rank for rank in ranks if rank["kind"] == kind]
@@ -168,10 +211,19 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
             differs = sum(digest != common for digest in rank["digests"])
             if differs:
                 is_certain = 2 * count > total
-                outliers.append({**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain})
+                outliers.append(
+                    {**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain}
+                )
     bad = [rank for rank in ranks if rank["wrong_sums"]]
     for rank in bad:
-        outliers.append({**_place(rank), "by": "transport", "replays": 1, "is_certain": 2 * len(bad) < len(ranks)})
+        outliers.append(
+            {
+                **_place(rank),
+                "by": "transport",
+                "replays": 1,
+                "is_certain": 2 * len(bad) < len(ranks),
+            }
+        )
     return outliers
 
 
@@ -180,6 +232,8 @@ def _place(rank: Json) -> Json:
 
 
 def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
-    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of which is 0."""
+    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of
+    which is 0.
+    """
     fault = f"{here.rank}:{kind}"
     return options.wrong == fault or (options.wrong == f"{fault}-once" and not turn)

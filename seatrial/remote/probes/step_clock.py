@@ -1,8 +1,8 @@
 """Where the time of training steps goes on one rank, by events on its device.
 
-A rank's time in a step is data, forward, backward and optimizer; `compute` is the part of forward and backward that
-its own blocks and ends compute, without the time that they wait for parameters, gradients or other ranks, where no
-group divides a block. Copied to the nodes next to training.py.
+A rank's time in a step is data, forward, backward and optimizer; `compute` is the part of forward
+and backward that its own blocks and ends compute, without the time that they wait for parameters,
+gradients or other ranks, where no group divides a block. Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
-warnings.filterwarnings("ignore", message=".*returned a view tensor")  # that of _Mark, which is never changed in place
+# That of _Mark, which is never changed in place
+warnings.filterwarnings("ignore", message=".*returned a view tensor")
 
 PHASES = ("data", "forward", "backward", "optimizer")
 
@@ -27,7 +28,9 @@ PHASES = ("data", "forward", "backward", "optimizer")
 class Marks:
     """Points in time on a device: events on a GPU's stream, a clock on processors."""
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, device: torch.device, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.on_gpu = device.type == "cuda"
         self.clock = clock
 
@@ -49,14 +52,17 @@ class Marks:
 
 @dataclass
 class Step:
-    """A step whose times are not read yet: the ends of its phases, and the spans in which its blocks computed."""
+    """A step whose times are not read yet: the ends of its phases, and the spans in which its
+    blocks computed.
+    """
 
     points: list[tuple[str, Any]] = field(default_factory=list)
     spans: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 class StepClock:
-    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and later `settle`.
+    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and
+    later `settle`.
 
     `times` are the milliseconds of each step on this rank, by phase, and as `step` and `compute`.
     """
@@ -80,7 +86,9 @@ class StepClock:
         return steps
 
     def settle(self, steps: Sequence[Step]) -> list[float]:
-        """Read the times of steps, waiting for their ends; return the milliseconds of each whole step."""
+        """Read the times of steps, waiting for their ends; return the milliseconds of each whole
+        step.
+        """
         whole = []
         for step in steps:
             whole.append(self.marks.between_ms(step.points[0][1], step.points[-1][1]))
@@ -98,7 +106,8 @@ class StepClock:
     def watch(self, module: nn.Module) -> None:
         """Time what a module computes, forward and backward; call it after it is sharded.
 
-        Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after the last one.
+        Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after
+        the last one.
         """
         began: list[Any] = []
 
@@ -109,7 +118,9 @@ class StepClock:
             if began:
                 self.steps[-1].spans.append((began.pop(), self.marks.now()))
 
-        def before(_module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        def before(
+            _module: nn.Module, inputs: tuple[torch.Tensor, ...]
+        ) -> tuple[torch.Tensor, ...]:
             first = _Mark.apply(inputs[0], closed)
             opened()
             return (first, *inputs[1:])

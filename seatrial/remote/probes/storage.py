@@ -1,4 +1,5 @@
-"""Measure a file system that nodes share, together with other nodes, as requests on standard input say.
+"""Measure a file system that nodes share, together with other nodes, as requests on standard input
+say.
 
     storage.py FOLDER
 
@@ -6,8 +7,9 @@ First line out:  {"folder", "filesystem", "free_bytes", "direct", "lacks"}, or {
 Standard input:  {"id", "do": NAME, ...} a line each, see REQUESTS
 Output for each: {"id", ...}, or {"id", "error": text}
 
-All files are in a folder of its own inside FOLDER, which goes when this process does: a child waits for that, so that
-SIGKILL leaves nothing either. The file of streams has no name. It ends with its standard input. Standard library only.
+All files are in a folder of its own inside FOLDER, which goes when this process does: a child waits
+for that, so that SIGKILL leaves nothing either. The file of streams has no name. It ends with its
+standard input. Standard library only.
 """
 
 import errno
@@ -28,14 +30,27 @@ import disk
 
 BLOCK = disk.BLOCK
 PREFIX = ".seatrial-"
-OWN_FOLDER = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_]{1,32}")  # also the only folders of others that it reads
+# Also the only folders of others that it reads
+OWN_FOLDER = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_]{1,32}")
 NOTE_BYTES = 4096
 SMALL_BYTES = 4096
 POLL_S = 0.002
 MOST_S = 3600.0  # of one request, and without a request: it ends by itself
 JANITOR_S = 600  # in which a process that was killed still holds files open
 REQUESTS = {
-    name: name for name in ("stream", "note", "look", "hold", "contend", "release", "files", "save", "load", "leave")
+    name: name
+    for name in (
+        "stream",
+        "note",
+        "look",
+        "hold",
+        "contend",
+        "release",
+        "files",
+        "save",
+        "load",
+        "leave",
+    )
 }
 
 
@@ -117,7 +132,12 @@ class Storage:
         part = bytes // jobs // BLOCK * BLOCK
         if direction == "write":
             os.ftruncate(self.file, part * jobs)  # or fio would want to make the file itself
-        shared = ("--time_based", f"--numjobs={jobs}", f"--offset_increment={part}", "--group_reporting")
+        shared = (
+            "--time_based",
+            f"--numjobs={jobs}",
+            f"--offset_increment={part}",
+            "--group_reporting",
+        )
         moved, took_s = disk.fio(self.file, direction, part, seconds, *shared)
         return {"bytes": moved, "seconds": took_s}
 
@@ -131,7 +151,9 @@ class Storage:
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """Return the seconds until another node's note is there with its content; none where it never is."""
+        """Return the seconds until another node's note is there with its content; none where it
+        never is.
+        """
         path = self.of(folder, "note")
 
         def read():
@@ -182,7 +204,9 @@ class Storage:
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes and seconds."""
+        """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes
+        and seconds.
+        """
         os.ftruncate(self.file, 0)
         return transferred(bytes, shards, self.write_shard)
 
@@ -191,7 +215,9 @@ class Storage:
         return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
 
     def write_shard(self, shard, size):
-        file = os.open(os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        file = os.open(
+            os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600
+        )
         try:
             disk.takes_direct(file)
             written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
@@ -210,11 +236,17 @@ class Storage:
 
 
 def transferred(size, shards, transfer):
-    """Write or read all shards at once, and return their bytes, seconds and what is wrong with them."""
+    """Write or read all shards at once, and return their bytes, seconds and what is wrong with
+    them.
+    """
     began, part = time.monotonic(), size // shards // BLOCK * BLOCK
     each = at_once(shards, lambda shard: transfer(shard, part))
     wrong = next(filter(None, (wrong for _, wrong in each)), "")
-    return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
+    return {
+        "bytes": sum(size for size, _ in each),
+        "seconds": time.monotonic() - began,
+        "wrong": wrong,
+    }
 
 
 def check_folder(folder):
@@ -224,7 +256,9 @@ def check_folder(folder):
 
 
 def awaited(read, digest, limit_s):
-    """Return the seconds until `read` returns the content with that digest, or what it returned instead."""
+    """Return the seconds until `read` returns the content with that digest, or what it returned
+    instead.
+    """
     began, seen = time.monotonic(), "no such file"
     while True:
         try:
@@ -243,7 +277,8 @@ def awaited(read, digest, limit_s):
 
 
 def clean_up_after(is_gone):
-    """Start a child that calls `is_gone`, which removes what is left, once this process is gone, until it is so.
+    """Start a child that calls `is_gone`, which removes what is left, once this process is gone,
+    until it is so.
 
     Returns what must stay open until then.
     """

@@ -1,14 +1,15 @@
-"""Measure what TCP carries between this node and its peers, one direction after the other; JSON lines.
+"""Measure what TCP carries between this node and its peers, one direction after the other; JSON
+lines.
 
     stream.py ADDRESS    of this node, by which its peers come
 
-First line out:  {"port", "token"}: where it takes their streams
-Standard input:  {"id", "peer": {"address", "port", "token"}, "max_bytes", "max_seconds": per direction}, a line each
-Output for each: {"id", "out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"id", "error": text}
+First line out:  {"port", "token"}: where it takes their streams Standard input:  {"id", "peer":
+{"address", "port", "token"}, "max_bytes", "max_seconds": per direction}, a line each Output for
+each: {"id", "out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"id", "error": text}
 
-It ends with its standard input. The receiver takes the time, from the first byte on: setting up does not count, nor
-does what is only in a buffer. Each direction has a connection of its own, because what a slow one still holds back
-would delay the other.
+It ends with its standard input. The receiver takes the time, from the first byte on: setting up
+does not count, nor does what is only in a buffer. Each direction has a connection of its own,
+because what a slow one still holds back would delay the other.
 """
 
 import hmac
@@ -24,7 +25,8 @@ import time
 
 CHUNK = 256 * 1024
 TOKEN_BYTES = 16
-ORDER = struct.Struct("!?Qd")  # after the token: whether the peer is to send, bytes and seconds at most
+# After the token: whether the peer is to send, bytes and seconds at most
+ORDER = struct.Struct("!?Qd")
 PACKET_BYTES = 1500
 MAX_ANSWER = 64 * 1024  # bytes of what a peer says
 FIRST_BYTE_S = 3.0  # a lost packet or two
@@ -70,7 +72,9 @@ def listen(address):
 
 
 def serve(listener, token):
-    """Accept one connection after another; with the right token, receive and report how much came, or send."""
+    """Accept one connection after another; with the right token, receive and report how much came,
+    or send.
+    """
     while True:
         peer, _ = listener.accept()
         peer.settimeout(FIRST_BYTE_S)
@@ -108,13 +112,16 @@ def read_json(text):
 def connect(peer, sends, max_bytes, max_seconds):
     """Connect to a peer, which then receives, or sends."""
     there = socket.create_connection((peer["address"], peer["port"]), FIRST_BYTE_S)
-    there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing drops what is not sent
+    # Closing drops what is not sent
+    there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     there.sendall(bytes.fromhex(peer["token"]) + ORDER.pack(sends, max_bytes, max_seconds))
     return there
 
 
 def send(there, max_bytes, max_seconds):
-    """Write until everything is out, time is up or the other side has had enough: it answers or closes."""
+    """Write until everything is out, time is up or the other side has had enough: it answers or
+    closes.
+    """
     block, left, deadline = os.urandom(CHUNK), max_bytes, time.monotonic() + max_seconds
     there.setblocking(False)
     while left > 0 and time.monotonic() < deadline:
@@ -126,7 +133,9 @@ def send(there, max_bytes, max_seconds):
 
 
 def receive(there, max_bytes, max_seconds):
-    """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no rate is 0."""
+    """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no
+    rate is 0.
+    """
     waited, buffer = time.monotonic(), bytearray(CHUNK)
     if not wait_readable(there, FIRST_BYTE_S):
         return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}
@@ -134,7 +143,11 @@ def receive(there, max_bytes, max_seconds):
     while count < max_bytes and wait_readable(there, started + max_seconds - time.monotonic()):
         received = there.recv_into(buffer, min(CHUNK, max_bytes - count))
         if not received:
-            raise OSError("the connection ended after {} bytes, {:.1f} s".format(count, time.monotonic() - waited))
+            raise OSError(
+                "the connection ended after {} bytes, {:.1f} s".format(
+                    count, time.monotonic() - waited
+                )
+            )
         count += received
     return {"bytes": count, "seconds": max(time.monotonic() - started, 1e-6)}
 

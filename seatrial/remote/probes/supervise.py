@@ -1,14 +1,18 @@
-"""Run a command and end it, with every process it started, when standard input closes or time is up.
+"""Run a command and end it, with every process it started, when standard input closes or time is
+up.
 
     supervise.py TIMEOUT_S COMMAND [ARG ...]
 
-An SSH session that goes away does not end what it started; mpirun would run on. The caller keeps the standard
-input open for as long as the command is wanted. The first line there is a JSON object: variables for the
-command's environment, which show neither in a list of processes nor in a file. With SEATRIAL_PIPE among them, what
-rank 0 writes into that named pipe comes by standard error, apart from the words of all others.
+An SSH session that goes away does not end what it started; mpirun would run on. The caller keeps
+the standard input open for as long as the command is wanted. The first line there is a JSON object:
+variables for the command's environment, which show neither in a list of processes nor in a file.
+With SEATRIAL_PIPE among them, what rank 0 writes into that named pipe comes by standard error,
+apart from the words of all others.
 
-The exit status is the command's own, 128+N when signal N ended it. A command's own may be any number, so one of these
-lines says that this program ends the command, or could not start it; what comes after it is of processes that are ended
+The exit status is the command's own, 128+N when signal N ended it. A command's own may be any
+number, so one of these lines says that this program ends the command, or could not start it; what
+comes after it is of processes that are ended:
+
     seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor
     seatrial-supervisor: not wanted any more
     seatrial-supervisor: cannot start NAME: REASON
@@ -60,7 +64,10 @@ class Pipe:
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         os.mkfifo(path, 0o600)
-        self.reader, self.writer = os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
+        self.reader, self.writer = (
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK),
+            os.open(path, os.O_WRONLY),
+        )
         os.set_blocking(self.reader, True)
         self.copying = threading.Thread(target=self.copy, daemon=True)
         self.copying.start()
@@ -79,7 +86,9 @@ class Pipe:
 
 
 def read_variables():
-    """Return the first line of standard input, read no further than its end; None when it closes before."""
+    """Return the first line of standard input, read no further than its end; None when it closes
+    before.
+    """
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -102,7 +111,8 @@ def start(command, variables):
 
 
 def report(why):
-    print(f"\nseatrial-supervisor: {why}", flush=True)  # on a line of its own: a rank may have left half of one
+    # On a line of its own: a rank may have left half of one
+    print(f"\nseatrial-supervisor: {why}", flush=True)
     return 1
 
 
@@ -111,7 +121,9 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            longest_s = max((sum(waited_s(pid).values()) for pid in descendants(os.getpid())), default=0.0)
+            longest_s = max(
+                (sum(waited_s(pid).values()) for pid in descendants(os.getpid())), default=0.0
+            )
             return f"time is up; {longest_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):

@@ -1,7 +1,7 @@
 """The longer measurements of the probe `devices`: memory, links, number formats, stress.
 
-`devices` are NumpyProcessors or TorchDevice of torch_device.py, `options` those of devices.py. Processors have
-a memory test only; the rest is for GPUs.
+`devices` are NumpyProcessors or TorchDevice of torch_device.py, `options` those of devices.py.
+Processors have a memory test only; the rest is for GPUs.
 """
 
 import glob
@@ -19,9 +19,12 @@ LEAST_SAMPLES = 5
 WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
 BATCH_S = 0.02
 MAX_TEXT = 200
-CUDA_ADVICE = re.compile(r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE")
+CUDA_ADVICE = re.compile(
+    r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE"
+)
 MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
-# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or another.
+# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or
+# another.
 SHAPES = (
     (4096, 4096, 4096),
     (8192, 8192, 8192),
@@ -34,11 +37,20 @@ SHAPES = (
 )
 TRIAL_S = 0.05
 MOST_SAMPLES = 20
-STORED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
-LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # of NVIDIA's
+STORED = {
+    "fp32": "float32",
+    "tf32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp8": "float8_e4m3fn",
+}
+# Of NVIDIA's
+LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}
 BYTES = 1 << 28
-MULTIPLIER = -7046029254386353131  # odd: each word gets a value of its own, which shows lines that are mixed up
-CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))  # no bit, all, every other, and those between
+# Odd: each word gets a value of its own, which shows lines that are mixed up
+MULTIPLIER = -7046029254386353131
+# No bit, all, every other, and those between
+CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))
 CHUNK_WORDS = 1 << 27  # 1 GiB
 SLICE_WORDS = 1 << 24  # what is compared at once: the comparison needs memory too
 PROCESSORS_WORDS = 1 << 23  # 64 MiB
@@ -48,7 +60,8 @@ SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
 def sampled(work, seconds, most=100, is_shared=False):
     """Return the seconds per call of `work`, one sample per batch, for about `seconds`.
 
-    LEAST_SAMPLES to about `most` samples. `is_shared`: others may use the processors meanwhile, which is subtracted.
+    LEAST_SAMPLES to about `most` samples. `is_shared`: others may use the processors meanwhile,
+    which is subtracted.
     """
     work(WARMUP)
     once = timed(work, 1)
@@ -69,14 +82,20 @@ def timed(work, times):
 
 
 def measure(devices, options):
-    """Measure each device: {"rates": [...], "wrong": text, "error": text}. A failure does not stop the rest."""
+    """Measure each device: {"rates": [...], "wrong": text, "error": text}.
+
+    A failure does not stop the rest.
+    """
     outcomes = [{"rates": [], "wrong": "", "error": ""} for _ in devices]
     each = list(zip(devices, outcomes))
     gpus = [(device, outcome) for device, outcome in each if device.gpu]
     for device, outcome in gpus:
         for dtype in options.dtypes:
             if supported(device, dtype):
-                guarded([outcome], lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")])
+                guarded(
+                    [outcome],
+                    lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")],
+                )
     if gpus:
         measure_together([device for device, _ in gpus], [outcome for _, outcome in gpus], options)
     for device, outcome in each if options.memory_share else ():
@@ -101,7 +120,9 @@ def tested(device, share):
 
 
 def guarded(outcomes, work):
-    """Put what the work returns, (rates, problem) for each device, into the outcomes; or the error that it raised."""
+    """Put what the work returns, (rates, problem) for each device, into the outcomes; or the error
+    that it raised.
+    """
     try:
         for outcome, (rates, problem) in zip(outcomes, work()):
             outcome["rates"] += [rate for rate in rates if rate["samples"]]
@@ -129,7 +150,12 @@ def best(device, dtype, seconds, shapes=SHAPES):
     with Watch(device.sensors()) as watch:
         samples = [tflops(fastest, duration) for duration in sampled(work, seconds, MOST_SAMPLES)]
     shape = "x".join(map(str, fastest))
-    rate = {"metric": "matmul_best", "conditions": {"dtype": dtype}, "samples": samples, "shape": shape}
+    rate = {
+        "metric": "matmul_best",
+        "conditions": {"dtype": dtype},
+        "samples": samples,
+        "shape": shape,
+    }
     return [rate, *watch.rates(dtype)]
 
 
@@ -156,14 +182,25 @@ def multiplication(device, dtype, shape):
     m, n, k = shape
     torch = device.torch
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-    left, right = (device.random(size, "bfloat16" if dtype == "fp8" else STORED[dtype]) for size in ((m, k), (n, k)))
+    left, right = (
+        device.random(size, "bfloat16" if dtype == "fp8" else STORED[dtype])
+        for size in ((m, k), (n, k))
+    )
     if dtype == "fp8":
         stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
         first, second = left.to(stored), right.to(stored).t()
-        one = torch.ones((), dtype=torch.float32, device=device.device)  # both scales: what is random around 0 fits
+        # Both scales: what is random around 0 fits
+        one = torch.ones((), dtype=torch.float32, device=device.device)
 
         def multiply():
-            torch._scaled_mm(first, second, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+            torch._scaled_mm(
+                first,
+                second,
+                scale_a=one,
+                scale_b=one,
+                out_dtype=torch.bfloat16,
+                use_fast_accum=True,
+            )
 
         return device.repeat(multiply)
     product, right = torch.empty(m, n, dtype=left.dtype, device=device.device), right.t()
@@ -173,7 +210,8 @@ def multiplication(device, dtype, shape):
 def stress(devices, seconds):
     """Multiply on all devices at once for `seconds`; return (rates, problem) of each.
 
-    A node at full power is hotter than one GPU of it. The samples are of the second half, when it is warm.
+    A node at full power is hotter than one GPU of it. The samples are of the second half, when it
+    is warm.
     """
     barrier = threading.Barrier(len(devices), timeout=120)
     with ThreadPoolExecutor(len(devices)) as pool:
@@ -187,11 +225,16 @@ def stressed(device, seconds, ready):
         samples = sampled(multiply, seconds, 2 * MOST_SAMPLES)
     late = [2 * device.size**3 / duration / 1e12 for duration in samples[len(samples) // 2 :]]
     problem = "" if same() else "the same product differs when it is repeated under load"
-    return [{"metric": "matmul_stress", "conditions": {}, "samples": late}, *watch.rates("stress")], problem
+    return [
+        {"metric": "matmul_stress", "conditions": {}, "samples": late},
+        *watch.rates("stress"),
+    ], problem
 
 
 def host_link(devices, seconds, buffer_bytes=BYTES):
-    """Measure host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
+    """Measure host_to_device and device_to_host from pinned memory, by how many GPUs copy
+    `at_once`.
+    """
     alone = []
     for device in devices:
         with ThreadPoolExecutor(1) as pool:  # a thread of its own may move to other processors
@@ -201,7 +244,8 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
     barrier = threading.Barrier(len(devices), timeout=120)
     with ThreadPoolExecutor(len(devices)) as pool:
         together = pool.map(
-            lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait), devices
+            lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait),
+            devices,
         )
         return [one + all_ for one, all_ in zip(alone, together)]
 
@@ -211,16 +255,25 @@ def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
     move_near(device)
     on_host, on_device = device.host_buffer(buffer_bytes), device.buffer(buffer_bytes)
     rates = []
-    for metric, target, source in (("host_to_device", on_device, on_host), ("device_to_host", on_host, on_device)):
-        work = device.repeat(lambda target=target, source=source: target.copy_(source, non_blocking=True))
+    for metric, target, source in (
+        ("host_to_device", on_device, on_host),
+        ("device_to_host", on_host, on_device),
+    ):
+        work = device.repeat(
+            lambda target=target, source=source: target.copy_(source, non_blocking=True)
+        )
         ready()
-        samples = [buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
+        samples = [
+            buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)
+        ]
         rates.append({"metric": metric, "conditions": {"at_once": at_once}, "samples": samples})
     return rates
 
 
 def move_near(device):
-    """Run this thread, and so put its memory, where the GPU is attached; anywhere if that is unknown."""
+    """Run this thread, and so put its memory, where the GPU is attached; anywhere if that is
+    unknown.
+    """
     for path in glob.glob(f"/sys/bus/pci/devices/{device.pci_address()}/local_cpulist"):
         with open(path) as file:
             near = cpus_of(file.read()) & os.sched_getaffinity(0)
@@ -231,24 +284,35 @@ def move_near(device):
 def cpus_of(text):
     """Parse `0-3,8` into a set."""
     ends = [part.partition("-") for part in text.strip().split(",") if part]
-    return {number for first, _, last in ends for number in range(int(first), int(last or first) + 1)}
+    return {
+        number for first, _, last in ends for number in range(int(first), int(last or first) + 1)
+    }
 
 
 def peers(devices, seconds, buffer_bytes=BYTES):
-    """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems), with what arrived wrong."""
+    """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems), with
+    what arrived wrong.
+    """
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
     for (place, source), (_, target) in permutations(enumerate(devices), 2):
         samples, arrived = pair(source, target, seconds, buffer_bytes)
         name = f"gpu-{target.name.partition(':')[2]}"
-        rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
-        problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
+        rates[place].append(
+            {"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples}
+        )
+        problems[place] = problems[place] or (
+            "" if arrived else f"a copy to {name} differs from its source"
+        )
     return rates, problems
 
 
 def pair(source, target, seconds, buffer_bytes):
     """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
-    sent, received = source.indices(buffer_bytes // 8), target.buffer(buffer_bytes).view(source.torch.int64)
+    sent, received = (
+        source.indices(buffer_bytes // 8),
+        target.buffer(buffer_bytes).view(source.torch.int64),
+    )
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
 
     def work(times):
@@ -270,7 +334,9 @@ def memory_test(device, share):
         # After all was written: a word may have been written to another's place.
         for number, chunk in enumerate(chunks):
             for start, part in slices(chunk):
-                problem = difference(device, part, expected(device, pattern, number, start, len(part)))
+                problem = difference(
+                    device, part, expected(device, pattern, number, start, len(part))
+                )
                 if problem:
                     return {"tested_gb": tested, "wrong": problem}
     return {"tested_gb": tested, "wrong": ""}
@@ -317,4 +383,7 @@ def difference(device, part, values):
     first = int(wrong.argmax())
     flipped = bin(int(bits[first]) % (1 << 64)).count("1")
     address = device.address(part) + 8 * first
-    return f"memory at {address:#x} differs from what was written in {flipped} of 64 bits; {count} words nearby differ"
+    return (
+        f"memory at {address:#x} differs from what was written in {flipped} of 64 bits; "
+        f"{count} words nearby differ"
+    )

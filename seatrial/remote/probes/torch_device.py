@@ -1,4 +1,5 @@
-"""One device of a node: a GPU by torch, or the processors by numpy's BLAS, by torch where GPUs are expected.
+"""One device of a node: a GPU by torch, or the processors by numpy's BLAS, by torch where GPUs are
+expected.
 
 Clock, power and temperature come from NVML where nvidia-ml-py is installed, else from nvidia-smi.
 """
@@ -23,7 +24,9 @@ METRICS = ("gpu_clock", "gpu_power", "gpu_temperature")  # MHz, W, degrees Celsi
 
 
 class NumpyProcessors:
-    """All processors that this process may use: numpy's BLAS multiplies on all, a thread per processor copies."""
+    """All processors that this process may use: numpy's BLAS multiplies on all, a thread per
+    processor copies.
+    """
 
     library, name, dtype, size, copied_bytes = "numpy", "cpu", "float32", CPU_SIZE, CPU_BYTES
     gpu, digest_dtypes, digest_size = False, ("float32",), 512
@@ -36,11 +39,15 @@ class NumpyProcessors:
         return processor()
 
     def software(self):
-        """Identify the software: devices of one model with the same text compute bit for bit alike."""
+        """Identify the software: devices of one model with the same text compute bit for bit
+        alike.
+        """
         return f"numpy {self.numpy.__version__}, {instruction_set()}, {processors()} threads"
 
     def product(self):
-        """Return a function that multiplies `times` times, and one that compares the product with the first one."""
+        """Return a function that multiplies `times` times, and one that compares the product with
+        the first one.
+        """
         generator, shape = self.numpy.random.default_rng(0), (self.size, self.size)
         left, right = (generator.standard_normal(shape, dtype=self.dtype) for _ in range(2))
         product = self.numpy.matmul(left, right)
@@ -53,7 +60,9 @@ class NumpyProcessors:
         return multiply, lambda: self.numpy.array_equal(first, product)
 
     def copy(self):
-        """Return a function that copies `times` times, and one that compares the copy with its source."""
+        """Return a function that copies `times` times, and one that compares the copy with its
+        source.
+        """
         source = self.numpy.arange(self.copied_bytes // 4, dtype="int32")
         target = self.numpy.empty_like(source)
         parts = [self.numpy.array_split(array, processors()) for array in (target, source)]
@@ -99,10 +108,23 @@ def processor():
 
 
 def instruction_set():
-    """Return a digest of what a library chooses its kernels by: hypervisors give unlike processors the same name."""
+    """Return a digest of what a library chooses its kernels by: hypervisors give unlike processors
+    the same name.
+    """
     cpuinfo = described()
-    fields = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU implementer", "CPU part", "Features")
-    chosen = [cpuinfo.get(field, "") for field in fields] + [os.environ.get("OPENBLAS_CORETYPE", "")]
+    fields = (
+        "vendor_id",
+        "cpu family",
+        "model",
+        "stepping",
+        "flags",
+        "CPU implementer",
+        "CPU part",
+        "Features",
+    )
+    chosen = [cpuinfo.get(field, "") for field in fields] + [
+        os.environ.get("OPENBLAS_CORETYPE", "")
+    ]
     return "processor " + hashlib.sha256("|".join(chosen).encode()).hexdigest()[:8]
 
 
@@ -141,22 +163,31 @@ class TorchDevice:
         units = self.properties().multi_processor_count
         override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
         tf32 = f"tf32 {self.torch.backends.cuda.matmul.allow_tf32}{override and f', override {override}'}"
-        return f"{version}, {self.torch.version.cuda or self.torch.version.hip}, {units} multiprocessors, {tf32}"
+        return (
+            f"{version}, {self.torch.version.cuda or self.torch.version.hip}, {units} "
+            f"multiprocessors, {tf32}"
+        )
 
     def product(self):
         """See NumpyProcessors.product."""
         torch, dtype = self.torch, getattr(self.torch, self.dtype)
-        left, right, product = (torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3))
+        left, right, product = (
+            torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3)
+        )
         generator = torch.Generator(device=self.device).manual_seed(0)
         for matrix in (left, right):
             matrix.normal_(generator=generator)
         torch.matmul(left, right, out=product)
         first = product.clone()
-        return self.repeat(lambda: torch.matmul(left, right, out=product)), lambda: torch.equal(first, product)
+        return self.repeat(lambda: torch.matmul(left, right, out=product)), lambda: torch.equal(
+            first, product
+        )
 
     def copy(self):
         """See NumpyProcessors.copy."""
-        source = self.torch.arange(self.copied_bytes // 4, dtype=self.torch.int32, device=self.device)
+        source = self.torch.arange(
+            self.copied_bytes // 4, dtype=self.torch.int32, device=self.device
+        )
         target = self.torch.empty_like(source)
         return self.repeat(lambda: target.copy_(source)), lambda: self.torch.equal(source, target)
 
@@ -202,7 +233,9 @@ class TorchDevice:
 
     def random(self, shape, dtype):
         """Return normally distributed numbers."""
-        return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device).normal_()
+        return self.torch.empty(
+            shape, dtype=getattr(self.torch, dtype), device=self.device
+        ).normal_()
 
     def buffer(self, size):
         """Allocate `size` bytes on the device."""
@@ -244,13 +277,18 @@ class TorchDevice:
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
 
     def sensors(self):
-        """Return a function that reads clock, power and temperature, None for an unknown one (`reader`)."""
+        """Return a function that reads clock, power and temperature, None for an unknown one
+        (`reader`).
+        """
         uuid = str(getattr(self.properties(), "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
 
 
 class Watch:
-    """`with Watch(read) as watch: ...`, then `watch.rates(during)`. `read` returns a number per METRICS, or None."""
+    """`with Watch(read) as watch: ...`, then `watch.rates(during)`.
+
+    `read` returns a number per METRICS, or None.
+    """
 
     def __init__(self, read):
         self.read, self.readings, self.over = read, [], threading.Event()
@@ -268,25 +306,36 @@ class Watch:
         while not self.over.wait(EVERY_S):
             try:
                 values = self.read()
-            except Exception:  # a driver without that sensor, or a GPU that went away: the work tells
+            except Exception:
+                # A driver without that sensor, or a GPU that went away: the work tells
                 return
             if values is None:
                 return
             self.readings.append(values)
 
     def rates(self, during):
-        """Return the median of each sensor in the second half of the time, as the answer has rates."""
+        """Return the median of each sensor in the second half of the time, as the answer has
+        rates.
+        """
         late = self.readings[len(self.readings) // 2 :]
-        columns = [[value for value in column if value is not None and value > 0] for column in zip(*late)]
+        columns = [
+            [value for value in column if value is not None and value > 0] for column in zip(*late)
+        ]
         return [
-            {"metric": metric, "conditions": {"during": during}, "samples": [float(statistics.median(column))]}
+            {
+                "metric": metric,
+                "conditions": {"during": during},
+                "samples": [float(statistics.median(column))],
+            }
             for metric, column in zip(METRICS, columns)
             if column
         ]
 
 
 def reader(uuid):
-    """Return a function that reads the sensors of the GPU with that UUID, or None if neither way works."""
+    """Return a function that reads the sensors of the GPU with that UUID, or None if neither way
+    works.
+    """
     if not uuid:
         return lambda: None
     try:
@@ -311,9 +360,16 @@ def nvml_reader(uuid):
 
 def smi_line(uuid):
     """Return the output of nvidia-smi, "" if it is missing or does not answer."""
-    command = ["nvidia-smi", f"--id={uuid}", "--query-gpu=" + ",".join(FIELDS), "--format=csv,noheader,nounits"]
+    command = [
+        "nvidia-smi",
+        f"--id={uuid}",
+        "--query-gpu=" + ",".join(FIELDS),
+        "--format=csv,noheader,nounits",
+    ]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""

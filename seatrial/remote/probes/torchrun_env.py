@@ -2,9 +2,9 @@
 
     torchrun_env.py --master-addr ADDRESS --master-port PORT -- COMMAND...
 
-RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the launcher (placement.py) and
-the arguments. The command takes this process's place, so its output and exit status are the rank's. Exit statuses:
-2 contradictory variables, 3 the command cannot be started.
+RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the launcher
+(placement.py) and the arguments. The command takes this process's place, so its output and exit
+status are the rank's. Exit statuses: 2 contradictory variables, 3 the command cannot be started.
 """
 
 import argparse
@@ -25,7 +25,11 @@ def main():
         here = placement.place(os.environ)
     except placement.ContradictoryEnvironment as error:
         leave(str(error), 2)
-    local = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE") or ""
+    local = (
+        os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
+        or os.environ.get("SLURM_NTASKS_PER_NODE")
+        or ""
+    )
     os.environ.update(
         RANK=str(here.rank),
         WORLD_SIZE=str(here.world_size),
@@ -50,7 +54,9 @@ def leave(cause, status):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="torchrun_env.py", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="torchrun_env.py", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--master-addr", required=True, help="address of rank 0's node")
     parser.add_argument("--master-port", type=int, required=True, help="a free port there")
     for name in ("--device", "--network", "--timeout-s"):

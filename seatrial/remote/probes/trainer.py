@@ -39,7 +39,17 @@ gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _KEPT = (  # of the summary, under the same names
-    *("model", "data", "precision", "compile", "world_size", "device", "backend", "torch", "parameters"),
+    *(
+        "model",
+        "data",
+        "precision",
+        "compile",
+        "world_size",
+        "device",
+        "backend",
+        "torch",
+        "parameters",
+    ),
     *("batch_size_per_gpu", "communication_share"),
 )
 
@@ -51,20 +61,31 @@ class Trainer:
         self.options, self.here, self.device = options, here, torch.device(device)
         workload = models.workload(options.model, options.size, options.image_size, options.classes)
         self.batches = (
-            synthetic(workload, options, here, device) if options.data == "synthetic" else real(options, device)
+            synthetic(workload, options, here, device)
+            if options.data == "synthetic"
+            else real(options, device)
         )
         self.model: nn.Module = workload.model.to(device)
-        self.flops = None if options.model == "tiny" else flops_per_sample(self.model, workload, device)
+        self.flops = (
+            None if options.model == "tiny" else flops_per_sample(self.model, workload, device)
+        )
         ids = None if device == "cpu" else [here.local_rank]
         self.parallel = DistributedDataParallel(self.model, device_ids=ids)
-        self.forward: Callable[..., Any] = torch.compile(self.parallel) if options.compile else self.parallel
+        self.forward: Callable[..., Any] = (
+            torch.compile(self.parallel) if options.compile else self.parallel
+        )
         self.optimizer = workload.optimizer(self.model.parameters(), lr=options.lr or workload.lr)
-        grad_scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)  # where torch before 2.3 has it
+        # Where torch before 2.3 has it
+        grad_scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
         self.scaler = grad_scaler(enabled=options.precision == "fp16")
 
     def autocast(self) -> AbstractContextManager[None]:
         precision = PRECISIONS[self.options.precision]
-        return nullcontext() if precision is torch.float32 else torch.autocast(self.device.type, precision)
+        return (
+            nullcontext()
+            if precision is torch.float32
+            else torch.autocast(self.device.type, precision)
+        )
 
     def loss(self, batch: models.Batch) -> torch.Tensor:
         inputs, labels = batch
@@ -105,7 +126,10 @@ def synthetic(
 
 
 def real(options: argparse.Namespace, device: str) -> Iterator[models.Batch]:
-    """Return batches without end of this rank's part of the data, shuffled anew for each pass. Raises CannotStart."""
+    """Return batches without end of this rank's part of the data, shuffled anew for each pass.
+
+    Raises CannotStart.
+    """
     dataset = datasets.open_dataset(options.data, options.data_dir, options.image_size)
     sampler = DistributedSampler(dataset, seed=options.seed, drop_last=True)
     loader = DataLoader(
@@ -118,13 +142,18 @@ def real(options: argparse.Namespace, device: str) -> Iterator[models.Batch]:
         pin_memory=device != "cpu",
     )
     if not len(loader):
-        raise CannotStart(f"{len(dataset)} images in {options.data_dir} are no batch of {options.batch} for every rank")
+        raise CannotStart(
+            f"{len(dataset)} images in {options.data_dir} are no batch of {options.batch} "
+            "for every rank"
+        )
     if options.epochs:
         options.steps = options.epochs * len(loader)
     return _passes(loader, sampler, options.image_size, device)
 
 
-def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str) -> Iterator[models.Batch]:
+def _passes(
+    loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str
+) -> Iterator[models.Batch]:
     for epoch in count():
         sampler.set_epoch(epoch)
         try:
@@ -132,11 +161,14 @@ def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device
                 inputs = datasets.as_inputs(images.to(device, non_blocking=True), pixels)
                 yield inputs, labels.to(device, non_blocking=True)
         except CannotStart as error:  # of a loader's process: the last line of its traceback
-            raise CannotStart(str(error).strip().splitlines()[-1].rpartition("CannotStart: ")[2]) from error
+            raise CannotStart(
+                str(error).strip().splitlines()[-1].rpartition("CannotStart: ")[2]
+            ) from error
 
 
 def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -> float | None:
-    """Return the floating point operations of a forward and a backward pass; a multiply-add counts as two.
+    """Return the floating point operations of a forward and a backward pass; a multiply-add counts
+    as two.
 
     None by a torch before 2.1, which does not count them.
     """
@@ -152,7 +184,9 @@ def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -
 
 
 def communication_share(trainer: Trainer) -> float | None:
-    """Return the share of a forward and backward pass that exchanging gradients takes; None for one rank."""
+    """Return the share of a forward and backward pass that exchanging gradients takes; None for one
+    rank.
+    """
     if trainer.here.world_size == 1:
         return None
     batch = next(trainer.batches)
@@ -165,7 +199,8 @@ def communication_share(trainer: Trainer) -> float | None:
             together()
 
     pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(5)]
-    without, with_others = (statistics.median(times) for times in zip(*pairs[1:], strict=True))  # the first warms up
+    # The first warms up
+    without, with_others = (statistics.median(times) for times in zip(*pairs[1:], strict=True))
     return float(max(0.0, 1 - without / with_others))
 
 
@@ -188,7 +223,9 @@ def inference_rate(trainer: Trainer) -> float | None:
 
 @dataclass
 class History:
-    """Losses and times (ms) of one rank; `compute_ms` ends where the rank first waits for the others."""
+    """Losses and times (ms) of one rank; `compute_ms` ends where the rank first waits for the
+    others.
+    """
 
     losses: list[float] = field(default_factory=list)
     step_time_ms: list[float] = field(default_factory=list)
@@ -200,13 +237,16 @@ def checksum(model: nn.Module) -> str:
     """Return the SHA-256 of the parameters' bytes, in order."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        values = parameter.detach().cpu().contiguous()  # held while its bytes are read; numpy may be missing
+        # Held while its bytes are read; numpy may be missing
+        values = parameter.detach().cpu().contiguous()
         digest.update(ctypes.string_at(values.data_ptr(), values.numel() * values.element_size()))
     return digest.hexdigest()
 
 
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
-    """Return the steps whose time counts: without the first ones, which build buckets, connections and kernels."""
+    """Return the steps whose time counts: without the first ones, which build buckets, connections
+    and kernels.
+    """
     return times[warmup:] or times
 
 
@@ -215,7 +255,9 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
-    """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it is not finite."""
+    """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it
+    is not finite.
+    """
     span = min(10, max(1, steps // 10))
     means = [sum(part) / len(part) for part in (losses[:span], losses[-span:])]
     first, last = (mean if math.isfinite(mean) else None for mean in means)
@@ -226,7 +268,9 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     """Return the last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
-    finite = history.finite and all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+    finite = history.finite and all(
+        bool(torch.isfinite(parameter).all()) for parameter in model.parameters()
+    )
     mine = {
         "rank": here.rank,
         "host": here.host,
@@ -239,7 +283,10 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     mine["communication_share"] = None if broke_off else communication_share(trainer)
     mine["inference_samples_s"] = None if broke_off else inference_rate(trainer)
     ranks = rendezvous.report(mine, str(trainer.device))
-    shares, rates = ([rank.pop(name) for rank in ranks] for name in ("communication_share", "inference_samples_s"))
+    shares, rates = (
+        [rank.pop(name) for rank in ranks]
+        for name in ("communication_share", "inference_samples_s")
+    )
     first_loss, last_loss = smoothed(history.losses, options.steps)
     seconds = sum(step_time_ms) / 1e3
     return {
@@ -258,7 +305,9 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
         "steps": len(history.step_time_ms),
         "first_loss": first_loss,
         "last_loss": last_loss,
-        "throughput_samples_s": options.batch * here.world_size * len(step_time_ms) / seconds if seconds else None,
+        "throughput_samples_s": options.batch * here.world_size * len(step_time_ms) / seconds
+        if seconds
+        else None,
         "flops_per_sample": trainer.flops,
         "communication_share": None if None in shares else statistics.median(shares),
         "inference_samples_s": None if None in rates else sum(rates),
@@ -268,7 +317,9 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
 
 
 def results(summary: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of --peak-tflops."""
+    """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
+    --peak-tflops.
+    """
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
     rate, flops = summary["throughput_samples_s"], summary["flops_per_sample"]
@@ -281,7 +332,9 @@ def results(summary: dict[str, Any], options: argparse.Namespace) -> dict[str, A
         "total_time_seconds": sum(seconds),
         "average_step_time_seconds": statistics.mean(seconds) if seconds else None,
         "median_step_time_seconds": median(seconds),
-        "p99_step_time_seconds": sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1] if seconds else None,
+        "p99_step_time_seconds": sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
+        if seconds
+        else None,
         "throughput_samples_per_second": rate,
         "inference_samples_per_second": summary["inference_samples_s"],
         "tflops_per_gpu": tflops,

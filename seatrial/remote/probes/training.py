@@ -1,16 +1,19 @@
-"""Train a transformer or a ResNet, data parallel over every rank; all ranks must end with the same numbers.
+"""Train a transformer or a ResNet, data parallel over every rank; all ranks must end with the same
+numbers.
 
-    training.py [--model resnet50] [--data cifar10 --data-dir ./data] [--precision bf16] [--results results.json] ...
+    training.py [--model resnet50] [--data cifar10 --data-dir ./data] [--precision bf16]
+        [--results results.json] ...
 
-`--model llama` trains a decoder of Llama's shape instead, shared by the ranks in every way: pretraining.py.
+`--model llama` trains a decoder of Llama's shape instead, shared by the ranks in every way:
+pretraining.py.
 
-By hand, alone or under torchrun, mpirun or srun: on a GPU it trains resnet50 with 32 synthetic images per rank, 50
-warm-up and 100 more steps; without one `tiny`, in seconds. Models: models.py. Data: synthetic samples that can be
-learnt, or those of datasets.py. Seeds are fixed.
+By hand, alone or under torchrun, mpirun or srun: on a GPU it trains resnet50 with 32 synthetic
+images per rank, 50 warm-up and 100 more steps; without one `tiny`, in seconds. Models: models.py.
+Data: synthetic samples that can be learnt, or those of datasets.py. Seeds are fixed.
 
-Rank 0 prints JSON lines: {"event": "step", "step", "loss", "step_time_ms"} and at the end {"event": "summary", ...}
-with a checksum of every rank's parameters. A loss that is not finite ends the run, and is null in JSON. Exit statuses:
-rendezvous.py.
+Rank 0 prints JSON lines: {"event": "step", "step", "loss", "step_time_ms"} and at the end {"event":
+"summary", ...} with a checksum of every rank's parameters. A loss that is not finite ends the run,
+and is null in JSON. Exit statuses: rendezvous.py.
 """
 
 from __future__ import annotations
@@ -45,9 +48,11 @@ _BY_HAND = {  # what is trained where nothing is asked for, by the kind of devic
 }
 
 
-_BEFORE_TIMEOUT = 0.8  # of a collective: all ranks say where they stand before the first one gives up
+# Of a collective: all ranks say where they stand before the first one gives up
+_BEFORE_TIMEOUT = 0.8
 _SIZES = fields(TransformerSize)
-_KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
+# Until the process ends: torch 1.13 may wait for ever when the model of a group goes
+_KEPT: list[Trainer] = []
 
 
 def over_ranks(value: float, device: str) -> list[float]:
@@ -57,7 +62,10 @@ def over_ranks(value: float, device: str) -> list[float]:
 
 
 def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
-    """Run the steps. The ranks' losses are compared before gradients mix, so a NaN is seen where it arose."""
+    """Run the steps.
+
+    The ranks' losses are compared before gradients mix, so a NaN is seen where it arose.
+    """
     options, here, history = trainer.options, trainer.here, History()
     for step in range(options.steps):
         if step:  # the first step may compile and look for kernels
@@ -76,7 +84,13 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
             break
         trainer.update(loss)
         history.step_time_ms.append((time.perf_counter() - started) * 1e3)
-        report(here, event="step", step=step, loss=history.losses[-1], step_time_ms=history.step_time_ms[-1])
+        report(
+            here,
+            event="step",
+            step=step,
+            loss=history.losses[-1],
+            step_time_ms=history.step_time_ms[-1],
+        )
     return history
 
 
@@ -109,7 +123,8 @@ def main(arguments: Sequence[str]) -> int:
         download(options.data, options.data_dir)
     over_ranks(0, device)  # nobody reads what is still being written
     torch.manual_seed(options.seed)
-    torch.backends.cudnn.benchmark = True  # shapes never change: the fastest convolution is worth looking for
+    # Shapes never change: the fastest convolution is worth looking for
+    torch.backends.cudnn.benchmark = True
     trainer = Trainer(options, here, device)
     with hang.Watchdog(here.rank, here.host, _BEFORE_TIMEOUT * options.timeout_s) as watchdog:
         history = train(trainer, watchdog)
@@ -128,37 +143,64 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def is_llama(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments ask for the decoder of pretraining.py, which has options of its own."""
+    """Return whether the arguments ask for the decoder of pretraining.py, which has options of its
+    own.
+    """
     words = " ".join(arguments).replace("=", " ")
     return "--model llama" in words
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="training.py", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="training.py", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument(
-        "--model", choices=(*MODELS, "llama"), help="resnet50, on processors tiny; or llama: --model llama --help"
+        "--model",
+        choices=(*MODELS, "llama"),
+        help="resnet50, on processors tiny; or llama: --model llama --help",
     )
     parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
     parser.add_argument("--data-dir", default="./data", help="where the data is")
-    parser.add_argument("--download", action="store_true", help="fetch the data that is not there, not imagenet")
+    parser.add_argument(
+        "--download", action="store_true", help="fetch the data that is not there, not imagenet"
+    )
     for size in _SIZES:
-        parser.add_argument(f"--{size.name.replace('_', '-')}", type=int, help=f"of a transformer: {size.default}")
+        parser.add_argument(
+            f"--{size.name.replace('_', '-')}", type=int, help=f"of a transformer: {size.default}"
+        )
     parser.add_argument("--classes", type=int, help="1000, or as many as the data has")
-    parser.add_argument("--image-size", type=int, help="pixels of an image's side: 224; 32 for small images")
+    parser.add_argument(
+        "--image-size", type=int, help="pixels of an image's side: 224; 32 for small images"
+    )
     parser.add_argument("--batch", type=int, help="samples per rank and step: 32; on processors 8")
     parser.add_argument("--steps", type=int, help="150; on processors 20")
-    parser.add_argument("--warmup", type=int, help="first steps, which are not timed: 50; on processors 2")
+    parser.add_argument(
+        "--warmup", type=int, help="first steps, which are not timed: 50; on processors 2"
+    )
     parser.add_argument("--epochs", type=int, help="passes over the data, in place of --steps")
     parser.add_argument("--lr", type=float, help="0.01 for a ResNet; the model's own where unset")
-    parser.add_argument("--precision", choices=tuple(PRECISIONS), default="fp32", help="fp16 scales the loss")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile, which needs a C compiler")
-    parser.add_argument("--workers", type=int, default=0, help="processes that read images, for each rank")
-    parser.add_argument("--inference-steps", type=int, default=0, help="batches to infer after training, timed")
-    parser.add_argument("--peak-tflops", type=float, help="of one GPU in that precision, for the MFU")
+    parser.add_argument(
+        "--precision", choices=tuple(PRECISIONS), default="fp32", help="fp16 scales the loss"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="by torch.compile, which needs a C compiler"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=0, help="processes that read images, for each rank"
+    )
+    parser.add_argument(
+        "--inference-steps", type=int, default=0, help="batches to infer after training, timed"
+    )
+    parser.add_argument(
+        "--peak-tflops", type=float, help="of one GPU in that precision, for the MFU"
+    )
     parser.add_argument("--results", metavar="FILE", help="write the figures there, as JSON")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="that of BACKEND, or a GPU if there is one")
-    parser.add_argument("--poison", type=int, metavar="RANK", help=argparse.SUPPRESS)  # these two are for tests
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="that of BACKEND, or a GPU if there is one"
+    )
+    # These two are for tests
+    parser.add_argument("--poison", type=int, metavar="RANK", help=argparse.SUPPRESS)
     parser.add_argument("--diverge", type=int, metavar="RANK", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)
     options = parser.parse_args(arguments)
@@ -167,7 +209,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if getattr(options, name) is None:
             setattr(options, name, value)
     overrides = {size.name: getattr(options, size.name) for size in _SIZES}
-    options.size = TransformerSize(**{name: value for name, value in overrides.items() if value is not None})
+    options.size = TransformerSize(
+        **{name: value for name, value in overrides.items() if value is not None}
+    )
     source = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or source.classes
     options.image_size = options.image_size or source.pixels
@@ -178,19 +222,43 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def problems(options: argparse.Namespace) -> Iterator[str]:
     """Yield why the options cannot be trained."""
-    if min(options.steps, options.batch) < 1 or min(options.warmup, options.workers, options.inference_steps) < 0:
-        yield "needs --steps and --batch of 1 or more, --warmup, --workers and --inference-steps of 0 or more"
+    if (
+        min(options.steps, options.batch) < 1
+        or min(options.warmup, options.workers, options.inference_steps) < 0
+    ):
+        yield (
+            "needs --steps and --batch of 1 or more, --warmup, --workers and "
+            "--inference-steps of 0 or more"
+        )
     if options.image_size < 32 or options.classes < 2:
         yield "needs --image-size of 32 or more and --classes of 2 or more"
     size = options.size
-    if options.model != "transformer" and any(getattr(options, field.name) is not None for field in _SIZES):
-        yield f"layers, width, heads, sequence length and vocabulary are of transformer; --model is {options.model}"
-    if min(astuple(size)) < 1 or size.width % size.heads or min(size.sequence_length, size.vocabulary) < 2:
-        yield "needs --layers of 1, --sequence-length and --vocabulary of 2 or more, --width that --heads divides"
+    if options.model != "transformer" and any(
+        getattr(options, field.name) is not None for field in _SIZES
+    ):
+        yield (
+            "layers, width, heads, sequence length and vocabulary are of transformer; "
+            f"--model is {options.model}"
+        )
+    if (
+        min(astuple(size)) < 1
+        or size.width % size.heads
+        or min(size.sequence_length, size.vocabulary) < 2
+    ):
+        yield (
+            "needs --layers of 1, --sequence-length and --vocabulary of 2 or more, --width "
+            "that --heads divides"
+        )
     if options.data != "synthetic" and not options.model.startswith("resnet"):
-        yield f"{options.data} is for resnet18 and resnet50; {options.model} learns synthetic data alone"
+        yield (
+            f"{options.data} is for resnet18 and resnet50; {options.model} learns synthetic "
+            "data alone"
+        )
     if options.data != "synthetic" and options.classes < SOURCES[options.data].classes:
-        yield f"{options.data} has {SOURCES[options.data].classes} classes, --classes is {options.classes}"
+        yield (
+            f"{options.data} has {SOURCES[options.data].classes} classes, --classes is "
+            f"{options.classes}"
+        )
     if options.epochs is not None and (options.epochs < 1 or options.data == "synthetic"):
         yield "needs --epochs of 1 or more, and data that ends"
     if options.compile and not hasattr(torch, "compile"):

@@ -1,4 +1,6 @@
-"""`python -m tests.e2e.kubernetes build|up|down|status`: a cluster for people, which stays until it is taken down."""
+"""`python -m tests.e2e.kubernetes build|up|down|status`: a cluster for people, which stays until it
+is taken down.
+"""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +11,9 @@ from tests.e2e.kubernetes.machine import Machine
 
 
 def main(arguments: list[str]) -> int:
-    """Its exit status: 0, 2 when asked for something else, 3 when there is no cluster or can be none."""
+    """Its exit status: 0, 2 when asked for something else, 3 when there is no cluster or can be
+    none.
+    """
     commands = {"build": _build, "up": _up, "down": _down, "status": _status}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(f"usage: python -m tests.e2e.kubernetes {'|'.join(commands)}", file=sys.stderr)
@@ -18,7 +22,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _build() -> int:
-    """Everything that tests would wait for, once; what cannot be built does not keep the rest from it."""
+    """Everything that tests would wait for, once; what cannot be built does not keep the rest from
+    it.
+    """
     steps: dict[str, Callable[[], object]] = {
         "Kubernetes": build.programs,
         **{addon.name: partial(addons.folder, addon) for addon in addons.ALL},

@@ -1,4 +1,6 @@
-"""What can be added to a cluster, built with the versions that Kubernetes is: what they share is compiled once."""
+"""What can be added to a cluster, built with the versions that Kubernetes is: what they share is
+compiled once.
+"""
 
 import os
 import shutil
@@ -6,7 +8,16 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.kubernetes.build import CACHE, HERE, TOOLS, Unavailable, digest, exclusive, go_build, require_go
+from tests.e2e.kubernetes.build import (
+    CACHE,
+    HERE,
+    TOOLS,
+    Unavailable,
+    digest,
+    exclusive,
+    go_build,
+    require_go,
+)
 from tests.e2e.kubernetes.machine import Machine
 
 
@@ -43,7 +54,8 @@ TRAINING_OPERATOR = Addon(
     "training-operator",
     "github.com/kubeflow/training-operator/cmd/training-operator.v1",
     "github.com/kubeflow/training-operator",
-    ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),  # its MPIJob is another than that of the MPI operator
+    # Its MPIJob is another than that of the MPI operator
+    ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
 )
 HELM = Addon("helm", "helm.sh/helm/v4/cmd/helm")
 KUBE_PROXY = Addon("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy")
@@ -68,7 +80,8 @@ def folder(addon: Addon) -> Path:
 
 
 def files(addon: Addon) -> Path:
-    """Where the files of its module lie, fetched when the cache has none of this go.mod; the program is not built.
+    """Where the files of its module lie, fetched when the cache has none of this go.mod; the
+    program is not built.
 
     Raises:
         Unavailable: its module cannot be had.
@@ -87,7 +100,9 @@ def files(addon: Addon) -> Path:
 def _take_files(addon: Addon, target: Path) -> None:
     if addon.files:
         fetch = ["go", "mod", "download", addon.module]
-        done = subprocess.run(fetch, cwd=addon.source, capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run(
+            fetch, cwd=addon.source, capture_output=True, text=True, check=False, timeout=600
+        )
         if done.returncode:
             raise Unavailable(f"{addon.module}: {done.stderr.strip()[-500:]}")
         where = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", addon.module]

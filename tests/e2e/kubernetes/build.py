@@ -1,4 +1,7 @@
-"""Builds Kubernetes from Go modules, once. The binaries lie outside the tree, under a hash of their inputs."""
+"""Builds Kubernetes from Go modules, once.
+
+The binaries lie outside the tree, under a hash of their inputs.
+"""
 
 import fcntl
 import hashlib
@@ -112,7 +115,9 @@ def linker_flags() -> str:
     major, minor, _ = version.removeprefix("v").split(".")
     fields = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    return "-s -w " + " ".join(f"-X {package}.{key}={value}" for package in packages for key, value in fields.items())
+    return "-s -w " + " ".join(
+        f"-X {package}.{key}={value}" for package in packages for key, value in fields.items()
+    )
 
 
 def kubernetes_version() -> str:

@@ -12,7 +12,11 @@ def hierarchies() -> list[Path]:
     """Where cgroups can be made: one folder with version 2, one per controller with version 1."""
     if UNIFIED.exists():
         return [ROOT]
-    return sorted(folder for folder in ROOT.iterdir() if (folder / "cgroup.procs").exists() and not folder.is_symlink())
+    return sorted(
+        folder
+        for folder in ROOT.iterdir()
+        if (folder / "cgroup.procs").exists() and not folder.is_symlink()
+    )
 
 
 def make(name: str) -> None:
@@ -24,7 +28,8 @@ def make(name: str) -> None:
                 _delegate(folder)
             folder /= part
             folder.mkdir(exist_ok=True)
-            if hierarchy.name.split(",")[0] == "cpuset":  # version 1 leaves these empty, and then nobody may enter
+            # Version 1 leaves these empty, and then nobody may enter
+            if hierarchy.name.split(",")[0] == "cpuset":
                 for file in ("cpuset.cpus", "cpuset.mems"):
                     (folder / file).write_text((folder.parent / file).read_text())
 

@@ -1,4 +1,6 @@
-"""Cluster files, what somebody with such a file says to the Helm chart, and the objects that must come of it."""
+"""Cluster files, what somebody with such a file says to the Helm chart, and the objects that must
+come of it.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,7 +32,11 @@ LABELS = {
 
 
 def changed(name: str, platform: Values | None = None, **more: Any) -> Values:
-    return {**CLUSTERS[name], **more, "platform": {**CLUSTERS[name]["platform"], **(platform or {})}}
+    return {
+        **CLUSTERS[name],
+        **more,
+        "platform": {**CLUSTERS[name]["platform"], **(platform or {})},
+    }
 
 
 def shipped(name: str) -> Values:
@@ -41,12 +47,14 @@ def shipped(name: str) -> Values:
 
 QUEUED = {"launcher": "jobset", "queue": "a4-high"}
 BLOCK = "cloud.google.com/gce-topology-block"
-_NO_VALUES = {"pod_spec", "container", "labels", "compute_domain", "plugin_image", "networks"}  # of the chart
+# Of the chart
+_NO_VALUES = {"pod_spec", "container", "labels", "compute_domain", "plugin_image", "networks"}
 HELD_AGAINST = {
     **{
         name: file
         for name, file in CLUSTERS.items()
-        if file["platform"].get("launcher", "job") in ("job", "jobset") and not _NO_VALUES & set(file["platform"])
+        if file["platform"].get("launcher", "job") in ("job", "jobset")
+        and not _NO_VALUES & set(file["platform"])
     },
     "deployments/clusters/a4-gke.yaml": shipped("a4-gke.yaml"),
     "queued job": changed("job", {"queue": "night"}),
@@ -56,9 +64,12 @@ HELD_AGAINST = {
     "many nodes": changed("a4x-max", {"launcher": "jobset"}, nodes=18),
     "without GPUs": changed("job", gpus_per_node=0, hardware="cpu", nodes=3),
     "AMD": changed("job", hardware="MI300X"),
-    "settings over the machine's": changed("a4", env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_TC": "52"}),
+    "settings over the machine's": changed(
+        "a4", env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_TC": "52"}
+    ),
     "bucket on the host's network": changed(
-        "job", {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]}
+        "job",
+        {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]},
     ),
     "A4 on the host's network": changed(
         "a4", {"host_network": True, "container": {"securityContext": {"privileged": True}}}
@@ -75,7 +86,8 @@ def values_for(file: Values) -> Values:
     assert isinstance(settings, KubernetesPlatform)
     of_machine = yaml.safe_load(FACTS.read_text())["machines"][settings.machine]["tolerations"]
     arch = node_selector(cluster, settings).get("kubernetes.io/arch")
-    architecture = {"kubernetes.io/arch": arch} if arch and settings.machine == "generic" else {}  # others say it
+    # Others say it
+    architecture = {"kubernetes.io/arch": arch} if arch and settings.machine == "generic" else {}
     return {
         "launcher": settings.launcher,
         "machine": settings.machine,
@@ -86,7 +98,11 @@ def values_for(file: Values) -> Values:
         "targetNodes": list(settings.target_nodes),
         "avoidNodes": list(settings.avoid_nodes),
         "nodeSelector": {**architecture, **settings.node_selector},
-        "tolerations": [toleration for toleration in tolerations(cluster, settings) if toleration not in of_machine],
+        "tolerations": [
+            toleration
+            for toleration in tolerations(cluster, settings)
+            if toleration not in of_machine
+        ],
         "annotations": settings.annotations,
         "priorityClassName": settings.priority_class or "",
         "serviceAccountName": settings.service_account or "",
@@ -101,7 +117,10 @@ def values_for(file: Values) -> Values:
             "sharedMemory": settings.shared_memory or "",
             "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
             + [
-                {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+                {
+                    "name": each.name,
+                    "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}},
+                }
                 for each in settings.secret_env
             ],
         },
@@ -159,7 +178,9 @@ def submitted(file: Values) -> list[Object]:
 
 
 def as_in_the_image(part: Any) -> None:
-    """The chart is for images of ours: their own entry point starts, and does not travel with the keys."""
+    """The chart is for images of ours: their own entry point starts, and does not travel with the
+    keys.
+    """
     if isinstance(part, list):
         for each in part:
             as_in_the_image(each)
@@ -169,7 +190,9 @@ def as_in_the_image(part: Any) -> None:
         del part["command"]
         part["startupProbe"]["exec"]["command"] = ["seatrial-ready"]
     if part.get("kind") == "Secret":
-        part["data"] = {name: text for name, text in part["data"].items() if name not in ENTRY_FILES}
+        part["data"] = {
+            name: text for name, text in part["data"].items() if name not in ENTRY_FILES
+        }
     for each in part.values():
         as_in_the_image(each)
 

@@ -26,22 +26,42 @@ class Cluster:
     kubeconfig: Path
     nodes: tuple[str, ...]
     tools: Path
-    machine: Machine | None = None  # None: somebody else's cluster, whose machines cannot be touched
+    # None: somebody else's cluster, whose machines cannot be touched
+    machine: Machine | None = None
     image: str = images.CPU
 
     @property
     def pull_policy(self) -> str:
-        """Of the image: our own nodes have it already, and somebody else's pull it where it is not there yet."""
+        """Of the image: our own nodes have it already, and somebody else's pull it where it is not
+        there yet.
+        """
         return "Never" if self.machine else "IfNotPresent"
 
     def kubectl(
-        self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, timeout_s: float = PATIENCE_S
+        self,
+        *arguments: str,
+        stdin: str = "",
+        kubeconfig: Path | None = None,
+        timeout_s: float = PATIENCE_S,
     ) -> str:
         """Run kubectl; its standard output. AssertionError with what it said when it fails."""
-        command = [str(self.tools / "kubectl"), "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments]
-        environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        command = [
+            str(self.tools / "kubectl"),
+            "--kubeconfig",
+            str(kubeconfig or self.kubeconfig),
+            *arguments,
+        ]
+        environment = {
+            key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")
+        }
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s, env=environment
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            env=environment,
         )
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -59,7 +79,8 @@ class Cluster:
         """Make the CRDs of a file known; objects of theirs can be made once this returns."""
         self.kubectl("apply", "--server-side", f"--filename={file}")
         deadline = time.monotonic() + timeout_s
-        while not _all_established(self.get(f"--filename={file}")):  # kubectl's own wait breaks on null
+        # Kubectl's own wait breaks on null
+        while not _all_established(self.get(f"--filename={file}")):
             assert time.monotonic() < deadline, f"the API server does not take {file.name}"
             time.sleep(0.2)
 
@@ -93,8 +114,12 @@ class Cluster:
 def _all_established(definitions: dict[str, Any]) -> bool:
     """Whether these CRDs, or this one, can be used."""
     ready = {"type": "Established", "status": "True"}.items()
-    statuses = [definition.get("status", {}) for definition in definitions.get("items", [definitions])]
-    return all(any(ready <= each.items() for each in status.get("conditions") or ()) for status in statuses)
+    statuses = [
+        definition.get("status", {}) for definition in definitions.get("items", [definitions])
+    ]
+    return all(
+        any(ready <= each.items() for each in status.get("conditions") or ()) for status in statuses
+    )
 
 
 @contextmanager
@@ -114,7 +139,8 @@ def up() -> Iterator[Cluster]:
 
 @contextmanager
 def api_server(number: int = 2) -> Iterator[Cluster]:
-    """A cluster without nodes, controllers and scheduler, for objects that are submitted without effect.
+    """A cluster without nodes, controllers and scheduler, for objects that are submitted without
+    effect.
 
     Raises:
         Unavailable: this machine cannot have one.
@@ -129,8 +155,11 @@ def api_server(number: int = 2) -> Iterator[Cluster]:
             control.prepare(machine, ())
             control.start_api(machine)
             cluster = Cluster(control.kubeconfig(machine, "admin"), (), tools, machine)
-            cluster.kubectl("wait", "--for=create", "namespace/default", f"--timeout={PATIENCE_S:.0f}s")
-            cluster.kubectl("create", "serviceaccount", "default")  # no controller makes it; pods are refused without
+            cluster.kubectl(
+                "wait", "--for=create", "namespace/default", f"--timeout={PATIENCE_S:.0f}s"
+            )
+            # No controller makes it; pods are refused without
+            cluster.kubectl("create", "serviceaccount", "default")
             yield cluster
         finally:
             machine.stop()
@@ -154,7 +183,9 @@ def start(machine: Machine, *, keep: bool) -> Cluster:
         dns.start(machine)
         nodes.start(machine, NODES, loaded)
         cluster = Cluster(control.kubeconfig(machine, "admin"), NODES, tools, machine)
-        cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--timeout={PATIENCE_S:.0f}s")
+        cluster.kubectl(
+            "wait", "--for=create", "serviceaccount/default", f"--timeout={PATIENCE_S:.0f}s"
+        )
         for name in NODES:
             wait_for_node(cluster, name)
         (machine.state / "nodes.json").write_text(json.dumps(NODES))
@@ -170,7 +201,10 @@ def running(machine: Machine) -> Cluster | None:
     if not machine.pid or not names.exists():
         return None
     return Cluster(
-        control.kubeconfig(machine, "admin"), tuple(json.loads(names.read_text())), build.programs(), machine
+        control.kubeconfig(machine, "admin"),
+        tuple(json.loads(names.read_text())),
+        build.programs(),
+        machine,
     )
 
 
@@ -181,15 +215,28 @@ def wait_for_node(cluster: Cluster, node: str, timeout_s: float = PATIENCE_S) ->
         assert time.monotonic() < deadline, cluster.own.log(f"kubelet-{node}")
         time.sleep(0.2)
     cluster.kubectl("patch", "node", node, "--subresource", "status", "--patch", nodes.gpus())
-    cluster.kubectl("wait", "--for", "condition=Ready", f"node/{node}", f"--timeout={timeout_s:.0f}s")
+    cluster.kubectl(
+        "wait", "--for", "condition=Ready", f"node/{node}", f"--timeout={timeout_s:.0f}s"
+    )
 
 
 def leftovers(machine: Machine) -> list[str]:
     """What a cluster has on this machine outside its own namespaces."""
     links = [machine.link] if Path("/sys/class/net", machine.link).exists() else []
     folders = [str(machine.state)] if machine.state.exists() else []
-    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(machine.state) in line]
+    mounts = [
+        line for line in Path("/proc/mounts").read_text().splitlines() if str(machine.state) in line
+    ]
     return links + folders + mounts + [str(group) for group in cgroups.left(machine.cgroup)]
 
 
-__all__ = ["Cluster", "Unavailable", "api_server", "leftovers", "running", "start", "up", "wait_for_node"]
+__all__ = [
+    "Cluster",
+    "Unavailable",
+    "api_server",
+    "leftovers",
+    "running",
+    "start",
+    "up",
+    "wait_for_node",
+]

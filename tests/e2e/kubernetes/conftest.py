@@ -1,4 +1,6 @@
-"""The lane that runs against a real Kubernetes: minutes the first time, so only when it is asked for by its path."""
+"""The lane that runs against a real Kubernetes: minutes the first time, so only when it is asked
+for by its path.
+"""
 
 import itertools
 import json
@@ -28,7 +30,8 @@ T = TypeVar("T")
 NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
 ROOT = Path(__file__).parents[3]
-# Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
+# Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its
+# environment.
 KUBECONFIG = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
 IMAGE_OF_CLUSTER = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
 
@@ -36,12 +39,15 @@ IMAGE_OF_CLUSTER = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(2400))  # whoever comes first waits for Kubernetes to be built
+            # Whoever comes first waits for Kubernetes to be built
+            item.add_marker(pytest.mark.timeout(2400))
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes and images/cpu: the given one, or with eight GPUs each the one that is up or one of this session."""
+    """Two nodes and images/cpu: the given one, or with eight GPUs each the one that is up or one of
+    this session.
+    """
     if KUBECONFIG:
         yield _existing_cluster(Path(KUBECONFIG))
         return
@@ -58,7 +64,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def nodeless_cluster() -> Iterator[Cluster]:
-    """An API server alone, seconds after its programs are built: for what is submitted without effect."""
+    """An API server alone, seconds after its programs are built: for what is submitted without
+    effect.
+    """
     try:
         with api_server() as own:
             yield own
@@ -92,7 +100,8 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=60s")
     yield name
-    # All pods by one request, and before the namespace: its own way waits for 10 s, kubectl's goes one by one.
+    # All pods by one request, and before the namespace: its own way waits for 10 s, kubectl's goes
+    # one by one.
     cluster.kubectl("delete", "--namespace", name, "jobs", "--all", "--wait=false")
     cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
     until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"))
@@ -106,18 +115,30 @@ def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., P
 
     def write(nodes: int = 2, image: str = cluster.image, **platform: Any) -> Path:
         policy = cluster.pull_policy
-        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": policy, **platform}
+        settings = {
+            "kind": "kubernetes",
+            "namespace": namespace,
+            "image_pull_policy": policy,
+            **platform,
+        }
         return console.cluster(nodes, platform=settings, image=image, slots_per_node=2)
 
     return write
 
 
 @pytest.fixture
-def least_rights(console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str) -> Iterator[None]:
-    """The role that ships, and no more: whoever runs in the test is a service account that has it."""
+def least_rights(
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
+) -> Iterator[None]:
+    """The role that ships, and no more: whoever runs in the test is a service account that has
+    it.
+    """
     role = (ROOT / "deployments" / "kubernetes" / "role.yaml").read_text()
-    # What has no namespace has a name of the test's own: the cluster may have a role of that name that is meant.
-    role = role.replace("seatrial-nodes", namespace).replace("namespace: seatrial-runs}", f"namespace: {namespace}}}")
+    # What has no namespace has a name of the test's own: the cluster may have a role of that name
+    # that is meant.
+    role = role.replace("seatrial-nodes", namespace).replace(
+        "namespace: seatrial-runs}", f"namespace: {namespace}}}"
+    )
     cluster.kubectl("apply", "-n", namespace, "--filename", "-", stdin=role)
     token = cluster.kubectl("create", "token", "seatrial", "-n", namespace).strip()
     config = yaml.safe_load(cluster.kubeconfig.read_text())
@@ -164,13 +185,18 @@ def trainer(cluster: Cluster, jobset: None) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def kueue(cluster: Cluster) -> Iterator[None]:
-    """Kueue: the given cluster's, or a stand-in. It follows the kinds that are there when it starts: name it last."""
+    """Kueue: the given cluster's, or a stand-in.
+
+    It follows the kinds that are there when it starts: name it last.
+    """
     yield from _controller(cluster, "kueue", "workloads.kueue.x-k8s.io")
 
 
 @pytest.fixture
 def queues(cluster: Cluster, namespace: str, kueue: None) -> Iterator[Queues]:
-    """Makes queues for the namespace, and what stands in them; at the end there is no Workload any more."""
+    """Makes queues for the namespace, and what stands in them; at the end there is no Workload any
+    more.
+    """
     made = Queues(cluster, namespace)
     try:
         yield made
@@ -197,7 +223,9 @@ def helm(cluster: Cluster, helm_program: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -226,10 +254,17 @@ def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
 
 def _existing_cluster(kubeconfig: Path) -> Cluster:
     program = shutil.which("kubectl")
-    bare = Cluster(kubeconfig, (), Path(program).parent if program else build.programs(), image=IMAGE_OF_CLUSTER)
+    bare = Cluster(
+        kubeconfig,
+        (),
+        Path(program).parent if program else build.programs(),
+        image=IMAGE_OF_CLUSTER,
+    )
     items = json.loads(bare.kubectl("get", "nodes", "--output", "json"))["items"]
     names = tuple(item["metadata"]["name"] for item in items if _takes_pods(item))
-    assert len(names) >= 2, f"{kubeconfig}: {len(names)} nodes take pods of any kind, and these tests need two"
+    assert len(names) >= 2, (
+        f"{kubeconfig}: {len(names)} nodes take pods of any kind, and these tests need two"
+    )
     return Cluster(kubeconfig, names, bare.tools, image=IMAGE_OF_CLUSTER)
 
 

@@ -13,7 +13,8 @@ from tests.e2e.kubernetes.machine import Machine
 from tests.site import PATIENCE_S
 
 PORT = 6443
-# Who may come in, and the groups they are in. Rights follow from Kubernetes' own roles; "nobody" has none.
+# Who may come in, and the groups they are in. Rights follow from Kubernetes' own roles; "nobody"
+# has none.
 USERS = {
     "admin": "system:masters",
     "nobody": "",
@@ -41,7 +42,9 @@ def start(machine: Machine) -> None:
 
 
 def start_api(machine: Machine) -> None:
-    """Start etcd and the API server alone: objects are checked and kept, and nothing becomes of them."""
+    """Start etcd and the API server alone: objects are checked and kept, and nothing becomes of
+    them.
+    """
     flags = ["--unsafe-no-fsync", "--data-dir=/run/cluster/etcd", "--log-level=warn"]
     machine.spawn("etcd", "/run/tools/etcd", *flags)
     start_apiserver(machine)
@@ -51,7 +54,8 @@ def start_api(machine: Machine) -> None:
 
 def start_controllers(machine: Machine) -> None:
     """Start what makes something of the objects: the controller manager and the scheduler."""
-    # Managed clusters allow them more than the defaults, by which 512 pods take half a minute, whoever asks for them.
+    # Managed clusters allow them more than the defaults, by which 512 pods take half a minute,
+    # whoever asks for them.
     rates = ["--kube-api-qps=200", "--kube-api-burst=400"]
     common = ["--leader-elect=false", "--authorization-always-allow-paths=*", *rates]
     machine.spawn(
@@ -90,7 +94,8 @@ def start_apiserver(machine: Machine) -> None:
         f"--service-cluster-ip-range={machine.address(0, 128)}/17",
         "--endpoint-reconciler-type=none",
         "--kubelet-preferred-address-types=InternalIP",  # nobody here resolves the names of nodes
-        "--enable-aggregator-routing",  # webhooks are reached by their endpoints; there is no kube-proxy
+        # Webhooks are reached by their endpoints; there is no kube-proxy
+        "--enable-aggregator-routing",
         "--allow-privileged",
     )
     _wait_until_ready(machine)
@@ -116,7 +121,9 @@ def token(machine: Machine, user: str) -> str:
 
 
 def write_kubeconfig(machine: Machine, user: str) -> None:
-    authority = base64.b64encode((machine.state / "certificates" / "apiserver.crt").read_bytes()).decode()
+    authority = base64.b64encode(
+        (machine.state / "certificates" / "apiserver.crt").read_bytes()
+    ).decode()
     server = f"https://{machine.address(1)}:{PORT}"
     cluster = {"server": server, "certificate-authority-data": authority}
     name = f"seatrial-{machine.number}"
@@ -134,13 +141,16 @@ def write_kubeconfig(machine: Machine, user: str) -> None:
 def _wait_until_ready(machine: Machine, timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not _answers(machine):
-        assert time.monotonic() < deadline, f"no API after {timeout_s} s: {machine.log('kube-apiserver')}"
+        assert time.monotonic() < deadline, (
+            f"no API after {timeout_s} s: {machine.log('kube-apiserver')}"
+        )
         time.sleep(0.1)
 
 
 def _answers(machine: Machine) -> bool:
     opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
     )
     try:
         with opener.open(f"https://{machine.address(1)}:{PORT}/readyz", timeout=5) as answer:
@@ -157,5 +167,7 @@ def _rsa_pair() -> tuple[bytes, bytes]:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return private, public

@@ -1,4 +1,7 @@
-"""CoreDNS for the pods: the names of Services and of the pods behind headless ones. It knows nothing outside."""
+"""CoreDNS for the pods: the names of Services and of the pods behind headless ones.
+
+It knows nothing outside.
+"""
 
 from tests.e2e.kubernetes import addons
 from tests.e2e.kubernetes.machine import Machine
@@ -23,5 +26,7 @@ cluster.local {{
 def start(machine: Machine) -> None:
     """Start it on the address that the kubelets write into every pod's resolv.conf."""
     folder = addons.bring_in(machine, addons.COREDNS)
-    (machine.state / "Corefile").write_text(COREFILE.format(address=machine.address(1), number=machine.number))
+    (machine.state / "Corefile").write_text(
+        COREFILE.format(address=machine.address(1), number=machine.number)
+    )
     machine.spawn("coredns", f"{folder}/coredns", "-conf", "/run/cluster/Corefile")

@@ -1,4 +1,6 @@
-"""The images of a cluster: images/cpu, those of a site, and the pause program that holds the namespaces of a pod."""
+"""The images of a cluster: images/cpu, those of a site, and the pause program that holds the
+namespaces of a pod.
+"""
 
 import hashlib
 import io
@@ -19,7 +21,8 @@ PAUSE = "localhost/seatrial/pause:test"
 
 
 def build_cpu() -> str:
-    """Build images/cpu when what it is made from has changed; the name that it has where it was built.
+    """Build images/cpu when what it is made from has changed; the name that it has where it was
+    built.
 
     Raises:
         Unavailable: images cannot be built here.
@@ -31,7 +34,8 @@ def build_cpu() -> str:
 
 
 def build_site() -> dict[str, str]:
-    """Build what a site runs where that is to be done: by their names in the cluster, those where they were built.
+    """Build what a site runs where that is to be done: by their names in the cluster, those where
+    they were built.
 
     Raises:
         Unavailable: images cannot be built here.
@@ -87,7 +91,12 @@ def _from_scratch(name: str, program: Path) -> bytes:
     }
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     files = {"manifest.json": manifest, "config.json": config}
-    return _tar({"layer.tar": layer, **{file: json.dumps(content).encode() for file, content in files.items()}})
+    return _tar(
+        {
+            "layer.tar": layer,
+            **{file: json.dumps(content).encode() for file, content in files.items()},
+        }
+    )
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

@@ -1,4 +1,6 @@
-"""Fake GPU nodes by the hundred (kwok): the API server, scheduler and controllers are real, kubelets are not."""
+"""Fake GPU nodes by the hundred (kwok): the API server, scheduler and controllers are real,
+kubelets are not.
+"""
 
 import json
 import time
@@ -9,7 +11,8 @@ from tests.e2e.kubernetes import addons
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.site import PATIENCE_S
 
-# On a machine that is busy, four at a time come too late to renew 512 leases, and nodes are taken for dead.
+# On a machine that is busy, four at a time come too late to renew 512 leases, and nodes are taken
+# for dead.
 PARALLEL = """\
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
@@ -27,7 +30,8 @@ TOLERATION = {"key": LABEL, "operator": "Equal", "value": "fake", "effect": "NoS
 
 @contextmanager
 def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tuple[str, ...]]:
-    """Nodes "fake-0000" and so on, Ready and tainted; pods that tolerate the taint are Running at once.
+    """Nodes "fake-0000" and so on, Ready and tainted; pods that tolerate the taint are Running at
+    once.
 
     Raises:
         Unavailable: kwok cannot be built here.
@@ -58,8 +62,16 @@ def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tu
 
 def _node(name: str, index: int, gpus: int) -> dict[str, object]:
     prefix = "cloud.google.com/gce-topology-"
-    topology = {f"{prefix}block": f"block-{index // 128}", f"{prefix}subblock": f"subblock-{index // 16}"}
-    labels = {"kubernetes.io/hostname": name, LABEL: "fake", f"{prefix}host": f"host-{index}", **topology}
+    topology = {
+        f"{prefix}block": f"block-{index // 128}",
+        f"{prefix}subblock": f"subblock-{index // 16}",
+    }
+    labels = {
+        "kubernetes.io/hostname": name,
+        LABEL: "fake",
+        f"{prefix}host": f"host-{index}",
+        **topology,
+    }
     resources = {"cpu": "128", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
     return {
         "apiVersion": "v1",
@@ -74,7 +86,9 @@ def _wait_until_ready(cluster: Cluster, count: int, timeout_s: float = PATIENCE_
     path = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
     deadline = time.monotonic() + timeout_s
     while True:
-        statuses = cluster.kubectl("get", "nodes", "--selector", f"{LABEL}=fake", "--output", f"jsonpath={path}")
+        statuses = cluster.kubectl(
+            "get", "nodes", "--selector", f"{LABEL}=fake", "--output", f"jsonpath={path}"
+        )
         if statuses.split().count("True") == count:
             return
         assert time.monotonic() < deadline, cluster.own.log("kwok")

@@ -1,4 +1,6 @@
-"""The machine that a cluster lives in: namespaces of its own under one process, so that nothing can outlive it."""
+"""The machine that a cluster lives in: namespaces of its own under one process, so that nothing can
+outlive it.
+"""
 
 import os
 import shutil
@@ -13,8 +15,12 @@ from tests.e2e.kubernetes.build import CACHE, HERE
 from tests.site import PATIENCE_S
 
 NAMESPACES = ("--mount", "--net", "--pid", "--ipc", "--uts")
-# Kubernetes' servers collect garbage less often: machines for tests have more memory than processors.
-START = 'export GOGC=300; "$@" </dev/null >>"/run/cluster/logs/$0.log" 2>&1 & echo $! >"/run/cluster/pids/$0"'
+# Kubernetes' servers collect garbage less often: machines for tests have more memory than
+# processors.
+START = (
+    'export GOGC=300; "$@" </dev/null >>"/run/cluster/logs/$0.log" 2>&1 & echo $! '
+    '>"/run/cluster/pids/$0"'
+)
 # A node's processes are in its cgroup; the namespace alone would only rename what they see.
 START_IN_NODE = f"""
 if [ -e /sys/fs/cgroup/init ]; then echo 0 >/sys/fs/cgroup/init/cgroup.procs
@@ -63,20 +69,39 @@ class Machine:
             return None
 
     def start(self, tools: Path, *, keep: bool) -> None:
-        """Start it in an empty folder. Unless it is to be kept, it ends with the process that called this."""
+        """Start it in an empty folder.
+
+        Unless it is to be kept, it ends with the process that called this.
+        """
         for folder in ("pids", "logs"):
             (self.state / folder).mkdir(parents=True)
         reading, writing = os.pipe()
         for script in ("machine.sh", "node.sh"):
             shutil.copy(HERE / script, self.state)
-        command = ["bash", str(self.state / "machine.sh"), str(self.state), str(tools), self.address(1)]
+        command = [
+            "bash",
+            str(self.state / "machine.sh"),
+            str(self.state),
+            str(tools),
+            self.address(1),
+        ]
         with (self.state / "logs" / "machine.log").open("wb") as log:
             subprocess.run(
-                ["setsid", "--fork", "unshare", *NAMESPACES, "--fork", "--propagation", "private", *command],
+                [
+                    "setsid",
+                    "--fork",
+                    "unshare",
+                    *NAMESPACES,
+                    "--fork",
+                    "--propagation",
+                    "private",
+                    *command,
+                ],
                 stdin=reading,
                 stdout=log,
                 stderr=log,
-                pass_fds=[writing] if keep else [],  # who holds this end keeps it alive: itself, or this process
+                # Who holds this end keeps it alive: itself, or this process
+                pass_fds=[writing] if keep else [],
                 check=True,
             )
         os.close(reading)
@@ -88,13 +113,33 @@ class Machine:
         self._plug_in(pid)
 
     def _plug_in(self, pid: int) -> None:
-        ip = ["ip", "link", "add", self.link, "type", "veth", "peer", "name", "host", "netns", str(pid)]
+        ip = [
+            "ip",
+            "link",
+            "add",
+            self.link,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "host",
+            "netns",
+            str(pid),
+        ]
         subprocess.run(ip, check=True)
         self.run("ip", "link", "set", "host", "master", "cluster0", "up")
-        subprocess.run(["ip", "address", "add", self.address(254) + "/24", "dev", self.link], check=True)
+        subprocess.run(
+            ["ip", "address", "add", self.address(254) + "/24", "dev", self.link], check=True
+        )
         subprocess.run(["ip", "link", "set", self.link, "up"], check=True)
 
-    def run(self, *command: str, node: str | None = None, stdin: Path = Path(os.devnull), check: bool = True) -> str:
+    def run(
+        self,
+        *command: str,
+        node: str | None = None,
+        stdin: Path = Path(os.devnull),
+        check: bool = True,
+    ) -> str:
         """Run a command inside, in a node if one is named; its standard output."""
         with stdin.open("rb") as file:
             whole = [*self._enter(node), *command]
@@ -105,7 +150,8 @@ class Machine:
                 text=True,
                 errors="replace",
                 check=False,
-                start_new_session=True,  # what is started here shall not hear of an interrupt at the terminal
+                # What is started here shall not hear of an interrupt at the terminal
+                start_new_session=True,
             )
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -127,7 +173,10 @@ class Machine:
         (self.state / "pids" / name).unlink()
 
     def stop(self) -> None:
-        """End it and everything in it, and remove what it had on the host. Does nothing when there is nothing."""
+        """End it and everything in it, and remove what it had on the host.
+
+        Does nothing when there is nothing.
+        """
         if pid := self.pid:
             os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 30
@@ -153,7 +202,9 @@ class Machine:
             enter += ["nsenter", "--target", holder, "--mount", "--net", "--uts", "--cgroup", "--"]
         return enter
 
-    def wait_for(self, file: Path, log: str = "machine", text: str = "", timeout_s: float = PATIENCE_S) -> None:
+    def wait_for(
+        self, file: Path, log: str = "machine", text: str = "", timeout_s: float = PATIENCE_S
+    ) -> None:
         """Until the file is there, has something in it, and has the text in it."""
         deadline = time.monotonic() + timeout_s
         while not file.exists() or not (content := file.read_text().strip()) or text not in content:
@@ -162,5 +213,7 @@ class Machine:
 
 
 def _started(pid: int) -> str:
-    """When the process started, in the kernel's ticks: a number that was given to another process has another time."""
+    """When the process started, in the kernel's ticks: a number that was given to another process
+    has another time.
+    """
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -1,4 +1,6 @@
-"""The nodes: containerd and a kubelet each, in namespaces of their own within the cluster's machine."""
+"""The nodes: containerd and a kubelet each, in namespaces of their own within the cluster's
+machine.
+"""
 
 import json
 import time
@@ -23,7 +25,9 @@ version = 2
 
 
 def start(machine: Machine, nodes: tuple[str, ...], images: Path) -> None:
-    """Start all nodes, each with the images of that folder; the kubelets register a little later."""
+    """Start all nodes, each with the images of that folder; the kubelets register a little
+    later.
+    """
     for index, node in enumerate(nodes):
         (machine.state / node / "cni").mkdir(parents=True)
         cgroups.make(f"{machine.cgroup}/{node}")
@@ -54,7 +58,9 @@ def start_kubelet(machine: Machine, node: str) -> None:
 
 
 def topology(index: int) -> dict[str, str]:
-    """Labels as Google's GPU nodes have them: one block, a subblock for every two nodes, a host each."""
+    """Labels as Google's GPU nodes have them: one block, a subblock for every two nodes, a host
+    each.
+    """
     prefix = "cloud.google.com/gce-topology-"
     return {
         f"{prefix}block": "block-0",
@@ -93,7 +99,10 @@ def _write_configuration(machine: Machine, node: str, index: int) -> None:
 
 
 def _network(machine: Machine, index: int) -> dict[str, object]:
-    """Pods on a bridge; what is for the other node goes by the machine's routes. No way out, and none needed."""
+    """Pods on a bridge; what is for the other node goes by the machine's routes.
+
+    No way out, and none needed.
+    """
     ranges = [[{"subnet": _pods(machine, index)}]]
     bridge = {
         "type": "bridge",
@@ -115,9 +124,14 @@ def _kubelet(machine: Machine) -> dict[str, object]:
         "featureGates": {"KubeletInUserNamespace": True},
         "enforceNodeAllocatable": [],
         "localStorageCapacityIsolation": False,
-        "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {
+            "memory.available": "10Mi",
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+        },
         "imageGCHighThresholdPercent": 100,
-        "volumePluginDir": "/var/lib/kubelet/volume-plugins",  # the usual place would be the host's /usr/libexec
+        # The usual place would be the host's /usr/libexec
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "/run/cluster/resolv.conf",
         "clusterDNS": [machine.address(1)],
         "clusterDomain": "cluster.local",

@@ -1,4 +1,7 @@
-"""Kueue's queues for one test, and others who stand in them. What has no namespace is called by the test's."""
+"""Kueue's queues for one test, and others who stand in them.
+
+What has no namespace is called by the test's.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,17 +26,25 @@ class Queues:
         return f"{self.namespace}-flavor"
 
     def make(self, name: str = "night", levels: tuple[str, ...] = (), pods: int = 2) -> None:
-        """A LocalQueue with a ClusterQueue of its own for that many pods; `levels` are those of its topology."""
+        """A LocalQueue with a ClusterQueue of its own for that many pods; `levels` are those of its
+        topology.
+        """
         flavors = [{"name": self.flavor, "resources": [{"name": "pods", "nominalQuota": pods}]}]
         group = {"coveredResources": ["pods"], "flavors": flavors}
         preemption = {"withinClusterQueue": "LowerPriority"}
         spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption}
         # A flavor with a topology must have a label.
-        places = {"nodeLabels": {"kubernetes.io/os": "linux"}, "topologyName": self.namespace} if levels else {}
+        places = (
+            {"nodeLabels": {"kubernetes.io/os": "linux"}, "topologyName": self.namespace}
+            if levels
+            else {}
+        )
         objects = [
             self._object("ResourceFlavor", self.flavor, spec=places),
             self._object("ClusterQueue", self.namespace, spec=spec),
-            self._object("LocalQueue", name, namespace=self.namespace, spec={"clusterQueue": self.namespace}),
+            self._object(
+                "LocalQueue", name, namespace=self.namespace, spec={"clusterQueue": self.namespace}
+            ),
         ]
         if levels:
             topology = {"levels": [{"nodeLabel": level} for level in levels]}
@@ -47,7 +58,9 @@ class Queues:
         return whole
 
     def occupy(self, queue: str = "night", pods: int = 2, priority: str | None = None) -> str:
-        """Somebody else's Job, which takes its share of the queue's quota and nothing of the nodes; its name."""
+        """Somebody else's Job, which takes its share of the queue's quota and nothing of the nodes;
+        its name.
+        """
         name = f"other-{len(self.jobs)}"
         pod = {
             "restartPolicy": "Never",
@@ -61,7 +74,12 @@ class Queues:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
-            "spec": {"suspend": True, "parallelism": pods, "completions": pods, "template": {"spec": pod}},
+            "spec": {
+                "suspend": True,
+                "parallelism": pods,
+                "completions": pods,
+                "template": {"spec": pod},
+            },
         }
         self.cluster.apply(job)
         self.jobs.append(name)
@@ -73,12 +91,17 @@ class Queues:
         self.jobs.remove(job)
 
     def workloads(self) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = self.cluster.get("workloads", "--namespace", self.namespace)["items"]
+        items: list[dict[str, Any]] = self.cluster.get("workloads", "--namespace", self.namespace)[
+            "items"
+        ]
         return items
 
     def workload_of(self, job: str) -> str:
         """The name of the Workload of the one job whose name begins so."""
-        owners = {each["metadata"]["name"]: each["metadata"]["ownerReferences"][0]["name"] for each in self.workloads()}
+        owners = {
+            each["metadata"]["name"]: each["metadata"]["ownerReferences"][0]["name"]
+            for each in self.workloads()
+        }
         (workload,) = (name for name, owner in owners.items() if owner.startswith(job))
         return str(workload)
 
@@ -94,12 +117,18 @@ class Queues:
     def remove(self) -> None:
         """Everything that this made and that the namespace's end would not take along."""
         for kind in _CLUSTER_WIDE:
-            self.cluster.kubectl("delete", kind, "--selector", f"{_TEST}={self._mark}", "--wait=false")
+            self.cluster.kubectl(
+                "delete", kind, "--selector", f"{_TEST}={self._mark}", "--wait=false"
+            )
 
     @property
     def _mark(self) -> str:
         return self.namespace[:63].strip("-")
 
-    def _object(self, kind: str, name: str, namespace: str | None = None, **more: Any) -> dict[str, Any]:
-        metadata = {"name": name, "labels": {_TEST: self._mark}} | ({"namespace": namespace} if namespace else {})
+    def _object(
+        self, kind: str, name: str, namespace: str | None = None, **more: Any
+    ) -> dict[str, Any]:
+        metadata = {"name": name, "labels": {_TEST: self._mark}} | (
+            {"namespace": namespace} if namespace else {}
+        )
         return {"apiVersion": _API, "kind": kind, "metadata": metadata, **more}

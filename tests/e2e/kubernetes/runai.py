@@ -1,9 +1,11 @@
-"""A stand-in for the command `runai` on a real cluster: a submit becomes a PyTorchJob or an MPIJob, as RunAI makes one.
+"""A stand-in for the command `runai` on a real cluster: a submit becomes a PyTorchJob or an MPIJob,
+as RunAI makes one.
 
     python -m tests.e2e.kubernetes.runai KUBECTL NAMESPACE ARGUMENTS OF RUNAI...
 
-Its options are those of RunAI's documentation that seatrial uses; any other ends it with status 1. RunAI's scheduler is
-not there: a node pool is a label of nodes. What it is called with is appended to the file RUNAI_STANDIN_CALLS.
+Its options are those of RunAI's documentation that seatrial uses; any other ends it with status 1.
+RunAI's scheduler is not there: a node pool is a label of nodes. What it is called with is appended
+to the file RUNAI_STANDIN_CALLS.
 """
 
 import json
@@ -43,7 +45,9 @@ class Kubectl:
 
     def run(self, *words: str, stdin: str = "") -> str:
         """What it prints. Ends this program where it fails, with its words."""
-        done = subprocess.run([*self.argv, *words], input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*self.argv, *words], input=stdin, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             sys.exit(f"Error: {done.stderr.strip()}")
         return done.stdout
@@ -63,16 +67,23 @@ def options_of(verb: str, words: list[str]) -> Options:
 
 
 def job(framework: str, name: str, options: Options, command: list[str]) -> dict[str, Any]:
-    """The workload as Kubeflow's object: a PyTorch master is a node like the others, an MPI launcher has no GPUs."""
+    """The workload as Kubeflow's object: a PyTorch master is a node like the others, an MPI
+    launcher has no GPUs.
+    """
     workers, gpus = int(options["workers"][0]), options.get("gpu-devices-request", [""])[0]
     node = _template("pytorch" if framework == "pytorch" else "mpi", options, command, gpus)
     spec: dict[str, Any]
     if framework == "pytorch":
-        replicas = {"Master": _replicas(1, node), **({"Worker": _replicas(workers, node)} if workers else {})}
+        replicas = {
+            "Master": _replicas(1, node),
+            **({"Worker": _replicas(workers, node)} if workers else {}),
+        }
         kind, version, spec = "PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}
         spec["nprocPerNode"] = gpus or "1"
     else:
-        launcher = _template("mpi", {"image": options["image"], **_pull_policy(options)}, command, "")
+        launcher = _template(
+            "mpi", {"image": options["image"], **_pull_policy(options)}, command, ""
+        )
         replicas = {"Launcher": _replicas(1, launcher), "Worker": _replicas(workers, node)}
         kind, version, spec = "MPIJob", "kubeflow.org/v2beta1", {"mpiReplicaSpecs": replicas}
         spec["slotsPerWorker"] = int(options["slots-per-worker"][0])
@@ -115,14 +126,22 @@ def described(document: dict[str, Any], events: list[dict[str, Any]]) -> dict[st
     """As `describe --output=json` prints it, as far as anybody reads it."""
     conditions = document.get("status", {}).get("conditions") or []
     held = [condition["type"] for condition in conditions if condition["status"] == "True"]
-    phase = "Deleting" if document["metadata"].get("deletionTimestamp") else PHASES[held[-1]] if held else "Creating"
+    phase = (
+        "Deleting"
+        if document["metadata"].get("deletionTimestamp")
+        else PHASES[held[-1]]
+        if held
+        else "Creating"
+    )
     messages = [{"message": event.get("message", "")} for event in events]
     return {"name": document["metadata"]["name"], "actualPhase": phase, "events": messages}
 
 
 def main(kubectl: Kubectl, arguments: list[str]) -> None:
     if arguments[1] == "list":
-        items = json.loads(kubectl.run("get", ",".join(RESOURCES.values()), "--output=json"))["items"]
+        items = json.loads(kubectl.run("get", ",".join(RESOURCES.values()), "--output=json"))[
+            "items"
+        ]
         print(json.dumps([described(item, []) for item in items]))
         return
     _, framework, verb, name, *rest = arguments
@@ -130,13 +149,22 @@ def main(kubectl: Kubectl, arguments: list[str]) -> None:
     options, command = options_of(verb, rest[:cut]), rest[cut + 1 :]
     resource = RESOURCES[framework]
     if verb == "submit":
-        kubectl.run("create", "--filename=-", stdin=json.dumps(job(framework, name, options, command)))
+        kubectl.run(
+            "create", "--filename=-", stdin=json.dumps(job(framework, name, options, command))
+        )
     elif verb == "describe":
         document = json.loads(kubectl.run("get", resource, name, "--output=json"))
         selector = f"--field-selector=involvedObject.name={name}"
-        print(json.dumps(described(document, json.loads(kubectl.run("get", "events", selector, "-o=json"))["items"])))
+        print(
+            json.dumps(
+                described(
+                    document, json.loads(kubectl.run("get", "events", selector, "-o=json"))["items"]
+                )
+            )
+        )
     elif verb == "delete":
-        kubectl.run("delete", resource, name, "--wait=false", "--cascade=foreground")  # it is there as long as its pods
+        # It is there as long as its pods
+        kubectl.run("delete", resource, name, "--wait=false", "--cascade=foreground")
     else:
         _in_pod(kubectl, verb, options, command)
 
@@ -144,7 +172,12 @@ def main(kubectl: Kubectl, arguments: list[str]) -> None:
 def _in_pod(kubectl: Kubectl, verb: str, options: Options, command: list[str]) -> NoReturn:
     pod = options["pod"][0]
     if timeout := options.get("pod-running-timeout"):
-        kubectl.run("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{pod}", f"--timeout={timeout[0]}")
+        kubectl.run(
+            "wait",
+            "--for=jsonpath={.status.phase}=Running",
+            f"pod/{pod}",
+            f"--timeout={timeout[0]}",
+        )
     if verb == "exec":
         kubectl.become("exec", *(["--stdin"] if "stdin" in options else []), pod, "--", *command)
     if verb == "logs":

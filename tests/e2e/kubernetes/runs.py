@@ -13,11 +13,19 @@ BRIEF: dict[str, Any] = {
     "devices": None,
     "collectives": None,
 }  # of a suite, where what comes after the launch is tested elsewhere
-TRAINING: dict[str, Any] = {"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}  # seconds, and it learns
-LONG: dict[str, Any] = {  # twenty seconds and more, so that there is a middle to break, and soon a first row
+# Seconds, and it learns
+TRAINING: dict[str, Any] = {"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}
+# Twenty seconds and more, so that there is a middle to break, and soon a first row
+LONG: dict[str, Any] = {
     "operations": ["all_reduce", "broadcast"],
     "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 250},
+    "cpu": {
+        "min_bytes": "1M",
+        "max_bytes": "4M",
+        "step_factor": 4,
+        "warmup_iterations": 1,
+        "iterations": 250,
+    },
     "timeout_s": 60,
 }
 
@@ -52,8 +60,15 @@ def check_of(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def seconds_to_ready(pods: list[dict[str, Any]]) -> float:
-    """From the first pod's creation until all are Ready, as the cluster has it: in whole seconds."""
-    ready = [condition for pod in pods for condition in pod["status"]["conditions"] if condition["type"] == "Ready"]
+    """From the first pod's creation until all are Ready, as the cluster has it: in whole
+    seconds.
+    """
+    ready = [
+        condition
+        for pod in pods
+        for condition in pod["status"]["conditions"]
+        if condition["type"] == "Ready"
+    ]
     last = max(datetime.fromisoformat(condition["lastTransitionTime"]) for condition in ready)
     first = min(datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
     return (last - first).total_seconds()

@@ -1,6 +1,8 @@
-"""Services with an address of their own: kube-proxy on every node, and the API server behind `kubernetes.default`.
+"""Services with an address of their own: kube-proxy on every node, and the API server behind
+`kubernetes.default`.
 
-Without it pods reach each other by their own addresses and headless Services alone, which is all that nodes need.
+Without it pods reach each other by their own addresses and headless Services alone, which is all
+that nodes need.
 """
 
 from collections.abc import Iterator
@@ -9,7 +11,8 @@ from contextlib import contextmanager
 from tests.e2e.kubernetes import addons, control
 from tests.e2e.kubernetes.cluster import Cluster
 
-# What it would set in the kernel is left as it is. Masqueraded, since pods of one node would answer past it.
+# What it would set in the kernel is left as it is. Masqueraded, since pods of one node would answer
+# past it.
 FLAGS = (
     "--proxy-mode=iptables",
     "--masquerade-all",
@@ -35,7 +38,9 @@ def services(cluster: Cluster) -> Iterator[None]:
     try:
         for node in cluster.nodes:
             started.append(f"kube-proxy-{node}")
-            machine.spawn(started[-1], program, config, f"--hostname-override={node}", *FLAGS, node=node)
+            machine.spawn(
+                started[-1], program, config, f"--hostname-override={node}", *FLAGS, node=node
+            )
         yield
     finally:
         for name in started:

@@ -1,4 +1,6 @@
-"""deployments/server/kubernetes on a cluster, put there as docs/production.md and the files' first lines say."""
+"""deployments/server/kubernetes on a cluster, put there as docs/production.md and the files' first
+lines say.
+"""
 
 import re
 import subprocess
@@ -19,7 +21,12 @@ from tests.images.lane import ROOT
 from tests.site import PATIENCE_S, TLS
 
 NAMESPACE, RUNS_NAMESPACE = "seatrial", "seatrial-runs"
-USER, PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD = "skipper", "wordoftheapi", "wordofthedatabase", "wordofthehistory"
+USER, PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD = (
+    "skipper",
+    "wordoftheapi",
+    "wordofthedatabase",
+    "wordofthehistory",
+)
 DEPLOYMENTS = ROOT / "deployments"
 FILES = DEPLOYMENTS / "server" / "kubernetes"
 CLUSTER = "trial.yaml"
@@ -49,14 +56,20 @@ class Site:
     def api(self, method: str, path: str, **body: Any) -> Any:
         """One call of Prefect's REST API as the site's user."""
         user = (USER, PASSWORD)
-        answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, auth=user, timeout=60, verify=TLS)
+        answer = httpx.request(
+            method, f"{self.url}/api{path}", json=body or None, auth=user, timeout=60, verify=TLS
+        )
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
     def start(self, deployment: str, **parameters: Any) -> str:
         """Start a run of a deployment such as "seatrial-check/ad-hoc"; the flow run's id."""
         deployment_id = self.api("GET", f"/deployments/name/{deployment}")["id"]
-        return str(self.api("POST", f"/deployments/{deployment_id}/create_flow_run", parameters=parameters)["id"])
+        return str(
+            self.api(
+                "POST", f"/deployments/{deployment_id}/create_flow_run", parameters=parameters
+            )["id"]
+        )
 
     def switch_off(self, deployment: str) -> None:
         """Its one schedule, as a person does in Prefect's UI."""
@@ -70,36 +83,50 @@ class Site:
 
     def ended(self, flow_run: str, timeout_s: float = PATIENCE_S) -> tuple[str, str]:
         """Name and message of the state in which the flow run ends."""
-        self.until(lambda: self.state(flow_run)["type"] in FINAL, timeout_s, lambda: self.log(flow_run))
+        self.until(
+            lambda: self.state(flow_run)["type"] in FINAL, timeout_s, lambda: self.log(flow_run)
+        )
         state = self.state(flow_run)
         return state["name"], state["message"] or ""
 
     def log(self, flow_run: str) -> str:
-        asked = {"logs": {"flow_run_id": {"any_": [flow_run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
+        asked = {
+            "logs": {"flow_run_id": {"any_": [flow_run]}},
+            "sort": "TIMESTAMP_ASC",
+            "limit": 200,
+        }
         return "\n".join(line["message"] for line in self.api("POST", "/logs/filter", **asked))
 
     def sweeping(self) -> str:
         """A run that has just printed the first row of its first operation; its id."""
         flow_run = self.start("seatrial-check/ad-hoc", suite="/clusters/long.yaml")
-        self.until(lambda: "all_reduce     1M" in self.log(flow_run), 240, lambda: self.log(flow_run))
+        self.until(
+            lambda: "all_reduce     1M" in self.log(flow_run), 240, lambda: self.log(flow_run)
+        )
         assert self.nodes()
         return flow_run
 
     def pods(self, flow_run: str) -> list[dict[str, Any]]:
         """Those of the run's Job."""
-        listing = self.cluster.get("pods", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        listing = self.cluster.get(
+            "pods", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}"
+        )
         items: list[dict[str, Any]] = listing["items"]
         return items
 
     def jobs(self, flow_run: str) -> list[dict[str, Any]]:
-        listing = self.cluster.get("jobs", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        listing = self.cluster.get(
+            "jobs", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}"
+        )
         items: list[dict[str, Any]] = listing["items"]
         return items
 
     def nodes(self) -> str:
         """What runs have up: Jobs, pods, Secrets, Services."""
         kinds = "jobs,pods,secrets,services"
-        return self.kubectl_runs("get", kinds, "-l", "app.kubernetes.io/managed-by=seatrial", "--output", "name")
+        return self.kubectl_runs(
+            "get", kinds, "-l", "app.kubernetes.io/managed-by=seatrial", "--output", "name"
+        )
 
     def until(self, true: Callable[[], bool], timeout_s: float, details: Callable[[], str]) -> None:
         deadline = time.monotonic() + timeout_s
@@ -112,7 +139,8 @@ class Site:
 
 @contextmanager
 def site(cluster: Cluster, folder: Path) -> Iterator[Site]:
-    """The site, its server ready and its worker at work; in the end nothing of it is left on the cluster.
+    """The site, its server ready and its worker at work; in the end nothing of it is left on the
+    cluster.
 
     Raises:
         Unavailable: its images cannot be built here.
@@ -123,10 +151,21 @@ def site(cluster: Cluster, folder: Path) -> Iterator[Site]:
         _prepare(cluster, folder)
         for how in (["--dry-run=server"], []):
             cluster.kubectl("apply", "--validate=strict", *how, *manifests)
-        cluster.kubectl("-n", NAMESPACE, "rollout", "status", "deployment/prefect", f"--timeout={PATIENCE_S:.0f}s")
+        cluster.kubectl(
+            "-n",
+            NAMESPACE,
+            "rollout",
+            "status",
+            "deployment/prefect",
+            f"--timeout={PATIENCE_S:.0f}s",
+        )
         with _forwarded(cluster, folder) as url:
             made = Site(cluster, url)
-            made.until(lambda: _at_work(made), PATIENCE_S, lambda: made.kubectl("logs", "deployment/seatrial-worker"))
+            made.until(
+                lambda: _at_work(made),
+                PATIENCE_S,
+                lambda: made.kubectl("logs", "deployment/seatrial-worker"),
+            )
             yield made
     finally:
         _remove(cluster)
@@ -164,7 +203,10 @@ def _prepare(cluster: Cluster, folder: Path) -> None:
     _make_secret(cluster, RUNS_NAMESPACE, "seatrial-api", login)
     history = f"postgresql://seatrial:{HISTORY_PASSWORD}@postgres.seatrial/seatrial"
     _make_secret(cluster, RUNS_NAMESPACE, "seatrial-run", {"SEATRIAL_HISTORY": history})
-    files = [f"--from-file={_written(folder / name, content)}" for name, content in _files(cluster).items()]
+    files = [
+        f"--from-file={_written(folder / name, content)}"
+        for name, content in _files(cluster).items()
+    ]
     cluster.kubectl(*in_runs, "create", "configmap", "seatrial-clusters", *files)
 
 
@@ -175,8 +217,19 @@ def _make_secret(cluster: Cluster, namespace: str, name: str, values: dict[str, 
 
 def _files(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """A cluster and suites, which a ConfigMap may have as well."""
-    platform = {"kind": "kubernetes", "namespace": RUNS_NAMESPACE, "launcher": "job", "image_pull_policy": "Never"}
-    trial = {"name": "trial", "nodes": 2, "slots_per_node": 2, "image": cluster.image, "platform": platform}
+    platform = {
+        "kind": "kubernetes",
+        "namespace": RUNS_NAMESPACE,
+        "launcher": "job",
+        "image_pull_policy": "Never",
+    }
+    trial = {
+        "name": "trial",
+        "nodes": 2,
+        "slots_per_node": 2,
+        "image": cluster.image,
+        "platform": platform,
+    }
     return {
         CLUSTER: trial,
         "brief.yaml": {"name": "brief", **BRIEF},
@@ -190,7 +243,10 @@ def _written(file: Path, content: dict[str, Any]) -> Path:
 
 
 def _volume(name: str, size: str, node: str) -> dict[str, Any]:
-    """A folder of the node: this cluster has no storage class. The kubelet gives it to the pod's group."""
+    """A folder of the node: this cluster has no storage class.
+
+    The kubelet gives it to the pod's group.
+    """
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     spec = {
         "capacity": {"storage": size},
@@ -198,14 +254,28 @@ def _volume(name: str, size: str, node: str) -> dict[str, Any]:
         "local": {"path": f"/var/lib/site/{name}"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
     }
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"site-{name}"}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"site-{name}"},
+        "spec": spec,
+    }
 
 
 @contextmanager
 def _forwarded(cluster: Cluster, folder: Path) -> Iterator[str]:
     """The server's address on this machine, as people get at it."""
     program, kubeconfig = str(cluster.tools / "kubectl"), str(cluster.kubeconfig)
-    command = [program, "--kubeconfig", kubeconfig, "-n", NAMESPACE, "port-forward", "service/prefect", ":4200"]
+    command = [
+        program,
+        "--kubeconfig",
+        kubeconfig,
+        "-n",
+        NAMESPACE,
+        "port-forward",
+        "service/prefect",
+        ":4200",
+    ]
     log_file = folder / "port-forward.log"
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -230,7 +300,9 @@ def _remove(cluster: Cluster) -> None:
     """Everything that is named here, whether it came to be or not."""
     for namespace in (NAMESPACE, RUNS_NAMESPACE):
         _remove_namespace(cluster, namespace)
-    cluster.kubectl("delete", "clusterrolebinding,clusterrole", "seatrial-nodes", "--ignore-not-found")
+    cluster.kubectl(
+        "delete", "clusterrolebinding,clusterrole", "seatrial-nodes", "--ignore-not-found"
+    )
     cluster.kubectl("delete", "pv", *(f"site-{name}" for name in VOLUMES), "--ignore-not-found")
     cluster.on_node(cluster.nodes[0], "rm", "-rf", "/var/lib/site")
 
@@ -238,7 +310,8 @@ def _remove(cluster: Cluster) -> None:
 def _remove_namespace(cluster: Cluster, namespace: str) -> None:
     if not cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "--output", "name"):
         return
-    makers = "deployments,replicasets,statefulsets,jobs"  # without them nobody makes pods that go slowly
+    # Without them nobody makes pods that go slowly
+    makers = "deployments,replicasets,statefulsets,jobs"
     cluster.kubectl("-n", namespace, "delete", makers, "--all", "--cascade=orphan")
     cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=1")
     cluster.kubectl("delete", "namespace", namespace, f"--timeout={PATIENCE_S:.0f}s")

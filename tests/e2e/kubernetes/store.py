@@ -1,6 +1,8 @@
-"""A containerd folder with the images in it, made once: unpacking an image of a gigabyte for every node takes too long.
+"""A containerd folder with the images in it, made once: unpacking an image of a gigabyte for every
+node takes too long.
 
-Each node gets a copy by hard links. Blobs and layers are never written to again; containerd's own databases are.
+Each node gets a copy by hard links. Blobs and layers are never written to again; containerd's own
+databases are.
 """
 
 import hashlib
@@ -11,7 +13,10 @@ from pathlib import Path
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.build import CACHE, exclusive
 
-DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
+DATABASES = (
+    "io.containerd.metadata.v1.bolt/meta.db",
+    "io.containerd.snapshotter.v1.overlayfs/metadata.db",
+)
 SCRIPT = """\
 set -eu
 mount -t tmpfs tmpfs /run
@@ -45,10 +50,26 @@ def _make(folder: Path, pause: Path, cpu: str) -> None:
     work = folder.with_suffix(".partial")
     work.mkdir(parents=True)
     archives = [images.save_program(pause, work / "pause.tar"), images.save(cpu, work / "cpu.tar")]
-    (work / "config.toml").write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT, "store"]
+    (work / "config.toml").write_text(
+        'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+    )
+    command = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "bash",
+        "-c",
+        SCRIPT,
+        "store",
+    ]
     done = subprocess.run(
-        [*command, str(work), str(work / "root"), *map(str, archives)], capture_output=True, text=True, check=False
+        [*command, str(work), str(work / "root"), *map(str, archives)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stderr}{(work / 'log').read_text()[-2000:]}"
     (work / "root").rename(folder)

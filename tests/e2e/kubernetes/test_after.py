@@ -1,4 +1,6 @@
-"""What a run on a real Kubernetes leaves: logs of its pods, events, uploads, and nodes to look at for a while."""
+"""What a run on a real Kubernetes leaves: logs of its pods, events, uploads, and nodes to look at
+for a while.
+"""
 
 import json
 import signal
@@ -39,7 +41,11 @@ def run_id_of(finished: Finished) -> str:
 
 
 def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
-    console: Console, trial: Callable[..., Path], least_rights: None, cluster: Cluster, namespace: str
+    console: Console,
+    trial: Callable[..., Path],
+    least_rights: None,
+    cluster: Cluster,
+    namespace: str,
 ) -> None:
     file = with_fields(
         trial(),
@@ -60,15 +66,22 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
     assert {"run.json", "report.html", "measurements.csv", "connectivity-test.log"} <= {
         path.name for path in there.iterdir()
     }
-    assert {path.name for path in (there / "pod-logs").iterdir()} == {"coordinator.log", f"worker-{worker}.log"}
+    assert {path.name for path in (there / "pod-logs").iterdir()} == {
+        "coordinator.log",
+        f"worker-{worker}.log",
+    }
     for name, node in (("coordinator.log", head), (f"worker-{worker}.log", worker)):
         title, *lines = (there / "pod-logs" / name).read_text().splitlines()
         assert f" on {node} (" in title
         assert any("Accepted publickey for root" in line for line in lines)
     assert any(f"Pod/seatrial-{run_id}-" in line and " Started " in line for line in events(there))
-    assert "PRIVATE KEY" not in "".join(path.read_text() for path in there.rglob("*") if path.is_file())
+    assert "PRIVATE KEY" not in "".join(
+        path.read_text() for path in there.rglob("*") if path.is_file()
+    )
 
-    inside = console.run("ssh", run_id, "head", "--", "echo $((6 * 7)); cat /run/seatrial/pid; exit 5")
+    inside = console.run(
+        "ssh", run_id, "head", "--", "echo $((6 * 7)); cat /run/seatrial/pid; exit 5"
+    )
     assert inside.status == 5, inside.output
     assert inside.out.splitlines()[0] == "42"
     assert console.run("ssh", console.folder / "out", worker, "true").status == 0

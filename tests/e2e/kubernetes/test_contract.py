@@ -13,7 +13,11 @@ from tests.quick_run import quick_run
 @pytest.fixture
 def run(cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy}
+    settings = {
+        "kind": "kubernetes",
+        "namespace": namespace,
+        "image_pull_policy": cluster.pull_policy,
+    }
     return quick_run(tmp_path, nodes=2, image=cluster.image, platform=settings)
 
 

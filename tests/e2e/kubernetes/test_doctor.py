@@ -15,13 +15,26 @@ Ask = Callable[..., list[str]]
 
 @pytest.fixture
 def ask(console: Console, least_rights: None, cluster: Cluster, namespace: str) -> Ask:
-    """What doctor says of a cluster file for the test's namespace: the lines that name something missing."""
+    """What doctor says of a cluster file for the test's namespace: the lines that name something
+    missing.
+    """
 
     def missing(nodes: int = 2, image: str = cluster.image, **platform: Any) -> list[str]:
         fields = platform.pop("fields", {})
-        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy, **platform}
-        doctor = console.run("doctor", console.cluster(nodes, platform=settings, image=image, **fields))
-        lines = [line.split(maxsplit=1)[1] for line in doctor.out.splitlines() if line.startswith("missing")]
+        settings = {
+            "kind": "kubernetes",
+            "namespace": namespace,
+            "image_pull_policy": cluster.pull_policy,
+            **platform,
+        }
+        doctor = console.run(
+            "doctor", console.cluster(nodes, platform=settings, image=image, **fields)
+        )
+        lines = [
+            line.split(maxsplit=1)[1]
+            for line in doctor.out.splitlines()
+            if line.startswith("missing")
+        ]
         assert doctor.status == (1 if lines else 0), doctor.output
         return lines
 
@@ -32,7 +45,11 @@ def ask(console: Console, least_rights: None, cluster: Cluster, namespace: str) 
 def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
     """`late` waits for its first pod, `never` for a class that is not there."""
     late = {"metadata": {"name": namespace}, "provisioner": "example.com/none"}
-    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
 
     def claim(name: str, storage_class: str) -> dict[str, Any]:
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
@@ -43,13 +60,19 @@ def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
             "spec": {**spec, "storageClassName": storage_class},
         }
 
-    own_cluster.apply({**storage, **late}, claim("late", namespace), claim("never", "no-such-class"))
+    own_cluster.apply(
+        {**storage, **late}, claim("late", namespace), claim("never", "no-such-class")
+    )
     yield
     own_cluster.kubectl("delete", "storageclass", namespace)
 
 
-def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str, claims: None) -> None:
-    cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=token=x", "-n", namespace)
+def test_what_is_there_is_no_problem(
+    ask: Ask, cluster: Cluster, namespace: str, claims: None
+) -> None:
+    cluster.kubectl(
+        "create", "secret", "generic", "plain", "--from-literal=token=x", "-n", namespace
+    )
     assert not ask(
         secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
         service_account="seatrial",
@@ -61,7 +84,9 @@ def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str,
 
 @pytest.fixture
 def gpu_machines(own_cluster: Cluster) -> Iterator[None]:
-    """Its nodes as a site's: a product's label, devices of a fabric, a team's taint, a processor for each GPU."""
+    """Its nodes as a site's: a product's label, devices of a fabric, a team's taint, a processor
+    for each GPU.
+    """
     key, device = "nvidia.com/gpu.product", "rdma/rdma_shared_device_a"
     own_cluster.kubectl("label", "node", *own_cluster.nodes, f"{key}=NVIDIA-H100-80GB-HBM3")
     own_cluster.kubectl("taint", "node", *own_cluster.nodes, "team=ml:NoSchedule")
@@ -75,7 +100,9 @@ def gpu_machines(own_cluster: Cluster) -> Iterator[None]:
 def _patch_status(cluster: Cluster, resources: dict[str, str | None]) -> None:
     patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
     for node in cluster.nodes:
-        cluster.kubectl("patch", "node", node, "--subresource", "status", "--type", "merge", "--patch", patch)
+        cluster.kubectl(
+            "patch", "node", node, "--subresource", "status", "--type", "merge", "--patch", patch
+        )
 
 
 def test_init_writes_a_cluster_file_from_which_nothing_is_missing(
@@ -88,7 +115,8 @@ def test_init_writes_a_cluster_file_from_which_nothing_is_missing(
     drafted = load_cluster(file)
     assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 2, "H100-SXM")
     assert drafted.image
-    assert drafted.image.planned.startswith("localhost/seatrial/cpu:")  # the nodes have it, by two names
+    # The nodes have it, by two names
+    assert drafted.image.planned.startswith("localhost/seatrial/cpu:")
     assert drafted.platform.model_dump()["resources"] == {"rdma/rdma_shared_device_a": "1"}
     doctor = console.run("doctor", file)
     assert doctor.status == 0, doctor.output

@@ -1,4 +1,6 @@
-"""Every golden manifest before a real API server, which refuses fields that it does not know: nothing is made."""
+"""Every golden manifest before a real API server, which refuses fields that it does not know:
+nothing is made.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,7 +28,9 @@ DryRun = Callable[..., list[str]]
 
 @pytest.fixture(scope="module")
 def definitions(nodeless_cluster: Cluster) -> Iterator[None]:
-    """All kinds that seatrial submits: PyTorchJob as its operator has it, the others as they are documented."""
+    """All kinds that seatrial submits: PyTorchJob as its operator has it, the others as they are
+    documented.
+    """
     try:
         training.define(nodeless_cluster)
     except Unavailable as reason:
@@ -39,7 +43,8 @@ def definitions(nodeless_cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def dry_run(nodeless_cluster: Cluster, definitions: None, tmp_path: Path) -> DryRun:
-    """Submit objects without effect, as seatrial submits them; the kinds of what the API server would have made.
+    """Submit objects without effect, as seatrial submits them; the kinds of what the API server
+    would have made.
 
     ApiException where one is refused.
     """
@@ -70,7 +75,9 @@ def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
     assert dry_run(*objects) == [body["kind"] for body in objects]
 
 
-@pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob", "fragments", "nebius-h100"])
+@pytest.mark.parametrize(
+    "name", ["jobset", "everything", "mpijob", "trainjob", "fragments", "nebius-h100"]
+)
 def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun, name: str) -> None:
     """The stand-ins' CRDs do not look at pods' specs."""
     *others, body = golden(name)
@@ -104,7 +111,9 @@ def test_the_jobs_and_pods_that_controllers_create_are_accepted(dry_run: DryRun,
         ("a4x", "ComputeDomain", "spec.channel.template"),
     ],
 )
-def test_a_field_that_is_not_known_is_refused(dry_run: DryRun, name: str, kind: str, path: str) -> None:
+def test_a_field_that_is_not_known_is_refused(
+    dry_run: DryRun, name: str, kind: str, path: str
+) -> None:
     body = next(each for each in golden(name) if each["kind"] == kind)
     place: Any = body
     *steps, field = path.split(".")

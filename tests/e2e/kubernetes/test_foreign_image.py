@@ -1,4 +1,6 @@
-"""Nodes of an image that is not ours on real kubelets: Debian with sshd, Open MPI and nccl-tests, without Python."""
+"""Nodes of an image that is not ours on real kubelets: Debian with sshd, Open MPI and nccl-tests,
+without Python.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,14 +26,24 @@ def test_nodes_of_an_image_with_sshd_open_mpi_and_nccl_tests_are_swept(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     try:
-        load(own_cluster.own, own_cluster.nodes, build_foreign(tmp_path_factory.mktemp("foreign")), FOREIGN)
+        load(
+            own_cluster.own,
+            own_cluster.nodes,
+            build_foreign(tmp_path_factory.mktemp("foreign")),
+            FOREIGN,
+        )
     except Unavailable as reason:
         pytest.skip(str(reason))
     # As the runtime of GPUs does, the pod brings nvidia-smi, here one that prints a GPU.
     driver = {"name": "driver", "configMap": {"name": "driver", "defaultMode": 0o755}}
     mount = {"name": "driver", "mountPath": "/usr/bin/nvidia-smi", "subPath": "nvidia-smi"}
     own_cluster.kubectl(
-        "create", "configmap", "driver", "--from-literal=nvidia-smi=#!/bin/sh\necho test", "-n", namespace
+        "create",
+        "configmap",
+        "driver",
+        "--from-literal=nvidia-smi=#!/bin/sh\necho test",
+        "-n",
+        namespace,
     )
     file = trial(image=FOREIGN, pod_spec={"volumes": [driver]}, container={"volumeMounts": [mount]})
     more = {"slots_per_node": 1, "gpus_per_node": 1, "hardware": {"name": "test"}}
@@ -41,7 +53,9 @@ def test_nodes_of_an_image_with_sshd_open_mpi_and_nccl_tests_are_swept(
     finished = console.check(file, console.suite(collectives=sweep, training=None))
     assert finished.status == 0, finished.output
     assert finished.check("connectivity")["verdict"] == "pass"
-    assert "all_reduce over 2 ranks: every result is right" in finished.check("collectives")["reason"]
+    assert (
+        "all_reduce over 2 ranks: every result is right" in finished.check("collectives")["reason"]
+    )
     assert {node["name"] for node in finished.document["nodes"]} == set(own_cluster.nodes)
     assert "the nodes have no Python, so their hardware" in " ".join(finished.document["notes"])
     assert left(own_cluster, namespace) == ""

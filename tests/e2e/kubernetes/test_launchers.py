@@ -25,7 +25,13 @@ CONTROLLERS = {
     "mpijob": "mpi_operator",
     "trainjob": "trainer",
 }
-KINDS = {"job": "Job", "jobset": "JobSet", "pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "trainjob": "TrainJob"}
+KINDS = {
+    "job": "Job",
+    "jobset": "JobSet",
+    "pytorchjob": "PyTorchJob",
+    "mpijob": "MPIJob",
+    "trainjob": "TrainJob",
+}
 
 
 @pytest.fixture(params=CONTROLLERS)
@@ -53,17 +59,34 @@ def _object_names(cluster: Cluster, namespace: str) -> set[str]:
 
 @pytest.fixture
 def passes(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, least_rights: None, untouched: None
+    console: Console,
+    trial: Callable[..., Path],
+    cluster: Cluster,
+    namespace: str,
+    least_rights: None,
+    untouched: None,
 ) -> Callable[..., list[dict[str, str]]]:
-    """A whole run by the role that ships, which passes; the environment that each node gives its ranks, in order."""
+    """A whole run by the role that ships, which passes; the environment that each node gives its
+    ranks, in order.
+    """
 
     def run(launcher: str) -> list[dict[str, str]]:
         out = console.folder / "out"
         process = console.start(
-            "run", trial(launcher=launcher), "--suite", console.suite(training=TRAINING), "--out", out
+            "run",
+            trial(launcher=launcher),
+            "--suite",
+            console.suite(training=TRAINING),
+            "--out",
+            out,
         )
         log = out / "logs" / "run.log"
-        until(lambda: process.poll() is not None or (log.exists() and "2 of 2 nodes answer" in log.read_text()))
+        until(
+            lambda: (
+                process.poll() is not None
+                or (log.exists() and "2 of 2 nodes answer" in log.read_text())
+            )
+        )
         pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
         saved = [_environment(cluster, pod) for pod in sorted(pods, key=_index)]
         output = process.communicate(timeout=PATIENCE_S)
@@ -83,7 +106,10 @@ def passes(
 def _index(pod: dict[str, Any]) -> int:
     labels = pod["metadata"]["labels"]
     return int(
-        labels.get("batch.kubernetes.io/job-completion-index", labels.get("training.kubeflow.org/replica-index"))
+        labels.get(
+            "batch.kubernetes.io/job-completion-index",
+            labels.get("training.kubeflow.org/replica-index"),
+        )
     )
 
 
@@ -91,7 +117,9 @@ def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
     """What the entry point has saved for the sessions of sshd."""
     metadata = pod["metadata"]
     shell = ("sh", "-c", ". /run/seatrial/environment; env -0")
-    output = cluster.kubectl("exec", metadata["name"], "-n", metadata["namespace"], "--", "env", "-i", *shell)
+    output = cluster.kubectl(
+        "exec", metadata["name"], "-n", metadata["namespace"], "--", "env", "-i", *shell
+    )
     return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
 
 
@@ -100,10 +128,13 @@ def test_a_pytorchjob_passes_under_its_operator(
 ) -> None:
     nodes = passes("pytorchjob")
     assert [node["RANK"] for node in nodes] == ["0", "1"]
-    assert {node["WORLD_SIZE"] for node in nodes} == {"4"}  # ranks: the operator knows how many a node has
+    # Ranks: the operator knows how many a node has
+    assert {node["WORLD_SIZE"] for node in nodes} == {"4"}
 
 
-def test_a_jobset_passes_with_an_index_for_each_node(jobset: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+def test_a_jobset_passes_with_an_index_for_each_node(
+    jobset: None, passes: Callable[..., list[dict[str, str]]]
+) -> None:
     nodes = passes("jobset")
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
 
@@ -123,7 +154,11 @@ def test_a_trainjob_passes_with_the_variables_of_torchrun(
     assert [node["PET_NODE_RANK"] for node in nodes] == ["0", "1"]
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
     for node in nodes:
-        assert (node["PET_NNODES"], node["PET_NPROC_PER_NODE"], node["PET_MASTER_PORT"]) == ("2", "2", "29500")
+        assert (node["PET_NNODES"], node["PET_NPROC_PER_NODE"], node["PET_MASTER_PORT"]) == (
+            "2",
+            "2",
+            "29500",
+        )
         job, _, service = node["PET_MASTER_ADDR"].partition(".")
         assert job == f"{service}-node-0-0"
 
@@ -139,19 +174,34 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     """Its pods never get a node, and its time is over."""
     out, nowhere = console.folder / "out", {"pool": "none"}
     process = console.start(
-        "run", trial(launcher="trainjob", node_selector=nowhere), "--suite", console.suite(), "--out", out
+        "run",
+        trial(launcher="trainjob", node_selector=nowhere),
+        "--suite",
+        console.suite(),
+        "--out",
+        out,
     )
     until(lambda: cluster.get("jobs", "-n", namespace)["items"] != [])
     (job,) = (job["metadata"]["name"] for job in cluster.get("jobs", "-n", namespace)["items"])
-    cluster.kubectl("patch", "job", job, "-n", namespace, "--patch", '{"spec": {"activeDeadlineSeconds": 1}}')
+    cluster.kubectl(
+        "patch", "job", job, "-n", namespace, "--patch", '{"spec": {"activeDeadlineSeconds": 1}}'
+    )
     output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, output
     why = f"jobset failed due to one or more job failures (first failed job: {job})"
-    assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the TrainJob failed (FailedJobs): {why}"
+    assert (
+        json.loads((out / "run.json").read_text())["reason"]
+        == f"launch: the TrainJob failed (FailedJobs): {why}"
+    )
 
 
 def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, mpi_operator: None, untouched: None
+    console: Console,
+    trial: Callable[..., Path],
+    cluster: Cluster,
+    namespace: str,
+    mpi_operator: None,
+    untouched: None,
 ) -> None:
     cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", namespace)
     run = console.check(trial(launcher="mpijob"), console.suite())
@@ -168,7 +218,9 @@ def test_a_killed_run_is_reaped(
     run.process.communicate()
     # Whatever becomes of seatrial: what owns the others ends by itself and takes them along.
     secrets = cluster.get("secrets", "-n", namespace, "-l", OURS)["items"]
-    owners = [owner["kind"] for secret in secrets for owner in secret["metadata"]["ownerReferences"]]
+    owners = [
+        owner["kind"] for secret in secrets for owner in secret["metadata"]["ownerReferences"]
+    ]
     assert owners == [KINDS[launcher]]
     started = time.monotonic()
     reaped = console.run("reap", trial(launcher=launcher))
@@ -183,8 +235,11 @@ def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
 ) -> None:
     run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))
     pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
-    second = next(pod["metadata"]["name"] for pod in pods if pod["spec"]["nodeName"] == cluster.nodes[1])
-    # By QUIT sshd, process 1, ends with an error; what sends it must have answered before, for it dies too.
+    second = next(
+        pod["metadata"]["name"] for pod in pods if pod["spec"]["nodeName"] == cluster.nodes[1]
+    )
+    # By QUIT sshd, process 1, ends with an error; what sends it must have answered before, for it
+    # dies too.
     kill = "(sleep 1; kill -QUIT 1) >/dev/null 2>&1 &"
     cluster.kubectl("exec", second, "-n", namespace, "--", "sh", "-c", kill)
     status, document, _ = run.end()

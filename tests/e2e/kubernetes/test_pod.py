@@ -1,4 +1,6 @@
-"""What a pod gives its ranks on a real kubelet: memory to pin and to share, volumes; what is said of one missing."""
+"""What a pod gives its ranks on a real kubelet: memory to pin and to share, volumes; what is said
+of one missing.
+"""
 
 import json
 import secrets
@@ -25,7 +27,8 @@ from tests.e2e.kubernetes.cluster import Cluster
 
 Launch = Callable[..., AbstractContextManager[Testbed]]
 
-# 64 MiB, with the limit of this process at a sixteenth of that: only the capability lets it be pinned.
+# 64 MiB, with the limit of this process at a sixteenth of that: only the capability lets it be
+# pinned.
 PIN = """
 import ctypes, mmap, resource
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (4 << 20, 4 << 20))
@@ -37,13 +40,20 @@ print(ctypes.CDLL(None, use_errno=True).mlock(ctypes.c_void_p(at), ctypes.c_size
 
 
 @pytest.fixture
-def launched(cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
+def launched(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Launch:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
 
     @contextmanager
     def launch(**fields: Any) -> Iterator[Testbed]:
         more = fields.pop("platform", {})
-        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy, **more}
+        settings = {
+            "kind": "kubernetes",
+            "namespace": namespace,
+            "image_pull_policy": cluster.pull_policy,
+            **more,
+        }
         asked = ClusterFile.model_validate(
             {"name": "test", "nodes": 1, "image": cluster.image, "platform": settings, **fields}
         )
@@ -64,7 +74,9 @@ def output_of(testbed: Testbed, command: str) -> str:
     return done.output
 
 
-def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch, own_cluster: Cluster) -> None:
+def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(
+    launched: Launch, own_cluster: Cluster
+) -> None:
     with launched(gpus_per_node=8, hardware={"name": "test"}) as testbed:
         assert output_of(testbed, f"python3 -c '{PIN}'").split() == ["0"]
         kilobytes = int(output_of(testbed, "df --output=size /dev/shm | tail -n 1"))
@@ -75,7 +87,9 @@ def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch, ow
 
 @pytest.mark.parametrize("gpus", [0, 8])
 def test_ranks_are_confined(launched: Launch, own_cluster: Cluster, gpus: int) -> None:
-    """What sshd starts as root can gain nothing, and has the capabilities that a node needs alone."""
+    """What sshd starts as root can gain nothing, and has the capabilities that a node needs
+    alone.
+    """
     more = {"gpus_per_node": gpus, "hardware": {"name": "test"}} if gpus else {}
     with launched(**more) as testbed:
         lines = output_of(testbed, "cat /proc/self/status").splitlines()
@@ -99,7 +113,9 @@ def test_nodes_without_gpus_come_up_where_pods_keep_within_the_baseline(
 def test_the_cluster_file_wins_over_machine_family_script_and_defaults(
     launched: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cluster file, then the machine family, then the script that it names, then what holds without that."""
+    """The cluster file, then the machine family, then the script that it names, then what holds
+    without that.
+    """
     settings = {"VERSION_ID": "default", "NCCL_CROSS_NIC": "0"}
     profile = Machine(source="/etc/os-release", defaults=settings, env={"NCCL_NET": "Socket"})
     monkeypatch.setitem(MACHINES, "generic", profile)
@@ -110,7 +126,9 @@ def test_the_cluster_file_wins_over_machine_family_script_and_defaults(
     assert ranks["VERSION_ID"] == "12"  # the script's, of Debian 12
 
 
-def test_what_is_on_a_claim_is_there(launched: Launch, own_cluster: Cluster, namespace: str) -> None:
+def test_what_is_on_a_claim_is_there(
+    launched: Launch, own_cluster: Cluster, namespace: str
+) -> None:
     common = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
     volume = {
         "apiVersion": "v1",
@@ -134,7 +152,9 @@ def test_what_is_on_a_claim_is_there(launched: Launch, own_cluster: Cluster, nam
     try:
         mount = {"kind": "pvc", "mount": "/data", "claim": "shared", "read_only": True}
         with launched(platform={"volumes": [mount]}) as testbed:
-            assert output_of(testbed, "ls -d /data/doc; touch /data/x 2>&1 || true").splitlines() == [
+            assert output_of(
+                testbed, "ls -d /data/doc; touch /data/x 2>&1 || true"
+            ).splitlines() == [
                 "/data/doc",
                 "touch: cannot touch '/data/x': Read-only file system",
             ]
@@ -146,7 +166,8 @@ def test_a_volume_that_is_not_there_is_the_reason(launched: Launch, own_cluster:
     disks = {"kind": "local-ssd", "mount": "/ssd"}
     with (
         pytest.raises(
-            LaunchError, match=r"start_timeout_s\): 0 of 1 nodes answer; waiting: MountVolume.* is not a dir"
+            LaunchError,
+            match=r"start_timeout_s\): 0 of 1 nodes answer; waiting: MountVolume.* is not a dir",
         ),
         launched(platform={"volumes": [disks], "start_timeout_s": 10}),
     ):

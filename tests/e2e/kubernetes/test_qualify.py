@@ -1,4 +1,6 @@
-"""Nodes in and out of service on real kubelets: tests give way, the gate opens and stays shut, nothing is left."""
+"""Nodes in and out of service on real kubelets: tests give way, the gate opens and stays shut,
+nothing is left.
+"""
 
 import json
 import re
@@ -28,7 +30,9 @@ GATE, CONDITION = "seatrial/gate", "SeatrialQualified"
 
 @pytest.fixture
 def rights(least_rights: None, cluster: Cluster, namespace: str) -> Iterator[str]:
-    """The rights that ship for runs and for `qualify`, under the test's own names: the name of its class."""
+    """The rights that ship for runs and for `qualify`, under the test's own names: the name of its
+    class.
+    """
     own = f"{namespace}-qualify"
     document = QUALIFY_YAML.read_text().replace("seatrial-qualify", own)
     document = document.replace("namespace: seatrial-runs}", f"namespace: {namespace}}}")
@@ -39,18 +43,26 @@ def rights(least_rights: None, cluster: Cluster, namespace: str) -> Iterator[str
 
 @pytest.fixture
 def file(trial: Callable[..., Path], rights: str, own_cluster: Cluster) -> Iterator[Path]:
-    """A cluster file with `qualify`; each node has one of WHOLE, and afterwards no taint and no condition of ours."""
+    """A cluster file with `qualify`; each node has one of WHOLE, and afterwards no taint and no
+    condition of ours.
+    """
     at = f"/status/capacity/{WHOLE.replace('/', '~1')}"
     for node in own_cluster.nodes:
         patch_status(own_cluster, node, op="add", path=at, value="1")
         until(partial(has_whole, own_cluster, node))
-    yield with_fields(trial(resources={WHOLE: 1}), qualify={"dry_run": False, "priority_class": rights})
+    yield with_fields(
+        trial(resources={WHOLE: 1}), qualify={"dry_run": False, "priority_class": rights}
+    )
     for node in own_cluster.nodes:
-        own_cluster.kubectl("patch", "node", node, "--patch", '{"spec": {"taints": null, "unschedulable": null}}')
+        own_cluster.kubectl(
+            "patch", "node", node, "--patch", '{"spec": {"taints": null, "unschedulable": null}}'
+        )
         patch_status(own_cluster, node, op="remove", path=at)
         kinds = [each["type"] for each in own_cluster.get("node", node)["status"]["conditions"]]
         if CONDITION in kinds:
-            patch_status(own_cluster, node, op="remove", path=f"/status/conditions/{kinds.index(CONDITION)}")
+            patch_status(
+                own_cluster, node, op="remove", path=f"/status/conditions/{kinds.index(CONDITION)}"
+            )
 
 
 def patch_status(cluster: Cluster, node: str, **operation: str) -> None:
@@ -84,7 +96,9 @@ def until_testing(console: Console, process: "subprocess.Popen[str]") -> None:
     assert process.poll() is None, process.communicate()
 
 
-def under_test(console: Console, file: Path, cluster: Cluster) -> "tuple[str, subprocess.Popen[str]]":
+def under_test(
+    console: Console, file: Path, cluster: Cluster
+) -> "tuple[str, subprocess.Popen[str]]":
     """Put a node to the gate, and start a pass that tests it."""
     node = cluster.nodes[0]
     cluster.kubectl("taint", "node", node, f"{GATE}=new:NoSchedule")
@@ -102,7 +116,11 @@ def pod(cluster: Cluster, namespace: str, node: str) -> dict[str, Any]:
         "command": ["sleep", "300"],
         "resources": {"limits": {WHOLE: 1}},
     }
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "restartPolicy": "Never", "containers": [container]}
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
     metadata = {"name": "train", "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -115,7 +133,14 @@ def test_a_test_gives_way_to_a_pod_and_blames_nobody(
     until_testing(console, process)
     began = time.monotonic()
     own_cluster.apply(pod(own_cluster, namespace, node))
-    own_cluster.kubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Running", "pod/train", "--timeout=60s")
+    own_cluster.kubectl(
+        "wait",
+        "-n",
+        namespace,
+        "--for=jsonpath={.status.phase}=Running",
+        "pod/train",
+        "--timeout=60s",
+    )
     waited_s = time.monotonic() - began
     out, err = process.communicate(timeout=PATIENCE_S)
     print(f"the pod ran after {waited_s:.1f} s")
@@ -130,7 +155,9 @@ def test_a_test_gives_way_to_a_pod_and_blames_nobody(
     assert waited_s < STARTS_WITHIN_S
 
 
-def test_the_gate_lets_in_what_passes(console: Console, file: Path, own_cluster: Cluster, namespace: str) -> None:
+def test_the_gate_lets_in_what_passes(
+    console: Console, file: Path, own_cluster: Cluster, namespace: str
+) -> None:
     node, other = own_cluster.nodes[:2]
     for _ in range(3):  # a pass that is compared with nothing opens no gate
         finished = console.run("qualify", file, node)
@@ -151,7 +178,9 @@ def test_the_gate_keeps_out_a_node_that_dies_under_test(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
     node, process = under_test(console, file, own_cluster)
-    (own,) = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", OURS, "--output", "name").split()
+    (own,) = own_cluster.kubectl(
+        "get", "pods", "-n", namespace, "-l", OURS, "--output", "name"
+    ).split()
     with suppress(AssertionError):  # what runs this ends with the rest
         own_cluster.kubectl("exec", "-n", namespace, own, "--", "sh", "-c", "kill -9 -1")
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -194,9 +223,11 @@ def test_a_node_where_the_test_stays_pending_is_not_blamed(
         assert left(own_cluster, namespace) == ""
         assert (taints(own_cluster, node), qualified(own_cluster, node)) == ([GATE], ("", ""))
         status = console.run("status", file)
-        assert re.search(rf"^{node}  at the gate  never passed, last test inconclusive ", status.out, re.MULTILINE), (
-            status.out
-        )
+        assert re.search(
+            rf"^{node}  at the gate  never passed, last test inconclusive ",
+            status.out,
+            re.MULTILINE,
+        ), status.out
     finally:
         own_cluster.kubectl("delete", "pod", "train", "-n", "kube-system", "--grace-period=1")
 
@@ -205,9 +236,23 @@ def test_rights_are_those_of_the_gate_and_no_more(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
     account = f"system:serviceaccount:{namespace}:seatrial"
-    rules = next(each for each in yaml.safe_load_all(QUALIFY_YAML.read_text()) if each["kind"] == "ClusterRole")
-    granted = {(verb, name) for rule in rules["rules"] for name in rule["resources"] for verb in rule["verbs"]}
-    assert granted == {("list", "nodes"), ("patch", "nodes"), ("patch", "nodes/status"), ("list", "pods")}
+    rules = next(
+        each
+        for each in yaml.safe_load_all(QUALIFY_YAML.read_text())
+        if each["kind"] == "ClusterRole"
+    )
+    granted = {
+        (verb, name)
+        for rule in rules["rules"]
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == {
+        ("list", "nodes"),
+        ("patch", "nodes"),
+        ("patch", "nodes/status"),
+        ("list", "pods"),
+    }
     assert may(own_cluster, account, "kube-system", "list", "pods")
     for verb, resource in (
         ("delete", "nodes"),

@@ -50,23 +50,36 @@ def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues
 def in_prefect(console: Console) -> set[str]:
     """What Prefect keeps of all runs' logs."""
     url = f"{console.environment['PREFECT_API_URL']}/logs/filter"
-    answer = httpx.post(url, json={"limit": 200, "sort": "TIMESTAMP_DESC"}, auth=console.auth, timeout=60, verify=TLS)
+    answer = httpx.post(
+        url,
+        json={"limit": 200, "sort": "TIMESTAMP_DESC"},
+        auth=console.auth,
+        timeout=60,
+        verify=TLS,
+    )
     return {entry["message"] for entry in answer.json()}
 
 
-def test_a_run_that_is_preempted_blames_no_node(console: Console, trial: Trial, queues: Queues) -> None:
+def test_a_run_that_is_preempted_blames_no_node(
+    console: Console, trial: Trial, queues: Queues
+) -> None:
     queues.make()
     run = in_the_middle_of_a_sweep(console, trial(queue="night"))
     other = queues.occupy(priority=queues.priority("high", 1000))
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (3, "inconclusive"), terminal
-    assert "Kueue evicted it: Preempted: Preempted to accommodate a workload (UID: " in document["reason"]
+    assert (
+        "Kueue evicted it: Preempted: Preempted to accommodate a workload (UID: "
+        in document["reason"]
+    )
     assert "due to prioritization in the ClusterQueue" in document["reason"]
     assert not document["suspects"]
     until(lambda: queues.admitted() == [other])
 
 
-def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial, queues: Queues) -> None:
+def test_a_run_that_is_interrupted_while_it_waits(
+    console: Console, trial: Trial, queues: Queues
+) -> None:
     queues.make()
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])

@@ -1,4 +1,6 @@
-"""Every launcher in one of Kueue's queues: it waits as it should, is admitted with all its pods, and passes."""
+"""Every launcher in one of Kueue's queues: it waits as it should, is admitted with all its pods,
+and passes.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +15,20 @@ LONG_TRAINING = {"steps": 2000, "batch_per_rank": 4}  # there is a middle to bre
 
 
 @pytest.fixture(scope="module")
-def controllers(jobset: None, trainer: None, mpi_operator: None, training_operator: None, kueue: None) -> None:
+def controllers(
+    jobset: None, trainer: None, mpi_operator: None, training_operator: None, kueue: None
+) -> None:
     """All of them, Kueue last: it follows what is there when it starts."""
 
 
 @pytest.mark.parametrize(
     ("launcher", "pods", "pod_set"),
-    [("jobset", 2, "node"), ("pytorchjob", 2, "worker"), ("mpijob", 3, "worker"), ("trainjob", 2, "node")],
+    [
+        ("jobset", 2, "node"),
+        ("pytorchjob", 2, "worker"),
+        ("mpijob", 3, "worker"),
+        ("trainjob", 2, "node"),
+    ],
 )
 def test_a_launcher_in_a_queue(
     controllers: None,
@@ -37,7 +46,9 @@ def test_a_launcher_in_a_queue(
     run = Going(console, trial(launcher=launcher, queue="night"), training=TRAINING)
     run.until_logged(f"queued: 1 more pods needed in flavor {queues.flavor}")
     (name,) = (queues.workload_of("seatrial-"),)
-    pod_sets = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
+    pod_sets = next(
+        each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name
+    )
     assert sum(each["count"] for each in pod_sets) == pods
     assert pod_sets[-1]["name"] == pod_set
     queues.leave(other)

@@ -1,4 +1,7 @@
-"""Who may do what with the files that ship, asked of a real API server: Pod Security and RBAC. No pod runs."""
+"""Who may do what with the files that ship, asked of a real API server: Pod Security and RBAC.
+
+No pod runs.
+"""
 
 import json
 import secrets
@@ -18,16 +21,27 @@ pytestmark = pytest.mark.gate
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 SERVER, RUNS = "seatrial", "seatrial-runs"
-RUN, WORKER = f"system:serviceaccount:{RUNS}:seatrial", f"system:serviceaccount:{SERVER}:seatrial-worker"
+RUN, WORKER = (
+    f"system:serviceaccount:{RUNS}:seatrial",
+    f"system:serviceaccount:{SERVER}:seatrial-worker",
+)
 ADMITTED = "pod/tried created"  # as kubectl says it
-MANIFESTS = [DEPLOYMENTS / "server" / "kubernetes" / name for name in ("server.yaml", "worker.yaml")]
+MANIFESTS = [
+    DEPLOYMENTS / "server" / "kubernetes" / name for name in ("server.yaml", "worker.yaml")
+]
 
 
 @pytest.fixture(scope="module")
 def site(nodeless_cluster: Cluster) -> Cluster:
-    """Everything applied as the files' first lines say; nothing comes of it, and it goes with the API server."""
-    nodeless_cluster.kubectl("apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "namespaces.yaml"))
-    nodeless_cluster.kubectl("-n", RUNS, "apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "role.yaml"))
+    """Everything applied as the files' first lines say; nothing comes of it, and it goes with the
+    API server.
+    """
+    nodeless_cluster.kubectl(
+        "apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "namespaces.yaml")
+    )
+    nodeless_cluster.kubectl(
+        "-n", RUNS, "apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "role.yaml")
+    )
     for manifest in MANIFESTS:
         nodeless_cluster.kubectl("apply", "--validate=strict", "--filename", str(manifest))
     for namespace in (SERVER, RUNS):
@@ -40,7 +54,9 @@ def baseline(nodeless_cluster: Cluster) -> Iterator[str]:
     """A namespace under the Pod Security Standard "baseline"."""
     name = f"baseline-{secrets.token_hex(4)}"
     nodeless_cluster.kubectl("create", "namespace", name)
-    nodeless_cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=baseline")
+    nodeless_cluster.kubectl(
+        "label", "namespace", name, "pod-security.kubernetes.io/enforce=baseline"
+    )
     _make_default_account(nodeless_cluster, name)
     yield name
     nodeless_cluster.kubectl("delete", "namespace", name, "--wait=false")
@@ -52,34 +68,52 @@ def _make_default_account(cluster: Cluster, namespace: str) -> None:
 
 
 def submit(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> str:
-    """Submit a pod without effect; what kubectl says. AssertionError with the server's words where it is refused."""
+    """Submit a pod without effect; what kubectl says.
+
+    AssertionError with the server's words where it is refused.
+    """
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "tried"},
         "spec": {**spec, "serviceAccountName": None},
     }
-    return cluster.kubectl("-n", namespace, "create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
+    return cluster.kubectl(
+        "-n", namespace, "create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod)
+    )
 
 
 def site_pods() -> Iterator[dict[str, Any]]:
     """Specs of server, database and worker, with the volumes that a StatefulSet's claims become."""
     for manifest in (each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text())):
         for spec in pod_specs(manifest):
-            names = [claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", ())]
-            claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+            names = [
+                claim["metadata"]["name"]
+                for claim in manifest["spec"].get("volumeClaimTemplates", ())
+            ]
+            claimed = [
+                {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
+            ]
             yield {**spec, "volumes": [*spec["volumes"], *claimed]}
 
 
 def node(**changes: Any) -> dict[str, Any]:
     """The spec of a node's pod."""
-    asked = {key: value for key, value in CLUSTERS["job"].items() if key not in ("gpus_per_node", "hardware")}
-    (spec,) = pod_specs(list(yaml.safe_load_all(rendered_of(ClusterFile.model_validate(asked | changes)))))
+    asked = {
+        key: value
+        for key, value in CLUSTERS["job"].items()
+        if key not in ("gpus_per_node", "hardware")
+    }
+    (spec,) = pod_specs(
+        list(yaml.safe_load_all(rendered_of(ClusterFile.model_validate(asked | changes))))
+    )
     return spec
 
 
 def may(cluster: Cluster, account: str, namespace: str, verb: str, resource: str) -> bool:
-    """Whether the account has that right; `resource` is its name, with its group where it has one: jobs.batch."""
+    """Whether the account has that right; `resource` is its name, with its group where it has one:
+    jobs.batch.
+    """
     name, _, group = resource.partition(".")
     asked = {"namespace": namespace, "verb": verb, "resource": name, "group": group}
     review = {
@@ -87,11 +121,15 @@ def may(cluster: Cluster, account: str, namespace: str, verb: str, resource: str
         "kind": "SubjectAccessReview",
         "spec": {"user": account, "resourceAttributes": asked},
     }
-    answer = cluster.kubectl("create", "--output", "json", "--filename", "-", stdin=json.dumps(review))
+    answer = cluster.kubectl(
+        "create", "--output", "json", "--filename", "-", stdin=json.dumps(review)
+    )
     return bool(json.loads(answer)["status"]["allowed"])
 
 
-def test_the_namespace_of_the_server_admits_what_ships_and_refuses_pods_with_rights(site: Cluster) -> None:
+def test_the_namespace_of_the_server_admits_what_ships_and_refuses_pods_with_rights(
+    site: Cluster,
+) -> None:
     pods = list(site_pods())
     assert len(pods) == 3
     for spec in pods:
@@ -105,10 +143,13 @@ def test_the_namespace_of_the_runs_admits_nodes_with_and_without_gpus(site: Clus
     assert ADMITTED in submit(site, RUNS, node(gpus_per_node=8, hardware={"name": "test"}))
 
 
-def test_the_baseline_admits_nodes_without_gpus_alone(nodeless_cluster: Cluster, baseline: str) -> None:
+def test_the_baseline_admits_nodes_without_gpus_alone(
+    nodeless_cluster: Cluster, baseline: str
+) -> None:
     assert ADMITTED in submit(nodeless_cluster, baseline, node())
     with pytest.raises(
-        AssertionError, match=r'violates PodSecurity "baseline:latest": non-default capabilities.*IPC_LOCK'
+        AssertionError,
+        match=r'violates PodSecurity "baseline:latest": non-default capabilities.*IPC_LOCK',
     ):
         submit(nodeless_cluster, baseline, node(gpus_per_node=8, hardware={"name": "test"}))
 

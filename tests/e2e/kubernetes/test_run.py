@@ -1,4 +1,6 @@
-"""`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left behind."""
+"""`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left
+behind.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +12,24 @@ from tests.closing_lines import without_extent
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import OURS, left
-from tests.e2e.kubernetes.runs import TRAINING, Going, check_of, in_the_middle_of_a_sweep, seconds_to_ready
+from tests.e2e.kubernetes.runs import (
+    TRAINING,
+    Going,
+    check_of,
+    in_the_middle_of_a_sweep,
+    seconds_to_ready,
+)
 from tests.e2e.kubernetes.standins import definitions
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_healthy_cluster_passes_with_the_least_rights(
-    console: Console, trial: Callable[..., Path], least_rights: None, cluster: Cluster, namespace: str
+    console: Console,
+    trial: Callable[..., Path],
+    least_rights: None,
+    cluster: Cluster,
+    namespace: str,
 ) -> None:
     file = trial()
     doctor = console.run("doctor", file)
@@ -27,7 +39,10 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
     cluster_s = seconds_to_ready(cluster.get("pods", "-n", namespace, "-l", OURS)["items"])
     status, document, terminal = run.end()
     assert status == 0, terminal
-    assert without_extent(terminal.splitlines()[-1]) == "pass: connectivity, devices, collectives, training: all pass"
+    assert (
+        without_extent(terminal.splitlines()[-1])
+        == "pass: connectivity, devices, collectives, training: all pass"
+    )
     assert "all_reduce over 4 ranks" in check_of(document, "collectives")["reason"]
     names = {node["name"] for node in document["nodes"]}
     assert len(names) == 2
@@ -47,7 +62,11 @@ REFUSED = "127.0.0.1:9/nothing:1"  # no registry listens there
     [
         ({"image_pull_policy": "Never"}, "localhost/nothing:1", "the image is not on the node"),
         ({"image_pull_policy": "Always"}, REFUSED, "the image cannot be pulled ("),
-        ({"node_selector": {"pool": "none"}, "queue_timeout_s": 3}, None, "0 of 2 pods have a node"),
+        (
+            {"node_selector": {"pool": "none"}, "queue_timeout_s": 3},
+            None,
+            "0 of 2 pods have a node",
+        ),
     ],
     ids=["image", "registry", "selector"],
 )
@@ -68,7 +87,9 @@ def test_what_keeps_nodes_from_coming_up_is_the_reason(
     assert left(cluster, namespace) == ""
 
 
-@pytest.mark.parametrize(("platform", "kind"), [({"launcher": "jobset"}, "JobSet"), ({"queue": "night"}, "Workload")])
+@pytest.mark.parametrize(
+    ("platform", "kind"), [({"launcher": "jobset"}, "JobSet"), ({"queue": "night"}, "Workload")]
+)
 def test_a_kind_that_the_cluster_does_not_know_is_the_reason(
     console: Console,
     trial: Callable[..., Path],
@@ -122,11 +143,18 @@ def test_a_pod_deleted_in_the_middle_of_a_sweep_is_nobodys_fault(
 ) -> None:
     run = in_the_middle_of_a_sweep(console, trial())
     pods = cluster.get("pods", "-n", namespace, "-l", OURS)["items"]
-    second = next(pod for pod in pods if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1")
+    second = next(
+        pod
+        for pod in pods
+        if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+    )
     cluster.kubectl("delete", "pod", second["metadata"]["name"], "-n", namespace, "--wait=false")
     status, document, _ = run.end()
-    assert (status, document["verdict"]) == (3, "inconclusive")  # whoever deleted it, the node did not break
-    assert f"pod {second['metadata']['name']} was deleted while the run used it" in document["reason"]
+    # Whoever deleted it, the node did not break
+    assert (status, document["verdict"]) == (3, "inconclusive")
+    assert (
+        f"pod {second['metadata']['name']} was deleted while the run used it" in document["reason"]
+    )
     assert not document["suspects"]
     assert left(cluster, namespace) == ""
 

@@ -1,4 +1,6 @@
-"""512 nodes: what one launch asks of the API server does not grow with them, and waiting asks nothing."""
+"""512 nodes: what one launch asks of the API server does not grow with them, and waiting asks
+nothing.
+"""
 
 import re
 import secrets
@@ -42,7 +44,9 @@ class Requests:
 
     @contextmanager
     def during(self, phase: str) -> Iterator[Counter[tuple[str, str]]]:
-        """Those of a block; and for people how long it took, and how much of that this process computed."""
+        """Those of a block; and for people how long it took, and how much of that this process
+        computed.
+        """
         counted: Counter[tuple[str, str]] = Counter()
         before, started, computed = len(self.seen), time.monotonic(), time.process_time()
         yield counted
@@ -66,7 +70,13 @@ def platform_and_run(
         "node_selector": {kwok.LABEL: "fake", **selector},
         "tolerations": [kwok.TOLERATION],
     }
-    file = {"name": "scale", "nodes": nodes, "gpus_per_node": 8, "hardware": {"name": "test"}, "image": cluster.image}
+    file = {
+        "name": "scale",
+        "nodes": nodes,
+        "gpus_per_node": 8,
+        "hardware": {"name": "test"},
+        "image": cluster.image,
+    }
     cluster_file = ClusterFile.model_validate({**file, "platform": settings})
     return platform_for(cluster_file), Run(
         f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster_file, load_suite("quick"), folder
@@ -108,7 +118,8 @@ def test_requests_do_not_grow_with_the_nodes(
                 platform.teardown(run.run_id)
         counts.append((launch, leftovers, teardown))
     for few, many in zip(*counts, strict=True):
-        assert many.total() <= few.total() + len(kinds()), many - few  # others may have installed a kind meanwhile
+        # Others may have installed a kind meanwhile
+        assert many.total() <= few.total() + len(kinds()), many - few
 
 
 def test_waiting_sends_no_requests(
@@ -119,13 +130,16 @@ def test_waiting_sends_no_requests(
     tmp_path: Path,
 ) -> None:
     """Pods that find no node are watched; once there are nodes for them, the launch goes on."""
-    platform, run = platform_and_run(own_cluster, namespace, 2, tmp_path, **{"test/pool": namespace})
+    platform, run = platform_and_run(
+        own_cluster, namespace, 2, tmp_path, **{"test/pool": namespace}
+    )
     testbeds: list[Testbed] = []
     launch = threading.Thread(target=lambda: testbeds.append(platform.launch(run)))
     launch.start()
     try:
         until(lambda: len(own_cluster.get("pods", "-n", namespace)["items"]) == 2)
-        until(lambda: sum("watch=" in path for _, path in requests.seen) == 3)  # pods, Job and events
+        # Pods, Job and events
+        until(lambda: sum("watch=" in path for _, path in requests.seen) == 3)
         before = len(requests.seen)
         time.sleep(10)  # silence shows only with time: longer than anybody who polls would wait
         assert requests.seen[before:] == []

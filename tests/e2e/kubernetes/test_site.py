@@ -1,4 +1,6 @@
-"""deployments/server/kubernetes, started: server, database, worker, and checks in Jobs that pass, are cut off, die."""
+"""deployments/server/kubernetes, started: server, database, worker, and checks in Jobs that pass,
+are cut off, die.
+"""
 
 import json
 from collections.abc import Iterator
@@ -34,21 +36,31 @@ def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def test_the_worker_has_put_everything_in_place(running: Site) -> None:
     pool = running.api("GET", "/work_pools/seatrial-kubernetes")
-    (container,) = pool["base_job_template"]["job_configuration"]["job_manifest"]["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = pool["base_job_template"]["job_configuration"]["job_manifest"]["spec"][
+        "template"
+    ]["spec"]["containers"]
     assert container["image"] == SERVER
     names = {each["name"] for each in running.api("POST", "/deployments/filter", limit=50)}
     assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     automations = {each["name"] for each in running.api("POST", "/automations/filter", limit=50)}
-    assert automations == {"seatrial: runs whose machine is gone", "seatrial: a check died or did not run"}
+    assert automations == {
+        "seatrial: runs whose machine is gone",
+        "seatrial: a check died or did not run",
+    }
 
 
 def test_people_see_the_pages_and_nobody_gets_in_without_the_password(running: Site) -> None:
-    page = httpx.get(running.url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS)
+    page = httpx.get(
+        running.url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS
+    )
     assert page.status_code == 200
     assert "<title>Prefect" in page.text
-    assert httpx.post(f"{running.url}/api/flow_runs/filter", json={}, timeout=60, verify=TLS).status_code == 401
+    assert (
+        httpx.post(
+            f"{running.url}/api/flow_runs/filter", json={}, timeout=60, verify=TLS
+        ).status_code
+        == 401
+    )
 
 
 def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
@@ -65,7 +77,11 @@ def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
 
 def test_all_of_the_server_runs_in_a_namespace_of_its_own(running: Site) -> None:
     pods = running.cluster.get("pods", "-n", NAMESPACE)["items"]
-    assert {pod["metadata"]["labels"]["app"] for pod in pods} == {"postgres", "prefect", "seatrial-worker"}
+    assert {pod["metadata"]["labels"]["app"] for pod in pods} == {
+        "postgres",
+        "prefect",
+        "seatrial-worker",
+    }
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
 
 
@@ -84,10 +100,16 @@ def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
     running.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING"})
     assert running.ended(flow_run)[0] == "Cancelled"
     running.until(lambda: running.nodes() == "", 60, running.nodes)
-    running.until(lambda: not running.jobs(flow_run)[0]["status"].get("active"), 60, lambda: running.log(flow_run))
+    running.until(
+        lambda: not running.jobs(flow_run)[0]["status"].get("active"),
+        60,
+        lambda: running.log(flow_run),
+    )
 
 
-def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_anew(running: Site) -> None:
+def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_anew(
+    running: Site,
+) -> None:
     flow_run = running.sweeping()
     (pod,) = running.pods(flow_run)
     running.kubectl_runs("delete", "pod", pod["metadata"]["name"], "--wait=false")
@@ -101,7 +123,17 @@ def test_the_nodes_of_a_check_that_is_killed_are_reaped(running: Site) -> None:
     flow_run = running.sweeping()
     (pod,) = running.pods(flow_run)
     container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-    kill = ("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", "--all", container)
+    kill = (
+        "ctr",
+        "--namespace",
+        "k8s.io",
+        "tasks",
+        "kill",
+        "--signal",
+        "SIGKILL",
+        "--all",
+        container,
+    )
     running.cluster.on_node(pod["spec"]["nodeName"], *kill)
     assert running.ended(flow_run) == ("Crashed", "No active or succeeded pods found for any job")
     assert running.nodes()
@@ -119,6 +151,8 @@ def test_no_password_is_written_down_and_nothing_was_refused(running: Site) -> N
     pool = json.dumps(running.api("GET", "/work_pools/seatrial-kubernetes"))
     runs = json.dumps(running.api("POST", "/flow_runs/filter", limit=200))
     for text in (jobs, worker, pool, runs):
-        assert not [word for word in (PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD) if word in text]
+        assert not [
+            word for word in (PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD) if word in text
+        ]
     assert "403" not in worker
     assert "orbidden" not in worker

@@ -1,4 +1,7 @@
-"""Kubeflow's training operator, version 1: PyTorchJob with its real controller. Needs the cluster's DNS."""
+"""Kubeflow's training operator, version 1: PyTorchJob with its real controller.
+
+Needs the cluster's DNS.
+"""
 
 import base64
 import json
@@ -57,10 +60,17 @@ def define(cluster: Cluster) -> None:
 
 
 def _objects() -> list[dict[str, object]]:
-    """What the operator's certificates go into. An empty list of webhooks: it would be reached by a Service."""
+    """What the operator's certificates go into.
+
+    An empty list of webhooks: it would be reached by a Service.
+    """
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}},
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": "kubeflow"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "namespace": "kubeflow"},
+        },
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
@@ -86,7 +96,9 @@ def _start(machine: Machine, folder: str, image: str) -> None:
 
 
 def _wait_until_ready(cluster: Cluster, timeout_s: float = PATIENCE_S) -> None:
-    """Bring its certificate to where a kubelet would mount it; only then do the controllers start."""
+    """Bring its certificate to where a kubelet would mount it; only then do the controllers
+    start.
+    """
     deadline = time.monotonic() + timeout_s
     while not (data := _secret(cluster)):
         assert time.monotonic() < deadline, cluster.own.log(NAME)

@@ -58,7 +58,9 @@ def digest(sink: BoundedSink) -> Delivery:
 
 
 @pytest.mark.parametrize("kind", SINKS)
-def test_a_receiver_that_never_finishes_is_reported(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_never_finishes_is_reported(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_proxy(monkeypatch)
 
     def flood() -> Iterator[bytes]:

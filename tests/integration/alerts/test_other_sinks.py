@@ -1,4 +1,6 @@
-"""The sinks for sites without Slack, against a real SMTP server and a real receiver of JSON on this machine."""
+"""The sinks for sites without Slack, against a real SMTP server and a real receiver of JSON on this
+machine.
+"""
 
 import json
 import socket
@@ -27,7 +29,8 @@ from tests import nights
 from tests.integration.alerts.conftest import CLUSTER, no_log_tells, no_proxy
 from tests.integration.loopback import web_server
 
-pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")  # on the loopback interface, for a test
+# On the loopback interface, for a test
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")
 PASSWORD = "not-a-real-swordfish"
 
 
@@ -46,7 +49,9 @@ class Mailbox:
         return "250 OK"
 
 
-def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any) -> AuthResult:
+def _authenticate(
+    _server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any
+) -> AuthResult:
     return AuthResult(success=data.password == PASSWORD.encode())
 
 
@@ -57,7 +62,12 @@ def mail() -> Iterator[tuple[Mailbox, AlertSettings]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = Controller(
-        box, hostname="127.0.0.1", port=port, authenticator=_authenticate, auth_require_tls=False, auth_required=True
+        box,
+        hostname="127.0.0.1",
+        port=port,
+        authenticator=_authenticate,
+        auth_require_tls=False,
+        auth_required=True,
     )
     server.start()
     address = f"mailto://ops:{PASSWORD}@127.0.0.1:{port}?from=seatrial@example.com&to=ops@example.com&mode=insecure"
@@ -79,7 +89,9 @@ def body(letter: EmailMessage) -> str:
     return str(part.get_content())
 
 
-def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings], store: Store, tmp_path: Path) -> None:
+def test_mail_says_what_is_new_in_one_thread(
+    mail: tuple[Mailbox, AlertSettings], store: Store, tmp_path: Path
+) -> None:
     box, settings = mail
     (tmp_path / "report.html").write_text("<!doctype html>the report")
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
@@ -91,7 +103,9 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
     assert first["to"] == "ops@example.com"
     assert "node-5 (10.20.0.16), 97 % sure" in body(first)
     assert "205 GB/s, expected 364 – 410 GB/s (catalog)" in body(first)
-    attached = {part.get_filename(): part.get_payload(decode=True) for part in first.iter_attachments()}
+    attached = {
+        part.get_filename(): part.get_payload(decode=True) for part in first.iter_attachments()
+    }
     assert attached["busbw.png"].startswith(b"\x89PNG")
     assert b"the report" in attached["report.html"]
     assert last["subject"] == "seatrial: h100-east recovered: pass again after 2 runs of fail"
@@ -100,15 +114,22 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
 
 def test_what_a_log_says_is_no_html_in_a_mail(mail: tuple[Mailbox, AlertSettings]) -> None:
     box, settings = mail
-    evil = "<script>alert(1)</script> <a href='https://evil.example.com'>ok</a>\r\nBcc: all@example.com"
+    evil = (
+        "<script>alert(1)</script> <a href='https://evil.example.com'>ok</a>\r\nBcc: "
+        "all@example.com"
+    )
     assert not notify(
-        nights.bad(1, reason=uncoded(evil), cluster="east\r\nBcc: all@example.com"), CLUSTER, None, settings
+        nights.bad(1, reason=uncoded(evil), cluster="east\r\nBcc: all@example.com"),
+        CLUSTER,
+        None,
+        settings,
     ).failed
     (letter,) = box.letters
     assert letter["bcc"] is None
     assert "‹script›" in body(letter)
     texts = [part.get_content() for part in letter.walk() if part.get_content_maintype() == "text"]
-    assert not any("<script" in text or "<a " in text for text in texts)  # apprise before 2 writes HTML too
+    # Apprise before 2 writes HTML too
+    assert not any("<script" in text or "<a " in text for text in texts)
 
 
 def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
@@ -122,11 +143,15 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
     assert PASSWORD not in notified.summary
     box.refuse = ""
     assert not notify(nights.bad(2), CLUSTER, store, settings).failed
-    assert box.letters[0]["subject"].startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure)")
+    assert box.letters[0]["subject"].startswith(
+        "seatrial: h100-east fails (2 runs): node-5 (97 % sure)"
+    )
 
 
 def test_an_unreachable_mail_server_is_reported(store: Store) -> None:
-    nobody = f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
+    nobody = (
+        f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
+    )
     notified = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
     assert notified.failed
     assert "Connection refused" in notified.summary
@@ -182,7 +207,11 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
         assert not notify(result, CLUSTER, store, settings).failed
     opened, changed, closed = receiver.events
     assert [e["event"] for e in receiver.events] == ["opened", "changed", "closed"]
-    assert (opened["schema"], opened["incident"]["verdict"], opened["run_id"]) == (1, "fail", "run-1")
+    assert (opened["schema"], opened["incident"]["verdict"], opened["run_id"]) == (
+        1,
+        "fail",
+        "run-1",
+    )
     assert opened["suspects"][0]["name"] == "node-5"
     assert opened["judgements"][0]["metric"] == "busbw_plateau"
     assert len(opened["judgements"]) == 3
@@ -192,9 +221,13 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
     assert (closed["run_id"], closed["suspects"]) == ("run-4", [])
 
 
-def test_a_resolved_incident_names_the_run_that_ended_it(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+def test_a_resolved_incident_names_the_run_that_ended_it(
+    receiver: Receiver, store: Store, tmp_path: Path
+) -> None:
     """Also where a later run tells it, as the receiver was not there."""
-    site = CLUSTER.model_copy(update={"notify": Notify(report_url="https://reports.example.com/{run_id}")})
+    site = CLUSTER.model_copy(
+        update={"notify": Notify(report_url="https://reports.example.com/{run_id}")}
+    )
     settings = AlertSettings(webhook=SecretStr(receiver.url))
     for result, statuses in ((nights.bad(1), []), (nights.good(2), [404]), (nights.good(3), [])):
         receiver.statuses.extend(statuses)
@@ -205,7 +238,9 @@ def test_a_resolved_incident_names_the_run_that_ended_it(receiver: Receiver, sto
     assert closed["links"]["report"] == "https://reports.example.com/run-2"
 
 
-def test_an_alert_about_a_missing_run_has_no_run(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+def test_an_alert_about_a_missing_run_has_no_run(
+    receiver: Receiver, store: Store, tmp_path: Path
+) -> None:
     settings = AlertSettings(webhook=SecretStr(receiver.url))
     earlier = nights.bad(0)  # told nobody: it has nothing to do with the silence
     store.save(earlier, tmp_path)
@@ -236,7 +271,9 @@ def test_other_apprise_services_get_the_alert(receiver: Receiver, store: Store) 
 
 def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
     receiver.statuses.extend([429, 500])
-    assert not notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url))).failed
+    assert not notify(
+        nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url))
+    ).failed
     assert (receiver.calls, len(receiver.events)) == (3, 1)
 
 
@@ -250,6 +287,14 @@ def test_a_refusing_receiver_is_reported(receiver: Receiver, status: int, calls:
 
 
 def test_an_unreachable_receiver_is_reported() -> None:
-    notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
-    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in notified.summary
+    notified = notify(
+        nights.bad(1),
+        CLUSTER,
+        None,
+        AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")),
+    )
+    assert (
+        "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network"
+        in notified.summary
+    )
     assert PASSWORD not in notified.summary

@@ -13,9 +13,16 @@ from tests.integration.registry import Registry, serving
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleCloud]:
-    """A project on loopback whose builds go well, and a registry that they push to and take their base from."""
-    with serving(Registry()) as registry, serving_google(GoogleCloud(registry, list(GOES_WELL))) as cloud:
-        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD", f"http://127.0.0.1:{cloud.port}/")
+    """A project on loopback whose builds go well, and a registry that they push to and take their
+    base from.
+    """
+    with (
+        serving(Registry()) as registry,
+        serving_google(GoogleCloud(registry, list(GOES_WELL))) as cloud,
+    ):
+        monkeypatch.setenv(
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD", f"http://127.0.0.1:{cloud.port}/"
+        )
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{cloud.port}")
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
         monkeypatch.setattr(cloud_build, "POLL_S", 0.02)

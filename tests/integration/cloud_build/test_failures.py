@@ -1,4 +1,6 @@
-"""Builds that fail, take too long, are interrupted or may not be; a network with faults loses none."""
+"""Builds that fail, take too long, are interrupted or may not be; a network with faults loses
+none.
+"""
 
 import re
 import threading
@@ -24,11 +26,29 @@ from tests.integration.interrupt import interrupted_when
             "FAILURE",
             "failed to resolve source metadata for nvcr.io/x: unauthorized\n",
             {"type": "USER_BUILD_STEP", "detail": "Build step failure"},
-            r"FAILURE: base image access: failed to resolve source metadata for nvcr\.io/x.*; next: log in",
+            (
+                "FAILURE: base image access: failed to resolve source metadata for "
+                r"nvcr\.io/x.*; next: log in"
+            ),
         ),
-        ("FAILURE", "pushed\n", {"type": "PUSH_NOT_AUTHORIZED", "detail": "no"}, r"permission: PUSH_NOT_AUTHORIZED"),
-        ("FAILURE", "exec /bin/sh: exec format error\n", {}, r"wrong platform: exec /bin/sh: exec format error"),
-        ("TIMEOUT", "Step 1\n", {}, r"ended as TIMEOUT: time limit: .*; next: raise image\.timeout_s"),
+        (
+            "FAILURE",
+            "pushed\n",
+            {"type": "PUSH_NOT_AUTHORIZED", "detail": "no"},
+            r"permission: PUSH_NOT_AUTHORIZED",
+        ),
+        (
+            "FAILURE",
+            "exec /bin/sh: exec format error\n",
+            {},
+            r"wrong platform: exec /bin/sh: exec format error",
+        ),
+        (
+            "TIMEOUT",
+            "Step 1\n",
+            {},
+            r"ended as TIMEOUT: time limit: .*; next: raise image\.timeout_s",
+        ),
         ("CANCELLED", "Step 1\n", {}, r"ended as CANCELLED"),
         ("INTERNAL_ERROR", "", {}, r"ended as INTERNAL_ERROR"),
     ],
@@ -65,10 +85,13 @@ def test_an_interrupted_build_is_cancelled(cloud: GoogleCloud, tmp_path: Path) -
 def test_a_missing_permission_to_build_is_reported(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.refuses = {f"POST {BUILDS}": (403, "The caller does not have permission")}
     with pytest.raises(
-        LaunchError, match=r"Cloud Build: permission: .*The caller does not have permission; next: give"
+        LaunchError,
+        match=r"Cloud Build: permission: .*The caller does not have permission; next: give",
     ):
         build(cloud, tmp_path)
-    cloud.refuses = {"GET /storage/v1/b/": (403, "me does not have storage.buckets.get access to the bucket")}
+    cloud.refuses = {
+        "GET /storage/v1/b/": (403, "me does not have storage.buckets.get access to the bucket")
+    }
     with pytest.raises(LaunchError, match=r"permission: .*storage\.buckets\.get access"):
         build(cloud, tmp_path)
     assert cloud.cancelled == []

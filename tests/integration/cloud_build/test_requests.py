@@ -17,23 +17,34 @@ from tests.integration.google_cloud import GoogleCloud
 
 
 def as_gcloud_sends_it(recipe: Path, substitutions: dict[str, str]) -> dict[str, Any]:
-    """The Build that `gcloud builds submit --config RECIPE --substitutions ...` sends, apart from its source.
+    """The Build that `gcloud builds submit --config RECIPE --substitutions ...` sends, apart from
+    its source.
 
-    Fields as the file has them; the file's substitutions under those of the command line, sorted by name.
+    Fields as the file has them; the file's substitutions under those of the command line, sorted by
+    name.
     """
     document: dict[str, Any] = yaml.safe_load(recipe.read_text())
-    return document | {"substitutions": dict(sorted((document.get("substitutions", {}) | substitutions).items()))}
+    return document | {
+        "substitutions": dict(sorted((document.get("substitutions", {}) | substitutions).items()))
+    }
 
 
-def test_a_build_is_submitted_waited_for_and_its_digest_returned(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_a_build_is_submitted_waited_for_and_its_digest_returned(
+    cloud: GoogleCloud, tmp_path: Path
+) -> None:
     built = build(cloud, tmp_path)
-    assert re.fullmatch(rf"{cloud.registry.host}/repo/testbed:nemo25\.04-gib1\.0\.6-A4-[0-9a-f]{{12}}", built.reference)
+    assert re.fullmatch(
+        rf"{cloud.registry.host}/repo/testbed:nemo25\.04-gib1\.0\.6-A4-[0-9a-f]{{12}}",
+        built.reference,
+    )
     _, path, tag = (
         built.reference.replace(":", "/").split("/", 2)[0],
         "repo/testbed",
         built.reference.rpartition(":")[2],
     )
-    assert built.digest == next(d for (p, d) in reversed(cloud.registry.manifests) if p == path and d != tag)
+    assert built.digest == next(
+        d for (p, d) in reversed(cloud.registry.manifests) if p == path and d != tag
+    )
     assert (built.architectures, built.fresh) == (("amd64",), True)
     assert (tmp_path / "image-build.log").read_text() == "Step 1\nStep 2\nDONE\n"
     assert cloud.cancelled == []
@@ -62,7 +73,9 @@ def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) ->
 def test_the_source_is_what_the_image_is_made_of(cloud: GoogleCloud, tmp_path: Path) -> None:
     build(cloud, tmp_path)
     source = cloud.submitted[0][1]["source"]["storageSource"]
-    with tarfile.open(fileobj=io.BytesIO(cloud.objects[source["bucket"], source["object"]])) as archive:
+    with tarfile.open(
+        fileobj=io.BytesIO(cloud.objects[source["bucket"], source["object"]])
+    ) as archive:
         members = {member.name: member for member in archive}
         dockerfile = archive.extractfile("images/testbed-a4/Dockerfile")
         assert dockerfile is not None
@@ -99,7 +112,9 @@ def test_the_cluster_file_sets_fields_of_the_request(cloud: GoogleCloud, tmp_pat
     assert sent["source"]["storageSource"]["bucket"] == "my-bucket"
 
 
-def test_a_folder_without_cloudbuild_yaml_is_one_docker_build(cloud: GoogleCloud, tmp_path: Path) -> None:
+def test_a_folder_without_cloudbuild_yaml_is_one_docker_build(
+    cloud: GoogleCloud, tmp_path: Path
+) -> None:
     built = build(cloud, tmp_path, build="cpu")
     assert built.reference.startswith(f"{cloud.registry.host}/repo/cpu:nemo25.04-gib1.0.6-A4-")
     sent = cloud.submitted[0][1]
@@ -128,7 +143,9 @@ def test_an_invalid_cloudbuild_yaml_is_named(cloud: GoogleCloud, tmp_path: Path)
     (folder / "Dockerfile").write_text("FROM scratch\n")
     recipe = folder / "cloudbuild.yaml"
     recipe.write_text("steps: [{name: x, args: [build, .]}]\nimages: ['x/y:1']\n")
-    with pytest.raises(InputError, match=r"cloudbuild\.yaml: images: the first must end in :\$\{_TAG\}"):
+    with pytest.raises(
+        InputError, match=r"cloudbuild\.yaml: images: the first must end in :\$\{_TAG\}"
+    ):
         build(cloud, tmp_path, build=str(folder), args={})
     recipe.write_text("stepz: []\n")
     with pytest.raises(InputError, match=r"cloudbuild\.yaml: needs steps and images"):

@@ -1,6 +1,8 @@
-"""Under torchrun: train a small decoder by each plan of parallel degrees, and plainly on one rank; print all losses.
+"""Under torchrun: train a small decoder by each plan of parallel degrees, and plainly on one rank;
+print all losses.
 
-torchrun --nproc-per-node 4 every_degree.py PROBES PLAN...    a plan is fsdp2-tp2, moe-ep4 (with experts), ...
+torchrun --nproc-per-node 4 every_degree.py PROBES PLAN...    a plan is fsdp2-tp2, moe-ep4 (with
+experts), ...
 """
 
 import importlib
@@ -26,7 +28,18 @@ def parsed(plan: str, world_size: int) -> Any:
     degrees = {name: int(value) for name, value in re.findall(r"(pp|fsdp|cp|ep|tp)(\d+)", plan)}
     chosen = parallel.choose(dict(degrees), world_size)
     batch = GLOBAL_BATCH // chosen.data
-    words = ["--model", "llama", "--size", "debug", "--sequence", "32", "--batch", str(batch), "--lr", "1e-2"]
+    words = [
+        "--model",
+        "llama",
+        "--size",
+        "debug",
+        "--sequence",
+        "32",
+        "--batch",
+        str(batch),
+        "--lr",
+        "1e-2",
+    ]
     for name, degree in degrees.items():
         words += [f"--{name}", str(degree)]
     words += ["--experts", "4"] if "moe" in plan else []

@@ -24,11 +24,14 @@ from tests.site import free_port
 PROBE_FOLDER = str(probe("collective").parent)
 OPERATIONS = SWEPT
 PATIENCE_S = 800  # of a rank for the others: every one imports torch, and the machine may be busy
-needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)")
+needs_mpirun = pytest.mark.skipif(
+    shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)"
+)
 
 # What takes time is that every rank imports torch: these are forked from one process that has it.
 _RANKS = multiprocessing.get_context("forkserver")
-_RANKS.set_forkserver_preload(["torch.distributed", "torch._dynamo"])  # the latter by the first optimizer
+# The latter by the first optimizer
+_RANKS.set_forkserver_preload(["torch.distributed", "torch._dynamo"])
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,10 @@ def launch(ranks: int, *command: str) -> Ended:
 def launch_many(ranks: int, name: str, runs: Sequence[Sequence[str]]) -> Ended:
     """Several runs of a probe whose ranks meet once."""
     where = meeting()
-    environments = [{"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    environments = [
+        {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank)}
+        for rank in range(ranks)
+    ]
     return forked(name, [[*run, *where] for run in runs], environments)
 
 
@@ -94,8 +100,12 @@ def by_hand(name: str, *arguments: str) -> Ended:
     return forked(name, [arguments], [{}])
 
 
-def forked(name: str, runs: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]]) -> Ended:
-    """What the ranks came to; each is `{name}.py` with its environment beside this process's own."""
+def forked(
+    name: str, runs: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]]
+) -> Ended:
+    """What the ranks came to; each is `{name}.py` with its environment beside this process's
+    own.
+    """
     began = time.monotonic()
     with tempfile.NamedTemporaryFile() as output:
         processes = [
@@ -113,18 +123,24 @@ def forked(name: str, runs: Sequence[Sequence[str]], environments: Sequence[Mapp
                 process.join()
         lines = Path(output.name).read_text().splitlines()
     return Ended(
-        max(processes, key=lambda each: abs(each.exitcode or 0)).exitcode or 0, lines, time.monotonic() - began
+        max(processes, key=lambda each: abs(each.exitcode or 0)).exitcode or 0,
+        lines,
+        time.monotonic() - began,
     )
 
 
-def _be_rank(output: str, name: str, runs: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
-    multiprocessing.set_start_method("fork", force=True)  # the workers of a rank end with it, as theirs do on a node
+def _be_rank(
+    output: str, name: str, runs: Sequence[Sequence[str]], environment: Mapping[str, str]
+) -> None:
+    # The workers of a rank end with it, as theirs do on a node
+    multiprocessing.set_start_method("fork", force=True)
     os.environ.clear()
     os.environ.update(environment)
     written = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(written, 1)
     os.dup2(written, 2)
-    importlib.import_module("torch").set_num_threads(1)  # those of several ranks would wait by spinning
+    # Those of several ranks would wait by spinning
+    importlib.import_module("torch").set_num_threads(1)
     sys.path.insert(0, PROBE_FOLDER)
     rendezvous: Any = importlib.import_module("rendezvous")
     program = importlib.import_module(name)

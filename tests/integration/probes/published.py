@@ -14,7 +14,11 @@ IMAGES = 24
 
 
 def idx(values: "np.ndarray[Any, Any]") -> bytes:
-    return bytes((0, 0, 8, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+    return (
+        bytes((0, 0, 8, values.ndim))
+        + struct.pack(f">{values.ndim}I", *values.shape)
+        + values.tobytes()
+    )
 
 
 def noise(*shape: int) -> "np.ndarray[Any, Any]":
@@ -29,7 +33,9 @@ def write_fashion_mnist(folder: Path) -> None:
     raw = folder / "FashionMNIST/raw"
     raw.mkdir(parents=True)
     (raw / "train-images-idx3-ubyte").write_bytes(idx(noise(IMAGES, 28, 28)))
-    (raw / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.array(labels(10), dtype=np.uint8))))
+    (raw / "train-labels-idx1-ubyte.gz").write_bytes(
+        gzip.compress(idx(np.array(labels(10), dtype=np.uint8)))
+    )
 
 
 def write_cifar10(folder: Path) -> None:
@@ -43,7 +49,11 @@ def write_cifar10(folder: Path) -> None:
 def write_cifar100(folder: Path) -> None:
     inside = folder / "cifar-100-python"
     inside.mkdir(parents=True)
-    content = {b"data": noise(IMAGES, 3072), b"fine_labels": labels(100), b"coarse_labels": labels(20)}
+    content = {
+        b"data": noise(IMAGES, 3072),
+        b"fine_labels": labels(100),
+        b"coarse_labels": labels(20),
+    }
     (inside / "train").write_bytes(pickle.dumps(content, protocol=2))
 
 

@@ -8,7 +8,9 @@ from tests.integration.probes.launched import by_hand, launch_many
 
 @pytest.fixture(scope="module")
 def sums() -> list[Sums]:
-    """Over three ranks: the recipe's elements in two rounds, and four rounds of which rank 1 spoils one."""
+    """Over three ranks: the recipe's elements in two rounds, and four rounds of which rank 1 spoils
+    one.
+    """
     small = ["--rounds", "4", "--elements", "1000", "--corrupt", "1"]
     ended = launch_many(3, "all_reduce", [["--rounds", "2"], small])
     assert ended.status == 7, ended.lines[-20:]
@@ -22,7 +24,11 @@ def test_every_element_of_every_rank_is_right(sums: list[Sums]) -> None:
 
 
 def test_one_spoilt_element_is_seen_on_its_rank(sums: list[Sums]) -> None:
-    assert [(rank.wrong, rank.first_wrong) for rank in sums[1].ranks] == [(0, None), (1, 2), (0, None)]
+    assert [(rank.wrong, rank.first_wrong) for rank in sums[1].ranks] == [
+        (0, None),
+        (1, 2),
+        (0, None),
+    ]
 
 
 def test_one_process_by_hand_passes() -> None:

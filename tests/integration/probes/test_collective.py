@@ -30,12 +30,20 @@ from tests.integration.probes.launched import (
 )
 
 CORRUPT = ("all_reduce", "sendrecv")
-DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
+DTYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int32",
+    "bfloat16": "bfloat16",
+    "float16": "half",
+}
 
 
 @pytest.fixture(scope="module")
 def launched() -> tuple[Ended, list[Sweep]]:
-    """Four ranks: a clean sweep of every operation, every type by sendrecv, and sweeps with one corrupt element."""
+    """Four ranks: a clean sweep of every operation, every type by sendrecv, and sweeps with one
+    corrupt element.
+    """
     clean = [sweep_argv(operation) for operation in OPERATIONS]
     typed = [sweep_argv("sendrecv", "--dtype", dtype) for dtype in DTYPES]
     corrupt = [sweep_argv(operation, "--corrupt", "1") for operation in CORRUPT]
@@ -45,14 +53,18 @@ def launched() -> tuple[Ended, list[Sweep]]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_operation_reads_as_nccl_tests_do(launched: tuple[Ended, list[Sweep]], operation: str) -> None:
+def test_every_operation_reads_as_nccl_tests_do(
+    launched: tuple[Ended, list[Sweep]], operation: str
+) -> None:
     sweep = launched[1][OPERATIONS.index(operation)]
     assert sweep.collective == operation
     assert (sweep.outcome, sweep.ranks, sweep.wrong_total, sweep.out_of_bounds) == ("ok", 4, 0, 0)
     assert [device.rank for device in sweep.devices] == [0, 1, 2, 3]
     assert [row.size for row in sweep.rows] == [64, 4096, 262144]
     whole = operation in ("all_reduce", "broadcast", "sendrecv", "reduce")
-    assert [row.count for row in sweep.rows] == [row.size // 4 // (1 if whole else 4) for row in sweep.rows]
+    assert [row.count for row in sweep.rows] == [
+        row.size // 4 // (1 if whole else 4) for row in sweep.rows
+    ]
     redop = "sum" if operation in ("all_reduce", "reduce_scatter", "sendrecv", "reduce") else "none"
     root = 0 if operation in ("broadcast", "reduce", "gather", "scatter") else -1
     assert {(row.type, row.redop, row.root) for row in sweep.rows} == {("float", redop, root)}
@@ -61,23 +73,31 @@ def test_every_operation_reads_as_nccl_tests_do(launched: tuple[Ended, list[Swee
             assert side.time_us is not None
             algbw = row.size / side.time_us / 1e3
             assert side.algbw_gb_s == pytest.approx(algbw, rel=0.01, abs=0.006)
-            assert side.busbw_gb_s == pytest.approx(algbw * busbw_factor(operation, 4), rel=0.01, abs=0.006)
+            assert side.busbw_gb_s == pytest.approx(
+                algbw * busbw_factor(operation, 4), rel=0.01, abs=0.006
+            )
 
 
 @pytest.mark.parametrize("operation", CORRUPT)
-def test_one_corrupt_element_is_seen_at_every_size(launched: tuple[Ended, list[Sweep]], operation: str) -> None:
+def test_one_corrupt_element_is_seen_at_every_size(
+    launched: tuple[Ended, list[Sweep]], operation: str
+) -> None:
     done, sweeps = launched
     sweep = sweeps[CORRUPT.index(operation) - len(CORRUPT)]
     assert [side.wrong for row in sweep.rows for side in row.sides] == [1] * 6
     setting = Setting(operation, "float32", 4, "lab", (64, 4096, 262144))
     outcome = conclude(setting, done.mpi_result(), sweep)
     assert outcome.verdict is Verdict.CORRUPT
-    assert outcome.reason.sentence.startswith(f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
+    assert outcome.reason.sentence.startswith(
+        f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place"
+    )
 
 
 def test_sendrecv_moves_every_type(launched: tuple[Ended, list[Sweep]]) -> None:
     typed = launched[1][len(OPERATIONS) : -len(CORRUPT)]
-    assert [(sweep.rows[0].type, sweep.wrong_total) for sweep in typed] == [(name, 0) for name in DTYPES.values()]
+    assert [(sweep.rows[0].type, sweep.wrong_total) for sweep in typed] == [
+        (name, 0) for name in DTYPES.values()
+    ]
 
 
 def test_one_rank_sends_to_itself() -> None:
@@ -95,7 +115,9 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     process = start(mpirun_argv(2, argv))
     assert process.stdout
     seen = list(_until(process.stdout, r"in-place"))
-    pid = next(int(match[1]) for line in seen if (match := re.search(r"Rank +1 .*Pid +(\d+)", line)))
+    pid = next(
+        int(match[1]) for line in seen if (match := re.search(r"Rank +1 .*Pid +(\d+)", line))
+    )
     _await_work(pid)
     os.kill(pid, signal.SIGKILL)
     done = finish(process, time.monotonic())
@@ -112,7 +134,9 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
 
 
 def _await_work(pid: int) -> None:
-    """Until the process has taken a tenth of a second more of processor time: it is in the middle of its sweep."""
+    """Until the process has taken a tenth of a second more of processor time: it is in the middle
+    of its sweep.
+    """
     stat, deadline = Path("/proc", str(pid), "stat"), time.monotonic() + 60
 
     def ticks() -> int:

@@ -13,7 +13,9 @@ def corruption(load: Load) -> ModuleType:
     return load("devices")
 
 
-def test_healthy_processors_give_the_same_digest_each_time(corruption: ModuleType, device: Any) -> None:
+def test_healthy_processors_give_the_same_digest_each_time(
+    corruption: ModuleType, device: Any
+) -> None:
     first, again = (corruption.search(device, 2) for _ in range(2))
     assert first == again
     assert first["wrong"] == ""
@@ -41,18 +43,25 @@ def expected_fraction(index: int) -> float:
     return (bits >> 20 & 0xFFFFFF) / (1 << 24) - 0.5
 
 
-def test_a_result_that_is_wrong_each_time_changes_the_digest(corruption: ModuleType, device: Any) -> None:
+def test_a_result_that_is_wrong_each_time_changes_the_digest(
+    corruption: ModuleType, device: Any
+) -> None:
     healthy, wrong = corruption.search(device, 1), corruption.search(device, 1, "wrong")
     assert wrong["wrong"] == ""
     assert wrong["digests"] != healthy["digests"]
 
 
 def test_a_result_that_changes_is_wrong(corruption: ModuleType, device: Any) -> None:
-    assert corruption.search(device, 1, "unstable")["wrong"] == "float32: the same product differs when it is repeated"
+    assert (
+        corruption.search(device, 1, "unstable")["wrong"]
+        == "float32: the same product differs when it is repeated"
+    )
 
 
 @pytest.mark.parametrize("element", [0, 77, 512 * 512 - 1])
-def test_one_wrong_bit_anywhere_changes_the_digest(corruption: ModuleType, device: Any, element: int) -> None:
+def test_one_wrong_bit_anywhere_changes_the_digest(
+    corruption: ModuleType, device: Any, element: int
+) -> None:
     numbers = corruption.fractions(device, 512 * 512, 3)
     before = corruption.digest_of(device, numbers)
     numbers[element] += 2**-20
@@ -60,7 +69,9 @@ def test_one_wrong_bit_anywhere_changes_the_digest(corruption: ModuleType, devic
 
 
 def test_a_wrong_product_of_integers_is_seen(corruption: ModuleType, device: Any) -> None:
-    """As from a device that rounds what it should hold exactly: only the conversion to 32 bits goes wrong here."""
+    """As from a device that rounds what it should hold exactly: only the conversion to 32 bits goes
+    wrong here.
+    """
     cast = device.cast
 
     def rounded(array: Any, dtype: str) -> Any:

@@ -1,4 +1,6 @@
-"""Data sets in the formats that they are published in, made here and read by the probe's own readers."""
+"""Data sets in the formats that they are published in, made here and read by the probe's own
+readers.
+"""
 
 import hashlib
 import http.server
@@ -33,10 +35,16 @@ def test_the_readers_return_the_written_images(tmp_path: Path, datasets: ModuleT
     write_fashion_mnist(tmp_path)
     write_cifar10(tmp_path)
     write_cifar100(tmp_path)
-    read = {name: datasets.open_dataset(name, str(tmp_path), 32) for name in ("fashion_mnist", "cifar10", "cifar100")}
+    read = {
+        name: datasets.open_dataset(name, str(tmp_path), 32)
+        for name in ("fashion_mnist", "cifar10", "cifar100")
+    }
     assert read["fashion_mnist"].images.tolist() == noise(IMAGES, 28, 28)[:, None].tolist()
     assert read["fashion_mnist"].labels.tolist() == labels(10)
-    assert read["cifar10"].images[:IMAGES].tolist() == noise(IMAGES, 3072).reshape(-1, 3, 32, 32).tolist()
+    assert (
+        read["cifar10"].images[:IMAGES].tolist()
+        == noise(IMAGES, 3072).reshape(-1, 3, 32, 32).tolist()
+    )
     assert read["cifar10"].labels.tolist() == 5 * labels(10)
     assert read["cifar100"].labels.tolist() == labels(100)
     inputs = datasets.as_inputs(read["fashion_mnist"].images, 32)
@@ -101,7 +109,10 @@ def damaged(name: str, folder: Path) -> None:
         ),
         ("fashion_mnist truncated gzip", "train-labels-idx1-ubyte.gz is truncated or broken: "),
         ("fashion_mnist text", "train-images-idx3-ubyte is no IDX file of unsigned bytes"),
-        ("fashion_mnist huge", "train-images-idx3-ubyte is broken: its header promises an array of (2147483648, "),
+        (
+            "fashion_mnist huge",
+            "train-images-idx3-ubyte is broken: its header promises an array of (2147483648, ",
+        ),
         ("fashion_mnist missing", "fashion_mnist: "),
         ("fashion_mnist unequal", "(23, 28, 28) images and (24,) labels do not fit together"),
         ("cifar10 cut", "cifar-10-batches-py/data_batch_3 is truncated, or no file of CIFAR: "),
@@ -110,7 +121,10 @@ def damaged(name: str, folder: Path) -> None:
         ("cifar10 labels", "data_batch_3: its labels are not those of 10 classes"),
         (
             "imagenet flat",
-            "train holds 24 images and no folder per class, as ImageNet's validation images are published",
+            (
+                "train holds 24 images and no folder per class, as ImageNet's validation "
+                "images are published"
+            ),
         ),
     ],
 )
@@ -125,7 +139,9 @@ def test_a_broken_file_is_one_line_that_names_it(
     assert capfd.readouterr() == ("", "")
 
 
-def test_data_that_is_not_there_is_downloaded_when_that_is_asked_for(tmp_path: Path, datasets: ModuleType) -> None:
+def test_data_that_is_not_there_is_downloaded_when_that_is_asked_for(
+    tmp_path: Path, datasets: ModuleType
+) -> None:
     nowhere = str(tmp_path / "data")
     for name, hint in (("cifar10", "; --download fetches it"), ("imagenet", "")):
         with pytest.raises(datasets.CannotStart) as caught:
@@ -170,7 +186,9 @@ def test_an_archive_is_downloaded_checked_and_unpacked(
 
     def published(md5: str) -> None:
         one = datasets.Archive(f"{url}/{archive.name}", md5, archive.name)
-        monkeypatch.setitem(datasets.SOURCES, "cifar100", datasets.Source(100, 32, "cifar-100-python", (one,)))
+        monkeypatch.setitem(
+            datasets.SOURCES, "cifar100", datasets.Source(100, 32, "cifar-100-python", (one,))
+        )
 
     data = tmp_path / "data"
     published("0" * 32)
@@ -182,5 +200,8 @@ def test_an_archive_is_downloaded_checked_and_unpacked(
     archive.unlink()
     datasets.download("cifar100", str(data))  # nothing to do
     assert datasets.open_dataset("cifar100", str(data), 32).labels.tolist() == labels(100)
-    assert sorted(path.name for path in data.iterdir()) == ["cifar-100-python", "cifar-100-python.tar.gz"]
+    assert sorted(path.name for path in data.iterdir()) == [
+        "cifar-100-python",
+        "cifar-100-python.tar.gz",
+    ]
     assert not (tmp_path / "escaped").exists()

@@ -50,7 +50,9 @@ def test_the_processors_are_measured(program: Path) -> None:
 
 
 def test_nodes_of_one_machine_wait_for_each_other(program: Path) -> None:
-    """While one holds the machine, another says at the end of its patience that it did not get it."""
+    """While one holds the machine, another says at the end of its patience that it did not get
+    it.
+    """
     holder = """if True:
         import fcntl, runpy, sys, time
         lock = runpy.run_path(sys.argv[1])["MachineLock"]()
@@ -101,7 +103,9 @@ def test_nobody_waits_for_a_process_that_is_stopped(program: Path) -> None:
 def without(program: Path, *packages: str) -> None:
     """Python next to the program finds these packages missing."""
     for package in packages:
-        (program.parent / f"{package}.py").write_text(f"raise ModuleNotFoundError('no {package} here')")
+        (program.parent / f"{package}.py").write_text(
+            f"raise ModuleNotFoundError('no {package} here')"
+        )
 
 
 @pytest.mark.skipif(GPU, reason="GPUs need torch")
@@ -119,7 +123,9 @@ def test_without_numpy_torch_measures_the_processors(program: Path) -> None:
 
 def test_a_node_that_should_have_gpus_is_measured_with_torch(program: Path) -> None:
     without(program, "torch")
-    assert answer_of(start(program, "--gpus", "1")) == {"error": "torch cannot be imported: no torch here"}
+    assert answer_of(start(program, "--gpus", "1")) == {
+        "error": "torch cannot be imported: no torch here"
+    }
 
 
 def test_wrong_results_are_seen(device: Any) -> None:
@@ -140,7 +146,13 @@ def work_target(work: Any) -> Any:
     cells = inspect.getclosurevars(work).nonlocals
     if "work" in cells:  # TorchDevice.repeat
         return work_target(cells["work"])
-    return cells["product"] if "product" in cells else cells["parts"][0][0] if "parts" in cells else cells["target"]
+    return (
+        cells["product"]
+        if "product" in cells
+        else cells["parts"][0][0]
+        if "parts" in cells
+        else cells["target"]
+    )
 
 
 def test_without_numpy_and_torch_the_probe_says_so(program: Path) -> None:

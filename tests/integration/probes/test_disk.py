@@ -30,7 +30,9 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def start(program: Path, folder: Path, *options: str, path: str | None = None) -> "subprocess.Popen[str]":
+def start(
+    program: Path, folder: Path, *options: str, path: str | None = None
+) -> "subprocess.Popen[str]":
     env = {**os.environ, **({"PATH": path} if path is not None else {})}
     argv = [sys.executable, str(program), "--folder", str(folder), *options]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
@@ -43,7 +45,9 @@ def answer_of(process: "subprocess.Popen[str]") -> str:
 
 
 def test_python_writes_and_reads_a_file(program: Path, folder: Path) -> None:
-    answer = read_answer(DiskAnswer, answer_of(start(program, folder, "--bytes", str(16 * MIB), path="")))
+    answer = read_answer(
+        DiskAnswer, answer_of(start(program, folder, "--bytes", str(16 * MIB), path=""))
+    )
     assert (answer.tool, answer.wrong) == ("python", "")
     assert [m.metric for m in answer.measurements("node-0")] == ["disk_write", "disk_read"]
     assert answer.filesystem
@@ -52,7 +56,9 @@ def test_python_writes_and_reads_a_file(program: Path, folder: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_fio_writes_and_reads_a_file(program: Path, folder: Path) -> None:
-    answer = read_answer(DiskAnswer, answer_of(start(program, folder, "--bytes", str(16 * MIB), "--seconds", "1")))
+    answer = read_answer(
+        DiskAnswer, answer_of(start(program, folder, "--bytes", str(16 * MIB), "--seconds", "1"))
+    )
     assert (answer.tool, len(list(answer.measurements("node-0")))) == ("fio", 2)
     assert list(folder.iterdir()) == []
 
@@ -60,7 +66,9 @@ def test_fio_writes_and_reads_a_file(program: Path, folder: Path) -> None:
 def test_an_error_of_fio_is_passed_on(program: Path, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "fio").write_text("#!/bin/sh\necho 'fio: no engine' >&2\nexit 1\n")
     (tmp_path / "fio").chmod(0o700)
-    output = answer_of(start(program, folder, "--bytes", str(16 * MIB), path=f"{tmp_path}:{os.environ['PATH']}"))
+    output = answer_of(
+        start(program, folder, "--bytes", str(16 * MIB), path=f"{tmp_path}:{os.environ['PATH']}")
+    )
     assert json.loads(output) == {"error": "fio: fio: no engine"}
 
 
@@ -84,9 +92,12 @@ def open_in(pid: int, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [((), "No such file or directory"), (("--bytes", str(1 << 33)), "too little is free")]
+    ("options", "words"),
+    [((), "No such file or directory"), (("--bytes", str(1 << 33)), "too little is free")],
 )
-def test_a_folder_that_cannot_be_measured_is_named(program: Path, options: tuple[str, ...], words: str) -> None:
+def test_a_folder_that_cannot_be_measured_is_named(
+    program: Path, options: tuple[str, ...], words: str
+) -> None:
     place = Path("/nonexistent") if not options else Path("/proc")
     answer: dict[str, Any] = json.loads(answer_of(start(program, place, *options)))
     assert list(answer) == ["error"]
@@ -104,5 +115,8 @@ def test_what_is_read_back_otherwise_is_wrong(folder: Path, load: Load) -> None:
         file.write(b"y")
         file.flush()
         read, wrong, took = disk.read_back(file.fileno(), 3 * MIB, content, 60)
-    assert (read, wrong) == (3 * MIB, f"the block at byte {MIB} of the file is not what was written")
+    assert (read, wrong) == (
+        3 * MIB,
+        f"the block at byte {MIB} of the file is not what was written",
+    )
     assert took > 0

@@ -24,7 +24,14 @@ def test_versions_are_those_that_python_would_import() -> None:
         (["torch-2.9.0+cu128.dist-info"], "2.9.0+cu128"),
         (["torch-1.13.1.egg-info"], "1.13.1"),
         (["torch-1.13.1-py3.11.egg-info"], "1.13.1"),
-        (["torchvision-0.24.dist-info", "torch_geometric-2.6.dist-info", "torch-extra.dist-info"], ""),
+        (
+            [
+                "torchvision-0.24.dist-info",
+                "torch_geometric-2.6.dist-info",
+                "torch-extra.dist-info",
+            ],
+            "",
+        ),
         (["nvidia_nccl_cu12-2.27.3.dist-info"], ""),
     ],
 )
@@ -36,7 +43,9 @@ def test_a_version_is_that_of_the_installed_package(
         name, _, rest = entry.partition("-")
         own = re.match(r"[\d.]+(\+\w+)?(?=[.-])", rest)
         lines = f"Metadata-Version: 2.1\nName: {name}\nVersion: {own[0] if own else ''}\n"
-        (tmp_path / entry / ("METADATA" if entry.endswith("dist-info") else "PKG-INFO")).write_text(lines)
+        (tmp_path / entry / ("METADATA" if entry.endswith("dist-info") else "PKG-INFO")).write_text(
+            lines
+        )
     monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path)])
     assert facts.package_version("torch") == version
 
@@ -66,7 +75,9 @@ sys.argv = ["facts.py", "no-mpirun"]
 runpy.run_path({facts.__file__!r}, run_name="__main__")
 print([name for name in ("torch", "numpy") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=60
+    )
     answer, imported = done.stdout.splitlines()
     assert json.loads(answer)["hostname"]
     assert imported == "[]"
@@ -76,7 +87,10 @@ print([name for name in ("torch", "numpy") if name in sys.modules])
     ("rows", "domain"),
     [
         (2 * ["b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 3"], "b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b.3"),
-        (["b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 3", "b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 4"], ""),
+        (
+            ["b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 3", "b4f2e7a1-9c3d-4e5f-8a6b-1c2d3e4f5a6b, 4"],
+            "",
+        ),
         (["00000000-0000-0000-0000-000000000000, 0"], ""),  # one node with NVSwitches of its own
         (["[N/A], [N/A]"], ""),
         (['Field "fabric.cliqueId" is not a valid field to query.'], ""),

@@ -1,4 +1,6 @@
-"""The check for schedulers: one line, the exit status that each expects, and an end in time whatever hangs."""
+"""The check for schedulers: one line, the exit status that each expects, and an end in time
+whatever hangs.
+"""
 
 import os
 import subprocess
@@ -15,12 +17,16 @@ DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 
 
 def check(probes: Path, *options: str, nvidia_smi: str | None = None) -> tuple[int, str]:
-    """The exit status and all that is printed, with that program as nvidia-smi and no other command to call."""
+    """The exit status and all that is printed, with that program as nvidia-smi and no other command
+    to call.
+    """
     folder = probes / "bin"
     folder.mkdir(exist_ok=True)
     for name in ("nvidia-smi", "rocm-smi", "amd-smi", "sinfo", "scontrol", "squeue", "curl"):
         script = (
-            nvidia_smi if name == "nvidia-smi" and nvidia_smi else f"#!/bin/sh\necho {name} >>{probes}/called\nexit 9\n"
+            nvidia_smi
+            if name == "nvidia-smi" and nvidia_smi
+            else f"#!/bin/sh\necho {name} >>{probes}/called\nexit 9\n"
         )
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)
@@ -34,14 +40,17 @@ def test_what_hardware_reports_is_a_fault(probes: Path) -> None:
     status, line = check(probes, "slurm", "--gpus", "2", nvidia_smi=NVIDIA_SMI)
     assert status == 1
     assert line.startswith(
-        "seatrial fault: gpu-0 asks for recovery: Reset; gpu-0 has 1 of 2 NVLinks down; gpu-1 has 2 un"
+        "seatrial fault: gpu-0 asks for recovery: Reset; gpu-0 has 1 of 2 NVLinks down; "
+        "gpu-1 has 2 un"
     )
     assert line.count("\n") == 1
     assert check(probes, "kubernetes", "--gpus", "2", nvidia_smi=NVIDIA_SMI)[0] == 1
 
 
 def test_a_gpu_or_port_that_is_missing_is_a_fault(probes: Path) -> None:
-    assert check(probes, "slurm", "--gpus", "4", nvidia_smi=NVIDIA_SMI)[1].startswith("seatrial fault: 2 of 4 GPUs; ")
+    assert check(probes, "slurm", "--gpus", "4", nvidia_smi=NVIDIA_SMI)[1].startswith(
+        "seatrial fault: 2 of 4 GPUs; "
+    )
     status, line = check(probes, "slurm", "--ports", "99")
     assert status == 1
     assert " of 99 ports are active" in line
@@ -54,7 +63,9 @@ def test_no_scheduler_and_no_network_is_asked(probes: Path) -> None:
 
 
 @pytest.mark.parametrize(("scheduler", "status"), [("slurm", 0), ("kubernetes", 2)])
-def test_a_hanging_tool_is_no_fault_and_the_check_ends_in_time(probes: Path, scheduler: str, status: int) -> None:
+def test_a_hanging_tool_is_no_fault_and_the_check_ends_in_time(
+    probes: Path, scheduler: str, status: int
+) -> None:
     began = time.monotonic()
     ended, line = check(probes, scheduler, nvidia_smi="#!/bin/sh\nexec sleep 300\n")
     assert time.monotonic() - began < 30  # 9 s, on a machine that is busy
@@ -68,7 +79,12 @@ def test_a_hanging_tool_is_no_fault_and_the_check_ends_in_time(probes: Path, sch
         ([], [], {"slurm": 0, "kubernetes": 0}, "seatrial ok: seen"),
         ([], ["a"], {"slurm": 0, "kubernetes": 2}, "seatrial not known: a"),
         (["a", "b"], ["c"], {"slurm": 1, "kubernetes": 1}, "seatrial fault: a; b"),
-        (["\x1b[31m" + "x" * 400], [], {"slurm": 1, "kubernetes": 1}, "seatrial fault: [31m" + "x" * 236 + "..."),
+        (
+            ["\x1b[31m" + "x" * 400],
+            [],
+            {"slurm": 1, "kubernetes": 1},
+            "seatrial fault: [31m" + "x" * 236 + "...",
+        ),
     ],
 )
 def test_the_line_and_the_status_of_each_scheduler(

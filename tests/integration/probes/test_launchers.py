@@ -1,4 +1,6 @@
-"""Probes started by plain python, torchrun and mpirun, without a word about where the ranks meet."""
+"""Probes started by plain python, torchrun and mpirun, without a word about where the ranks
+meet.
+"""
 
 import importlib
 import json
@@ -54,7 +56,9 @@ def test_contradictory_variables_are_one_line_and_status_2(
         ("collective", "collectives"),
     ],
 )
-def test_a_probe_names_the_file_that_is_missing_beside_it(tmp_path: Path, program: str, missing: str) -> None:
+def test_a_probe_names_the_file_that_is_missing_beside_it(
+    tmp_path: Path, program: str, missing: str
+) -> None:
     for path in PROBES:
         if path.stem != missing:
             shutil.copy(path, tmp_path)

@@ -1,4 +1,6 @@
-"""The decoder of the probe `training` on ranks of this machine: shared in every way, interrupted, wrong, hanging."""
+"""The decoder of the probe `training` on ranks of this machine: shared in every way, interrupted,
+wrong, hanging.
+"""
 
 import json
 import sys
@@ -16,11 +18,33 @@ from tests.integration.probes.launched import PATIENCE_S, PROBE_FOLDER, Ended, f
 from tests.site import free_port
 
 PLANS = (
-    *("fsdp4", "fsdp2-tp2", "tp4", "pp4", "pp2-fsdp2", "pp2-tp2", "cp4", "cp2-fsdp2", "cp2-tp2", "fsdp4-ac"),
+    *(
+        "fsdp4",
+        "fsdp2-tp2",
+        "tp4",
+        "pp4",
+        "pp2-fsdp2",
+        "pp2-tp2",
+        "cp4",
+        "cp2-fsdp2",
+        "cp2-tp2",
+        "fsdp4-ac",
+    ),
     *("moe-fsdp4", "moe-ep4", "moe-ep2-fsdp2", "moe-ep2-cp2"),
 )
 ROUNDING = 2e-6  # relative: sums of float32 in another order
-SMALL = ("--model", "llama", "--size", "debug", "--sequence", "32", "--device", "cpu", "--lr", "1e-2")
+SMALL = (
+    "--model",
+    "llama",
+    "--size",
+    "debug",
+    "--sequence",
+    "32",
+    "--device",
+    "cpu",
+    "--lr",
+    "1e-2",
+)
 
 
 def torchrun(ranks: int, *command: str) -> Ended:
@@ -44,7 +68,9 @@ def parameters(ended: Ended) -> list[str]:
 
 def test_every_degree_gives_the_loss_of_one_plain_rank() -> None:
     ended = torchrun(4, str(Path(__file__).with_name("every_degree.py")), PROBE_FOLDER, *PLANS)
-    answers: Mapping[str, Sequence[float]] = json.loads(next(line for line in ended.lines if line.startswith("{")))
+    answers: Mapping[str, Sequence[float]] = json.loads(
+        next(line for line in ended.lines if line.startswith("{"))
+    )
     for plan in PLANS:
         plain = answers["moe" if plan.startswith("moe") else "dense"]
         assert answers[plan] == pytest.approx(plain, rel=ROUNDING), plan
@@ -52,7 +78,9 @@ def test_every_degree_gives_the_loss_of_one_plain_rank() -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_training_ends_with_the_parameters_of_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_a_resumed_training_ends_with_the_parameters_of_an_uninterrupted_one(
+    tmp_path: Path,
+) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
@@ -74,7 +102,11 @@ def test_a_resumed_training_ends_with_the_parameters_of_an_uninterrupted_one(tmp
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "by", "replays"),
-    [("1:compute-once", "compute", 1), ("1:compute", "compute", 3), ("1:transport", "transport", 1)],
+    [
+        ("1:compute-once", "compute", 1),
+        ("1:compute", "compute", 3),
+        ("1:transport", "transport", 1),
+    ],
 )
 def test_a_rank_that_computes_wrongly_is_named(fault: str, by: str, replays: int) -> None:
     ended = train(3, "--steps", "3", "--replays", "3", "--wrong", fault)
@@ -89,12 +121,20 @@ def test_a_rank_that_holds_other_parameters_is_named(fault: str, times: int) -> 
     ended = train(4, "--tp", "2", "--steps", "6", "--digest-every", "2", "--wrong", fault)
     copies = events(ended)[-1]["copies"]
     (odd,) = copies["odd"]
-    assert (copies["step"], odd["rank"], odd["by"], odd["replays"], odd["is_certain"]) == (2, 2, "copy", times, True)
+    assert (copies["step"], odd["rank"], odd["by"], odd["replays"], odd["is_certain"]) == (
+        2,
+        2,
+        "copy",
+        times,
+        True,
+    )
     assert ended.status
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", [("--pp", "2", "--batch", "2"), ("--experts", "4", "--ep", "2"), ("--cp", "2")])
+@pytest.mark.parametrize(
+    "plan", [("--pp", "2", "--batch", "2"), ("--experts", "4", "--ep", "2"), ("--cp", "2")]
+)
 def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> None:
     ended = train(4, *plan, "--steps", "4", "--digest-every", "2")
     assert events(ended)[-1]["copies"] == {"step": 4, "odd": []}
@@ -103,7 +143,9 @@ def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> Non
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
     ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
     stuck_lines = [
-        RankLine(line, json.loads(line)["rank"]) for line in ended.lines if line.startswith('{"event": "stuck"')
+        RankLine(line, json.loads(line)["rank"])
+        for line in ended.lines
+        if line.startswith('{"event": "stuck"')
     ]
     (sleeper,) = late_ranks(read_stuck(stuck_lines), 3)
     assert sleeper.rank == 2
@@ -120,7 +162,9 @@ def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter
         (("--checkpoint-dir", "/nowhere"), "--checkpoint-dir /nowhere: there is no such directory"),
     ],
 )
-def test_what_cannot_be_shared_is_one_line_before_the_first_step(options: tuple[str, ...], complaint: str) -> None:
+def test_what_cannot_be_shared_is_one_line_before_the_first_step(
+    options: tuple[str, ...], complaint: str
+) -> None:
     ended = train(2, *options)
     assert any(complaint in line for line in ended.lines), ended.lines
     assert '"step"' not in "".join(ended.lines)

@@ -49,15 +49,23 @@ def right_result(operation: str, rank: int, sent: list[Any]) -> Any:
     return torch.cat(sent if operation == "all_gather" else [buffer[mine] for buffer in sent])
 
 
-def count_wrong(patterns: ModuleType, operation: str, rank: int, received: Any, turn: int = 1) -> int:
+def count_wrong(
+    patterns: ModuleType, operation: str, rank: int, received: Any, turn: int = 1
+) -> int:
     length = len(send_buffers(patterns, operation)[0])
-    expected = patterns.parts(operation, rank, RANKS, COUNT, lambda r: patterns.pattern(r, turn, 4093, length))
+    expected = patterns.parts(
+        operation, rank, RANKS, COUNT, lambda r: patterns.pattern(r, turn, 4093, length)
+    )
     return int(patterns.count_wrong(received, expected))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_check_sees_what_is_lost_stale_or_misplaced(patterns: ModuleType, operation: str) -> None:
-    """The check itself, without any collective: a probe whose collective does nothing must count wrong elements."""
+def test_the_check_sees_what_is_lost_stale_or_misplaced(
+    patterns: ModuleType, operation: str
+) -> None:
+    """The check itself, without any collective: a probe whose collective does nothing must count
+    wrong elements.
+    """
     rank = 0 if operation in ("reduce", "gather") else 1  # the root alone receives
     right = right_result(operation, rank, send_buffers(patterns, operation))
     assert count_wrong(patterns, operation, rank, right) == 0
@@ -71,10 +79,12 @@ def test_the_check_sees_what_is_lost_stale_or_misplaced(patterns: ModuleType, op
 
     own = send_buffers(patterns, operation)[rank]
     untouched = own.repeat(RANKS)[: len(right)]
-    assert count_wrong(patterns, operation, rank, untouched) > 0.5 * len(right)  # in place, and nothing done
+    # In place, and nothing done
+    assert count_wrong(patterns, operation, rank, untouched) > 0.5 * len(right)
 
     shifted = right.roll(1024)
-    assert count_wrong(patterns, operation, rank, shifted) > 0.9 * len(right)  # chunks in the wrong place
+    # Chunks in the wrong place
+    assert count_wrong(patterns, operation, rank, shifted) > 0.9 * len(right)
 
     lost = right.clone()
     lost[5000:5010] = float("nan")

@@ -1,4 +1,6 @@
-"""The probe's part `ports`: a recorded sysfs tree of a node with GPU and NIC below one PCIe switch."""
+"""The probe's part `ports`: a recorded sysfs tree of a node with GPU and NIC below one PCIe
+switch.
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +13,8 @@ from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
 from tests.integration.probes.conftest import Load
 
-SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0"  # root port, upstream port, downstream port
+# Root port, upstream port, downstream port
+SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0"
 GPU, NIC = "0000:1b:00.0", "0000:18:00.0"
 
 
@@ -23,34 +26,59 @@ def ports(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Module
 
 
 def configuration(*, relaxed: bool = True, acs: int | None = None, size: int = 4096) -> bytes:
-    """A PCI configuration: power management, then PCIe; ACS behind AER where `acs` is its control register."""
+    """A PCI configuration: power management, then PCIe; ACS behind AER where `acs` is its control
+    register.
+    """
     space = bytearray(4096)
     space[0x34] = 0x40
     space[0x40:0x42] = bytes((0x01, 0x60))
     space[0x60:0x62] = bytes((0x10, 0x00))
     space[0x68] = 0x5F if relaxed else 0x4F
-    space[0x100:0x104] = (0x0001 | 2 << 16 | (0x150 << 20 if acs is not None else 0)).to_bytes(4, "little")
+    space[0x100:0x104] = (0x0001 | 2 << 16 | (0x150 << 20 if acs is not None else 0)).to_bytes(
+        4, "little"
+    )
     if acs is not None:
         space[0x150:0x154] = (0x000D | 1 << 16).to_bytes(4, "little")
         space[0x156] = acs
     return bytes(space[:size])
 
 
-def tree(root: Path, *, acs: int | None, nic: bytes, iommu: str = "identity", lanes: str = "16") -> None:
+def tree(
+    root: Path, *, acs: int | None, nic: bytes, iommu: str = "identity", lanes: str = "16"
+) -> None:
     """As Linux 6.8 shows a ConnectX-7 and a GPU below a switch."""
     switch = root / "devices" / SWITCH
     device = switch / NIC
     port = device / "infiniband/mlx5_0/ports/1"
-    for folder in (switch / GPU, port / "counters", port / "hw_counters", device / "iommu_group", root / "bus/pci"):
+    for folder in (
+        switch / GPU,
+        port / "counters",
+        port / "hw_counters",
+        device / "iommu_group",
+        root / "bus/pci",
+    ):
         folder.mkdir(parents=True)
-    for name, bridge in (("15:01", switch.parents[1]), ("16:00", switch.parents[0]), ("17:00", switch)):
+    for name, bridge in (
+        ("15:01", switch.parents[1]),
+        ("16:00", switch.parents[0]),
+        ("17:00", switch),
+    ):
         (bridge / "config").write_bytes(configuration(acs=acs if name != "15:01" else 0x1D))
     (device / "config").write_bytes(nic)
     values = {
         device: {"current_link_width": lanes, "max_link_width": "16", "numa_node": "0"},
         port: {"link_layer": "InfiniBand", "state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)"},
-        port / "counters": {"symbol_error": "3", "link_downed": "1", "port_xmit_discards": "7", "port_xmit_wait": "99"},
-        port / "hw_counters": {"packet_seq_err": "12", "rx_icrc_encapsulated": "0", "lifespan": "10"},
+        port / "counters": {
+            "symbol_error": "3",
+            "link_downed": "1",
+            "port_xmit_discards": "7",
+            "port_xmit_wait": "99",
+        },
+        port / "hw_counters": {
+            "packet_seq_err": "12",
+            "rx_icrc_encapsulated": "0",
+            "lifespan": "10",
+        },
         device / "iommu_group": {"type": iommu},
     }
     for which in ("current", "max"):
@@ -77,13 +105,26 @@ def node(ports: ModuleType) -> Inventory:
     return read_answer(Inventory, json.dumps(fields))
 
 
-def test_a_port_is_listed_with_its_counters_and_its_pcie_link(ports: ModuleType, tmp_path: Path) -> None:
+def test_a_port_is_listed_with_its_counters_and_its_pcie_link(
+    ports: ModuleType, tmp_path: Path
+) -> None:
     tree(tmp_path, acs=None, nic=configuration())
     (port,) = node(ports).ports
-    assert (port.port, port.kind, port.up, port.gbit_s, port.numa) == ("mlx5_0/1", "InfiniBand", True, 400, 0)
+    assert (port.port, port.kind, port.up, port.gbit_s, port.numa) == (
+        "mlx5_0/1",
+        "InfiniBand",
+        True,
+        400,
+        0,
+    )
     assert port.errors == {"symbol_error": 3, "link_downed": 1, "rx_icrc_encapsulated": 0}
     assert port.losses == {"port_xmit_discards": 7, "packet_seq_err": 12}
-    assert (port.pcie_width, port.pcie_width_max, port.pcie_gt_s, port.pcie_gt_s_max) == (16, 16, 32, 32)
+    assert (port.pcie_width, port.pcie_width_max, port.pcie_gt_s, port.pcie_gt_s_max) == (
+        16,
+        16,
+        32,
+        32,
+    )
     assert (port.iommu, port.relaxed_ordering) == ("identity", True)
 
 
@@ -109,9 +150,15 @@ def test_acs_is_reported_only_if_it_redirects(
     assert node(ports).redirecting_switches == switches
 
 
-@pytest.mark.parametrize("config", [b"", b"\0" * 63, configuration(size=64), b"\xff" * 4096, b"\x40" * 4096])
-def test_an_unreadable_pci_configuration_reports_nothing(ports: ModuleType, tmp_path: Path, config: bytes) -> None:
-    """Of a user who is not root, of a device that has fallen off the bus, and one whose capabilities go in a circle."""
+@pytest.mark.parametrize(
+    "config", [b"", b"\0" * 63, configuration(size=64), b"\xff" * 4096, b"\x40" * 4096]
+)
+def test_an_unreadable_pci_configuration_reports_nothing(
+    ports: ModuleType, tmp_path: Path, config: bytes
+) -> None:
+    """Of a user who is not root, of a device that has fallen off the bus, and one whose
+    capabilities go in a circle.
+    """
     tree(tmp_path, acs=None, nic=config)
     (tmp_path / "devices" / SWITCH / "config").write_bytes(config)
     assert node(ports).ports[0].relaxed_ordering is None
@@ -152,6 +199,8 @@ GPU 2: Tesla V100-SXM2-32GB (UUID: GPU-d9eeee97-c180-66de-23e0-d995387934dc)
 
 
 @pytest.mark.parametrize("text", NVLINKS)
-def test_error_counters_of_nvlinks_are_listed(ports: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_error_counters_of_nvlinks_are_listed(
+    ports: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     monkeypatch.setattr(ports, "lines_of", lambda *_, **__: text.splitlines())
     assert ports.nvlink_errors(1.0) == NVLINKS[text]

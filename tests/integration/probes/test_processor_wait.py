@@ -1,4 +1,6 @@
-"""What others take of the processors is no part of a measurement where one machine plays all nodes."""
+"""What others take of the processors is no part of a measurement where one machine plays all
+nodes.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,9 @@ def one_processor_for_four() -> Iterator[None]:
     """This thread shares one processor with three that never rest."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})  # which those inherit
-    others = [subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) for _ in range(3)]
+    others = [
+        subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) for _ in range(3)
+    ]
     try:
         for other in others:
             assert other.stdout is not None
@@ -58,7 +62,9 @@ def test_a_sleep_is_no_wait_for_a_processor(load: Load) -> None:
     assert load("processor_wait").own_seconds(lambda: time.sleep(0.2)) > 0.15
 
 
-def test_a_node_that_its_own_limit_holds_back_is_slow(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_its_own_limit_holds_back_is_slow(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probe = load("processor_wait")
     throttled = iter([0, 100_000])
     monkeypatch.setattr(probe, "throttled_us", lambda: next(throttled))

@@ -1,4 +1,6 @@
-"""What a rank asks NCCL's RAS when a step does not end; the server speaks as `src/ras/client_support.cc` does."""
+"""What a rank asks NCCL's RAS when a step does not end; the server speaks as
+`src/ras/client_support.cc` does.
+"""
 
 import socket
 import threading

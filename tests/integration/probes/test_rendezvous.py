@@ -30,7 +30,9 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
     assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")
 
 
-def test_a_rank_joins_once_rank_0_listens(rendezvous: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_joins_once_rank_0_listens(
+    rendezvous: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And not before: torch would try again only after up to a second."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # is put back, too
     joined = threading.Event()
@@ -64,7 +66,9 @@ def test_a_rank_joins_once_rank_0_listens(rendezvous: ModuleType, monkeypatch: p
 
 def test_one_rank_needs_no_port(rendezvous: ModuleType) -> None:
     with socket.create_server(("", 0)) as taken:
-        options = SimpleNamespace(master_addr="127.0.0.1", master_port=taken.getsockname()[1], timeout_s=60)
+        options = SimpleNamespace(
+            master_addr="127.0.0.1", master_port=taken.getsockname()[1], timeout_s=60
+        )
         rendezvous.join(SimpleNamespace(rank=0, host="node-0", world_size=1), options)
     try:
         assert rendezvous.share("alone") == ["alone"]
@@ -84,7 +88,11 @@ def test_the_interface_is_found_by_network(rendezvous: ModuleType) -> None:
     assert rendezvous.interface("192.168.7.0/24", "x", addresses) == "eth1"
     assert rendezvous.interface("ib0", "x", addresses) == "ib0"
     assert rendezvous.interface(None, "127.0.0.1", addresses) == "lo"
-    with pytest.raises(rendezvous.CannotStart, match=r"no interface has an address in 10\.9\.0\.0/16; here: lo 127"):
+    with pytest.raises(
+        rendezvous.CannotStart, match=r"no interface has an address in 10\.9\.0\.0/16; here: lo 127"
+    ):
         rendezvous.interface("10.9.0.0/16", "x", addresses)
     assert rendezvous.addresses()["lo"] == "127.0.0.1"
-    assert Path(f"/sys/class/net/{rendezvous.interface('127.0.0.0/8', 'x', rendezvous.addresses())}").exists()
+    assert Path(
+        f"/sys/class/net/{rendezvous.interface('127.0.0.0/8', 'x', rendezvous.addresses())}"
+    ).exists()

@@ -16,7 +16,9 @@ import pytest
 @contextmanager
 def started(probes: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
     argv = [sys.executable, "-S", str(probes / "storage.py"), str(folder)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
         try:
             yield program
         finally:
@@ -47,7 +49,9 @@ def gone(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])
-def test_nothing_is_left_however_it_ends(probes: Path, folder: Path, end: signal.Signals | None) -> None:
+def test_nothing_is_left_however_it_ends(
+    probes: Path, folder: Path, end: signal.Signals | None
+) -> None:
     with started(probes, folder) as program:
         assert program.stdout and program.stdin
         greeting = json.loads(program.stdout.readline())
@@ -86,4 +90,7 @@ def test_a_shard_that_changed_is_wrong(probes: Path, folder: Path) -> None:
             file.seek((1 << 20) + 5)
             file.write(b"?")
         loaded = ask(program, do="load", folder=name, bytes=16 << 20, shards=2)
-        assert loaded["wrong"] == f"shard 1: the block at byte {1 << 20} of the file is not what was written"
+        assert (
+            loaded["wrong"]
+            == f"shard 1: the block at byte {1 << 20} of the file is not what was written"
+        )

@@ -46,7 +46,8 @@ def test_a_stuck_bit_is_named_by_its_address(
     device.empty_words, device.indices = remembered, stuck
     wrong = thorough.memory_test(device, 0.9)["wrong"]
     assert wrong == (
-        f"memory at {device.address(chunks[0]) + 8 * 77:#x} differs from what was written in 1 of 64 bits;"
+        f"memory at {device.address(chunks[0]) + 8 * 77:#x} differs from what was written in 1 of "
+        "64 bits;"
         " 1 words nearby differ"
     )
 
@@ -68,7 +69,9 @@ def test_memory_in_pieces_is_tested_as_far_as_it_goes(load: Load, torch_cpu: Any
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16", "fp8"])
-def test_the_fastest_shape_is_measured(load: Load, torch_cpu: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_shape_is_measured(
+    load: Load, torch_cpu: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     thorough, shapes = load("thorough"), ((16, 16, 16), (32, 16, 48), (16, 16, 32))
     assert min(thorough.quick_tflops(torch_cpu, dtype, shape) for shape in shapes) > 0
     monkeypatch.setattr(
@@ -96,14 +99,21 @@ def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(load: Load, torch_
 
 @pytest.mark.parametrize(
     ("capability", "expected"),
-    [((7, 0), ["fp32", "fp16"]), ((8, 0), ["fp32", "tf32", "bf16", "fp16"]), ((8, 9), None), ((9, 0), None)],
+    [
+        ((7, 0), ["fp32", "fp16"]),
+        ((8, 0), ["fp32", "tf32", "bf16", "fp16"]),
+        ((8, 9), None),
+        ((9, 0), None),
+    ],
 )
 def test_a_gpu_is_asked_for_the_formats_that_it_has(
     load: Load, torch_cpu: Any, capability: tuple[int, int], expected: list[str] | None
 ) -> None:
     torch_cpu.capability = lambda: capability
     every = ["fp32", "tf32", "bf16", "fp16", "fp8"]
-    assert [dtype for dtype in every if load("thorough").supported(torch_cpu, dtype)] == (expected or every)
+    assert [dtype for dtype in every if load("thorough").supported(torch_cpu, dtype)] == (
+        expected or every
+    )
 
 
 def test_links_are_measured_alone_and_all_at_once(load: Load, torch_cpu: Any) -> None:
@@ -143,7 +153,9 @@ def test_lists_of_processors_are_read(load: Load) -> None:
 def test_under_stress_all_devices_work_at_once(load: Load, torch_cpu: Any) -> None:
     torch_cpu.size = 128
     outcomes = load("thorough").stress([torch_cpu, torch_cpu], 0.05)
-    assert [(rates[0]["metric"], problem) for rates, problem in outcomes] == [("matmul_stress", "")] * 2
+    assert [(rates[0]["metric"], problem) for rates, problem in outcomes] == [
+        ("matmul_stress", "")
+    ] * 2
 
 
 def test_sensors_are_read_while_work_goes_on(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +222,9 @@ def test_sensors_are_read_by_nvml_where_it_is(load: Load, monkeypatch: pytest.Mo
         ("", None),
     ],
 )
-def test_what_nvidia_smi_prints_is_read(load: Load, line: str, values: list[float | None] | None) -> None:
+def test_what_nvidia_smi_prints_is_read(
+    load: Load, line: str, values: list[float | None] | None
+) -> None:
     assert load("torch_device").smi_values(line) == values
 
 
@@ -220,12 +234,19 @@ def test_a_failing_measurement_does_not_stop_the_rest(load: Load, torch_cpu: Any
     torch_cpu.wait, torch_cpu.pci_address = lambda: None, lambda: ""
     torch_cpu.capability = lambda: (7, 0)
     torch_cpu.sensors = lambda: lambda: None
-    settings = {"dtypes": ["bf16"], "seconds": 0.01, "host_link": True, "peers": False, "stress_s": 0.05}
+    settings = {
+        "dtypes": ["bf16"],
+        "seconds": 0.01,
+        "host_link": True,
+        "peers": False,
+        "stress_s": 0.05,
+    }
     options = argparse.Namespace(memory_share=0.0, **settings)
 
     def no_buffer(size: int) -> None:
         raise RuntimeError(
-            "CUDA error: unspecified\nlaunch failure\nCUDA kernel errors might be asynchronously reported"
+            "CUDA error: unspecified\nlaunch failure\nCUDA kernel errors might be "
+            "asynchronously reported"
         )
 
     torch_cpu.host_buffer = no_buffer
@@ -234,10 +255,15 @@ def test_a_failing_measurement_does_not_stop_the_rest(load: Load, torch_cpu: Any
     assert [rate["metric"] for rate in outcome["rates"]] == ["matmul_stress"]
 
 
-def test_processors_have_only_a_memory_test(load: Load, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_have_only_a_memory_test(
+    load: Load, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(load("thorough"), "PROCESSORS_WORDS", 1 << 12)
     options = argparse.Namespace(
         memory_share=0.9, dtypes=["bf16"], seconds=0.01, host_link=True, peers=True, stress_s=9.0
     )
     (outcome,) = load("thorough").measure([device], options)
-    assert ([rate["metric"] for rate in outcome["rates"]], outcome["wrong"]) == (["memory_tested"], "")
+    assert ([rate["metric"] for rate in outcome["rates"]], outcome["wrong"]) == (
+        ["memory_tested"],
+        "",
+    )

@@ -11,7 +11,11 @@ from tests.integration.probes.launched import Ended, launch_many
 @pytest.fixture(scope="module")
 def done() -> Ended:
     """Three ranks: a clean run of `quick`'s length, a NaN on rank 1, and rank 2 silently off."""
-    runs = [["--steps", "20"], ["--steps", "6", "--poison", "1"], ["--steps", "4", "--diverge", "2"]]
+    runs = [
+        ["--steps", "20"],
+        ["--steps", "6", "--poison", "1"],
+        ["--steps", "4", "--diverge", "2"],
+    ]
     done = launch_many(3, "training", runs)
     assert done.status == 7, done.lines[-20:]
     return done

@@ -1,4 +1,6 @@
-"""The training of one process, or of two by torchrun, as people start it by hand: models, sizes, bad arguments."""
+"""The training of one process, or of two by torchrun, as people start it by hand: models, sizes,
+bad arguments.
+"""
 
 import json
 import subprocess
@@ -16,7 +18,8 @@ from tests.integration.probes.launched import by_hand
 
 # torchvision's own models of these names have as many parameters.
 @pytest.mark.parametrize(
-    ("model", "parameters"), [("resnet18", 11_689_512), pytest.param("resnet50", 25_557_032, marks=pytest.mark.slow)]
+    ("model", "parameters"),
+    [("resnet18", 11_689_512), pytest.param("resnet50", 25_557_032, marks=pytest.mark.slow)],
 )
 def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) -> None:
     size = ["--model", model, "--image-size", "32", "--steps", "6", "--batch", "4"]
@@ -30,7 +33,9 @@ def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) ->
 
 def test_a_transformer_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
     size = TransformerSize(layers=3, width=32, heads=4, sequence_length=16, vocabulary=64)
-    workload = Workload(model="transformer", transformer=size, steps=40, batch_per_rank=8, learning_rate=3e-3)
+    workload = Workload(
+        model="transformer", transformer=size, steps=40, batch_per_rank=8, learning_rate=3e-3
+    )
     written = tmp_path / "results.json"
     done = by_hand("training", "--device", "cpu", *workload.arguments(), "--results", str(written))
     assert done.status == 0, done.lines
@@ -39,7 +44,9 @@ def test_a_transformer_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
     assert results["transformer"] == size.model_dump()
     blocks, embedded = 3 * (12 * 32**2 + 13 * 32), (64 + 16) * 32
     assert summary["parameters"] == embedded + blocks + 2 * 32 + 32 * 64 + 64
-    assert summary["flops_per_sample"] == pytest.approx(size.flops()), "as a plan of the suite has it"
+    assert summary["flops_per_sample"] == pytest.approx(size.flops()), (
+        "as a plan of the suite has it"
+    )
     assert summary["last_loss"] < 0.8 * summary["first_loss"]
 
 
@@ -69,7 +76,11 @@ def test_two_processes_by_torchrun_end_with_the_same_resnet() -> None:
     size = ["--model", "resnet18", "--image-size", "32", "--steps", "4", "--batch", "2"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*torchrun, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
+        [*torchrun, str(probe("training")), *size],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["world_size"], len({rank["checksum"] for rank in summary["ranks"]})) == (2, 1)

@@ -1,4 +1,6 @@
-"""What ssh and the hosts print: the causes that are told apart, and answers that are hostile or broken."""
+"""What ssh and the hosts print: the causes that are told apart, and answers that are hostile or
+broken.
+"""
 
 import json
 import stat
@@ -20,7 +22,8 @@ Host key for [10.0.0.7]:2222 has changed and you have requested strict checking.
 Host key verification failed.
 """
 UNKNOWN = (
-    "No ED25519 host key is known for gpu-1 and you have requested strict checking.\nHost key verification failed.\n"
+    "No ED25519 host key is known for gpu-1 and you have requested strict checking.\nHost key "
+    "verification failed.\n"
 )
 
 
@@ -29,19 +32,58 @@ UNKNOWN = (
     [
         (CHANGED, "baremetal-host-key-changed", False, True),
         (UNKNOWN, "baremetal-host-key-unknown", False, True),
-        ("The ED25519 host key for gpu-1 is marked as revoked.\n", "baremetal-host-key-revoked", False, True),
-        ("root@gpu-1: Permission denied (publickey,password).\n", "baremetal-login-refused", False, True),
-        ("ssh: connect to host 10.0.0.7 port 22: Connection refused\n", "baremetal-unreachable", True, True),
-        ("ssh: connect to host 10.0.0.7 port 22: No route to host\n", "baremetal-unreachable", True, True),
-        ("ssh: Could not resolve hostname gpu-1: Name or service not known\n", "baremetal-unreachable", True, True),
-        ("Connection to 10.0.0.7 closed by remote host.\n", "baremetal-connection-lost", True, False),
-        ("kex_exchange_identification: Connection reset by peer\n", "baremetal-connection-lost", True, False),
+        (
+            "The ED25519 host key for gpu-1 is marked as revoked.\n",
+            "baremetal-host-key-revoked",
+            False,
+            True,
+        ),
+        (
+            "root@gpu-1: Permission denied (publickey,password).\n",
+            "baremetal-login-refused",
+            False,
+            True,
+        ),
+        (
+            "ssh: connect to host 10.0.0.7 port 22: Connection refused\n",
+            "baremetal-unreachable",
+            True,
+            True,
+        ),
+        (
+            "ssh: connect to host 10.0.0.7 port 22: No route to host\n",
+            "baremetal-unreachable",
+            True,
+            True,
+        ),
+        (
+            "ssh: Could not resolve hostname gpu-1: Name or service not known\n",
+            "baremetal-unreachable",
+            True,
+            True,
+        ),
+        (
+            "Connection to 10.0.0.7 closed by remote host.\n",
+            "baremetal-connection-lost",
+            True,
+            False,
+        ),
+        (
+            "kex_exchange_identification: Connection reset by peer\n",
+            "baremetal-connection-lost",
+            True,
+            False,
+        ),
         ("", "baremetal-connection-lost", True, False),
         ("Bad configuration option: x\n", "baremetal-ssh-failed", False, False),
     ],
 )
-def test_causes_of_failed_logins_are_distinguished(errors: str, code: str, silent: bool, never_in: bool) -> None:
-    reason = reason_of("gpu-1", errors, lambda: {"userknownhostsfile": "/site/known_hosts", "user": "root"})
+def test_causes_of_failed_logins_are_distinguished(
+    errors: str, code: str, silent: bool, never_in: bool
+) -> None:
+    reason = reason_of(
+        "gpu-1", errors, lambda: {"userknownhostsfile": "/site/known_hosts", "user": "root"}
+    )
     assert (reason.code, is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
 
 
@@ -64,7 +106,9 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     """With a command `ssh` that prints what `answer` has, and ends as it says."""
     command = tmp_path / "bin" / "ssh"
     command.parent.mkdir()
-    command.write_text(f"#!/bin/sh\ncat >/dev/null\ncat {tmp_path}/answer\nexit $(cat {tmp_path}/status)\n")
+    command.write_text(
+        f"#!/bin/sh\ncat >/dev/null\ncat {tmp_path}/answer\nexit $(cat {tmp_path}/status)\n"
+    )
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
     (tmp_path / "status").write_text("0")
@@ -78,7 +122,9 @@ def answer_of(hosts: Hosts, folder: Path, text: str) -> Any:
 
 def test_what_a_login_prints_beside_the_answer_does_not_count(hosts: Hosts, tmp_path: Path) -> None:
     answer = answer_of(
-        hosts, tmp_path, 'Welcome!\nseatrial-host: {"port": 222, "user": "root", "address": "10.0.0.7"}\n'
+        hosts,
+        tmp_path,
+        'Welcome!\nseatrial-host: {"port": 222, "user": "root", "address": "10.0.0.7"}\n',
     )
     assert (answer.port, answer.user, answer.address) == (222, "root", "10.0.0.7")
 
@@ -106,7 +152,11 @@ def test_a_broken_answer_is_refused(hosts: Hosts, tmp_path: Path, content: str) 
 
 def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: Path) -> None:
     with pytest.raises(SeatrialError) as caught:
-        answer_of(hosts, tmp_path, "seatrial-host: " + json.dumps({"problem": "a\x1b]0;x\x07\n" + "b" * 5000}) + "\n")
+        answer_of(
+            hosts,
+            tmp_path,
+            "seatrial-host: " + json.dumps({"problem": "a\x1b]0;x\x07\n" + "b" * 5000}) + "\n",
+        )
     assert caught.value.reason.sentence.isprintable()
     assert len(caught.value.reason.sentence) < 1000
 
@@ -117,14 +167,18 @@ def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:
         answer_of(hosts, tmp_path, "")
 
 
-def test_a_machine_without_ssh_says_so(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_ssh_says_so(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SeatrialError, match="ssh is missing"):
         answer_of(hosts, tmp_path, "")
 
 
 def address(name: str, kernel: str) -> HostAddress:
-    return HostAddress(name=name, address="10.0.0.7", port=222, user="root", proxied=False, kernel=kernel, cores=2)
+    return HostAddress(
+        name=name, address="10.0.0.7", port=222, user="root", proxied=False, kernel=kernel, cores=2
+    )
 
 
 def state(*nodes: HostAddress) -> BaremetalState:

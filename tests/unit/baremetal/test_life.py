@@ -51,9 +51,19 @@ class Site:
         request = json.loads(eval(match[1]))
         self.requests.append((host, request))
         self.limits[request["verb"]] = timeout_s
-        own = {"port": 222, "user": "root", "kernel": f"{host[1:]}a", "cores": 8} if request["verb"] == "start" else {}
-        answer = self.answers.get((host, request["verb"]), {"log": f"of {host}\n"} if request["verb"] == "log" else own)
-        return answer if isinstance(answer, Finished) else Finished(0, f"motd\n{MARK}{json.dumps(answer)}\n", "")
+        own = (
+            {"port": 222, "user": "root", "kernel": f"{host[1:]}a", "cores": 8}
+            if request["verb"] == "start"
+            else {}
+        )
+        answer = self.answers.get(
+            (host, request["verb"]), {"log": f"of {host}\n"} if request["verb"] == "log" else own
+        )
+        return (
+            answer
+            if isinstance(answer, Finished)
+            else Finished(0, f"motd\n{MARK}{json.dumps(answer)}\n", "")
+        )
 
     def asked(self, verb: str) -> list[str]:
         return sorted(host for host, request in self.requests if request["verb"] == verb)
@@ -72,7 +82,13 @@ def platform_and_run(
 
 def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
-    site.answers["h2", "start"] = {"port": 223, "user": "bob", "address": "10.9.0.2", "kernel": "b", "cores": 8}
+    site.answers["h2", "start"] = {
+        "port": 223,
+        "user": "bob",
+        "address": "10.9.0.2",
+        "kernel": "b",
+        "cores": 8,
+    }
     platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
     assert [(n.name, n.address, n.port, testbed.user_of(n)) for n in testbed.nodes] == [
@@ -85,7 +101,9 @@ def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.Mon
     assert request["deadline_s"] >= platform._settings.deadline_s
     assert "PRIVATE KEY" in request["program"]
     dialled: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(baremetal, "dial_tcp", lambda node, limit_s: dialled.append((node.name, limit_s)))
+    monkeypatch.setattr(
+        baremetal, "dial_tcp", lambda node, limit_s: dialled.append((node.name, limit_s))
+    )
     monkeypatch.setattr(baremetal_hosts, "tunnel", lambda _, *words: dialled.append(words))
     for node in testbed.nodes:
         testbed.dial(node, 5)
@@ -110,7 +128,9 @@ def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.Mon
         platform.attach(RUN_ID)
 
 
-def test_hosts_of_one_machine_share_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_of_one_machine_share_its_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     for host in ("h1", "h2"):
         site.answers[host, "start"] = {"port": 222, "user": "root", "kernel": "a", "cores": 8}
@@ -138,7 +158,10 @@ def test_a_silent_host_stays_a_node_for_connectivity(
     [
         ({"h2": REFUSED}, "Permission denied|publickey"),
         ({"h1": SILENT, "h2": SILENT}, "timed out"),
-        ({"h2": {"held": {"run": "other", "user": "eve", "since": 1000000000}}}, "run other of eve since 2001-09-09"),
+        (
+            {"h2": {"held": {"run": "other", "user": "eve", "since": 1000000000}}},
+            "run other of eve since 2001-09-09",
+        ),
         ({"h2": {"held": {}}}, "another run"),
         ({"h2": {"port": 222}}, "no port"),
         ({"h2": {"user": "root"}}, "no port"),
@@ -158,7 +181,9 @@ def test_hosts_that_refuse_end_the_launch(
         platform.launch(run)
 
 
-def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_remains_is_tried_again_until_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     platform, run = platform_and_run(tmp_path, monkeypatch, site)
     platform.launch(run)
@@ -182,7 +207,9 @@ def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "-1", "1e12", "null"])
-def test_a_deadline_that_cannot_be_read_is_over(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_cannot_be_read_is_over(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     platform, run = platform_and_run(tmp_path, monkeypatch, Site())
     platform.launch(run)
     folder = states.run_folder(RUN_ID, "baremetal")
@@ -205,14 +232,18 @@ def test_a_silent_node_is_excused_by_its_jump_host_or_its_deadline(
     site.jump = Finished(255, "", "Permission denied (publickey).\n")
     assert testbed.blameless_reason(far) is None
     folder = states.run_folder(RUN_ID, "baremetal")
-    (folder / "deadline.json").write_text(json.dumps(time.time() + platform._settings.start_timeout_s - 1))
+    (folder / "deadline.json").write_text(
+        json.dumps(time.time() + platform._settings.start_timeout_s - 1)
+    )
     assert testbed.blameless_reason(near)
 
 
 PODMAN: dict[str, Any] = {"platform": {"runtime": "podman"}, "image": "registry.example.com/a:1"}
 
 
-def test_an_image_is_pulled_on_the_hosts_that_lack_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_pulled_on_the_hosts_that_lack_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     site.answers["h2", "image"] = {"image_missing": True}
     platform, run = platform_and_run(tmp_path, monkeypatch, site, **PODMAN)
@@ -229,10 +260,14 @@ def test_an_image_is_pulled_on_the_hosts_that_lack_it(tmp_path: Path, monkeypatc
         platform.launch(run)
 
 
-def test_a_file_that_is_not_there_cannot_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_there_cannot_be_pulled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     site.answers["h2", "image"] = {"image_missing": True}
-    platform, run = platform_and_run(tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif")
+    platform, run = platform_and_run(
+        tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif"
+    )
     with pytest.raises(LaunchError, match=r"h2.*there is no such file"):
         platform.launch(run)
     assert site.asked("pull") == []
@@ -252,7 +287,10 @@ def test_a_file_that_is_not_there_cannot_be_pulled(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_what_keeps_a_run_from_starting(
-    answer: dict[str, Any] | Finished, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: dict[str, Any] | Finished,
+    words: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = Site()
     site.answers = {("h1", "check"): {"free_bytes": 10**12}, ("h2", "check"): answer}
@@ -262,7 +300,9 @@ def test_what_keeps_a_run_from_starting(
     assert words is None or (words in problems[0].sentence and "h2" in problems[0].sentence)
 
 
-def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_ssh_is_one_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     platform, run = platform_and_run(tmp_path, monkeypatch, Site())
 
     def absent(*_: object) -> Finished:
@@ -275,7 +315,9 @@ def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytes
         platform.launch(run)
 
 
-def test_teardown_uses_the_settings_of_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teardown_uses_the_settings_of_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     platform, run = platform_and_run(tmp_path, monkeypatch, site)
     platform.launch(run)
@@ -285,7 +327,8 @@ def test_teardown_uses_the_settings_of_the_launch(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("called", "host"), [("box.example.com", "box"), ("b" * 64, "this-machine"), ("-x", "this-machine")]
+    ("called", "host"),
+    [("box.example.com", "box"), ("b" * 64, "this-machine"), ("-x", "this-machine")],
 )
 def test_the_platform_this_machine_has_one_host_on_the_loopback_address(
     called: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -295,17 +338,30 @@ def test_the_platform_this_machine_has_one_host_on_the_loopback_address(
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(baremetal_hosts, "_run", site)
     monkeypatch.setattr(baremetal, "write_ports", lambda *_: None)
-    cluster = Cluster.model_validate({"name": "test", "nodes": 1, "platform": {"kind": "this-machine"}})
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": 1, "platform": {"kind": "this-machine"}}
+    )
     platform = baremetal.platform(cluster)
     site.answers[host, "start"] = {"port": 222, "user": "root"}
     testbed = platform.launch(Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out"))
-    assert (testbed.head.name, testbed.head.address, testbed.shared_cores) == (host, "127.0.0.1", None)
+    assert (testbed.head.name, testbed.head.address, testbed.shared_cores) == (
+        host,
+        "127.0.0.1",
+        None,
+    )
     assert testbed.python == sys.executable
 
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
-    [({"nodes": 2}, "nodes: must be 1 on platform this-machine, is 2"), ({"image": "a:1"}, "image: has no use")],
+    [
+        ({"nodes": 2}, "nodes: must be 1 on platform this-machine, is 2"),
+        ({"image": "a:1"}, "image: has no use"),
+    ],
 )
-def test_what_does_not_fit_this_machine(fields: dict[str, Any], problem: str, tmp_path: Path) -> None:
-    assert problem in refusal(tmp_path, **{"nodes": 1, "platform": {"kind": "this-machine"}, **fields})
+def test_what_does_not_fit_this_machine(
+    fields: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    assert problem in refusal(
+        tmp_path, **{"nodes": 1, "platform": {"kind": "this-machine"}, **fields}
+    )

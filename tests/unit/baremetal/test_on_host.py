@@ -11,7 +11,13 @@ import pytest
 
 from seatrial.platforms.baremetal import on_host
 from seatrial.platforms.baremetal.hosts import _MODULES, program
-from seatrial.platforms.baremetal.on_host.host import LOCK, Lock, ProblemError, lock_state, remove_tree
+from seatrial.platforms.baremetal.on_host.host import (
+    LOCK,
+    Lock,
+    ProblemError,
+    lock_state,
+    remove_tree,
+)
 
 MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
 
@@ -19,7 +25,9 @@ MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
 def ran(request: Mapping[str, object]) -> dict[str, object]:
     """The answer of a Python that has neither seatrial nor its packages."""
     command = [sys.executable, "-I", "-S", "-"]
-    done = subprocess.run(command, input=program(request), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input=program(request), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     answer: dict[str, object] = json.loads(done.stdout.removeprefix("seatrial-host: "))
     return answer
@@ -35,14 +43,21 @@ def test_no_module_has_syntax_that_python_3_6_refuses(path: Path) -> None:
 
 
 def test_check_changes_nothing_on_the_host(tmp_path: Path) -> None:
-    answer = ran({"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun", "container": None})
+    answer = ran(
+        {"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun", "container": None}
+    )
     assert "/opt/none/mpirun" in json.dumps(answer["missing"])
     assert (answer["writable"], answer["held"]) == (True, None)
     assert not list(tmp_path.iterdir())
 
 
 def test_stopping_an_unknown_run_is_no_error(tmp_path: Path) -> None:
-    request = {"verb": "stop", "parent": str(tmp_path), "run_id": "r", "folder": str(tmp_path / "seatrial-r")}
+    request = {
+        "verb": "stop",
+        "parent": str(tmp_path),
+        "run_id": "r",
+        "folder": str(tmp_path / "seatrial-r"),
+    }
     absent = {"program": str(tmp_path / "podman"), "name": "seatrial-r"}
     for container in (None, absent):
         answer = ran({**request, "container": container})
@@ -59,7 +74,9 @@ def test_a_link_in_place_of_the_runs_folder_is_left_alone(tmp_path: Path) -> Non
     folder.symlink_to(precious)
     request = {"parent": str(tmp_path), "run_id": "r", "folder": str(folder), "bytes": 100}
     for verb in ("stop", "log"):
-        assert ran({"verb": verb, **request}) == {"problem": f"{folder} is not a folder of this user"}
+        assert ran({"verb": verb, **request}) == {
+            "problem": f"{folder} is not a folder of this user"
+        }
     assert (precious / "file").exists()
 
 

@@ -23,7 +23,11 @@ def config(folder: Path, recipe: dict[str, Any], **settings: Any) -> CloudBuild:
     (folder / "own" / "cloudbuild.yaml").write_text(
         yaml.safe_dump({"steps": [DOCKER], "images": ["gcr.io/p/own:${_TAG}"], **recipe})
     )
-    own = {"builder": "cloud-build", "build": str(folder / "own"), "repository": "us-central1-docker.pkg.dev/proj/repo"}
+    own = {
+        "builder": "cloud-build",
+        "build": str(folder / "own"),
+        "repository": "us-central1-docker.pkg.dev/proj/repo",
+    }
     return CloudBuild.model_validate({**own, **settings})
 
 
@@ -31,19 +35,37 @@ def config(folder: Path, recipe: dict[str, Any], **settings: Any) -> CloudBuild:
     ("image", "filled"),
     [
         ("gcr.io/$PROJECT_ID/own:${_TAG}", "gcr.io/proj/own:t"),
-        ("${LOCATION}-docker.pkg.dev/${PROJECT_ID}/repo/own:${_TAG}", "us-central1-docker.pkg.dev/proj/repo/own:t"),
-        ("$_ARTIFACT_REGISTRY/own-$_KIND:${_TAG}", "us-central1-docker.pkg.dev/proj/repo/own-big:t"),
+        (
+            "${LOCATION}-docker.pkg.dev/${PROJECT_ID}/repo/own:${_TAG}",
+            "us-central1-docker.pkg.dev/proj/repo/own:t",
+        ),
+        (
+            "$_ARTIFACT_REGISTRY/own-$_KIND:${_TAG}",
+            "us-central1-docker.pkg.dev/proj/repo/own-big:t",
+        ),
     ],
 )
-def test_what_is_known_before_the_build_is_filled_in(tmp_path: Path, image: str, filled: str) -> None:
+def test_what_is_known_before_the_build_is_filled_in(
+    tmp_path: Path, image: str, filled: str
+) -> None:
     own = config(tmp_path, {"images": [image], "substitutions": {"_KIND": "big"}})
     assert reference(own, "t") == filled
 
 
-@pytest.mark.parametrize("variable", ["$BUILD_ID", "${PROJECT_NUMBER}", "$_NOBODY_SAYS", "${_KIND%-*}", "$_NESTED"])
-def test_a_name_that_is_not_known_before_the_build_is_refused(tmp_path: Path, variable: str) -> None:
-    recipe = {"images": [f"gcr.io/p/{variable}:${{_TAG}}"], "substitutions": {"_KIND": "a-b", "_NESTED": "${_KIND}"}}
-    with pytest.raises(InputError, match=r"cloudbuild\.yaml: images: .* is not known before the build; legal: .*_KIND"):
+@pytest.mark.parametrize(
+    "variable", ["$BUILD_ID", "${PROJECT_NUMBER}", "$_NOBODY_SAYS", "${_KIND%-*}", "$_NESTED"]
+)
+def test_a_name_that_is_not_known_before_the_build_is_refused(
+    tmp_path: Path, variable: str
+) -> None:
+    recipe = {
+        "images": [f"gcr.io/p/{variable}:${{_TAG}}"],
+        "substitutions": {"_KIND": "a-b", "_NESTED": "${_KIND}"},
+    }
+    with pytest.raises(
+        InputError,
+        match=r"cloudbuild\.yaml: images: .* is not known before the build; legal: .*_KIND",
+    ):
         check_recipe(config(tmp_path, recipe))
 
 
@@ -69,9 +91,13 @@ def test_arguments_go_into_docker_builds(tmp_path: Path) -> None:
     assert second["args"] == ["build", "--build-arg=EXTRA_DEB=vim", ".", "--tag", "x"]
 
 
-@pytest.mark.parametrize("step", [KANIKO, {"name": "docker"}, DOCKER | {"entrypoint": "bash"}, DOCKER | {"name": "x"}])
+@pytest.mark.parametrize(
+    "step", [KANIKO, {"name": "docker"}, DOCKER | {"entrypoint": "bash"}, DOCKER | {"name": "x"}]
+)
 def test_arguments_that_nothing_takes_are_refused(tmp_path: Path, step: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"image\.args: .*cloudbuild\.yaml has no docker step .*; legal: "):
+    with pytest.raises(
+        InputError, match=r"image\.args: .*cloudbuild\.yaml has no docker step .*; legal: "
+    ):
         check_recipe(config(tmp_path, {"steps": [step]}, args=ARGS))
     check_recipe(config(tmp_path, {"steps": [step]}))
 
@@ -117,8 +143,13 @@ class Account:
     ],
 )
 def test_only_googles_registries_get_the_token(
-    registry: str, gets_it: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    registry: str,
+    gets_it: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path_factory.mktemp("docker")))
     monkeypatch.setattr(GoogleClients, "_credentials", Account())
-    assert GoogleClients("p").registry_login(registry) == (("oauth2accesstoken", "token") if gets_it else None)
+    assert GoogleClients("p").registry_login(registry) == (
+        ("oauth2accesstoken", "token") if gets_it else None
+    )

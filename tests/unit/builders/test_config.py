@@ -52,7 +52,11 @@ def test_every_builder_is_found(tmp_path: Path, kind: str) -> None:
 
 def test_the_projects_own_images_share_a_context(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="docker")
-    assert (image.context, image.dockerfile, image.name) == (IMAGES.parent, "images/cpu/Dockerfile", "cpu")
+    assert (image.context, image.dockerfile, image.name) == (
+        IMAGES.parent,
+        "images/cpu/Dockerfile",
+        "cpu",
+    )
 
 
 def test_a_folder_of_ones_own_is_its_own_context(tmp_path: Path) -> None:
@@ -67,7 +71,14 @@ def test_project_and_region_are_the_repositorys(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="cloud-build", repository=PKG_DEV)
     assert isinstance(image, CloudBuild)
     assert (image.own_project, image.own_region) == ("my-project", "us-central1")
-    image = recipe(tmp_path, build="cpu", builder="cloud-build", repository=PKG_DEV, project="other", region="global")
+    image = recipe(
+        tmp_path,
+        build="cpu",
+        builder="cloud-build",
+        repository=PKG_DEV,
+        project="other",
+        region="global",
+    )
     assert isinstance(image, CloudBuild)
     assert (image.own_project, image.own_region) == ("other", "global")
 
@@ -76,17 +87,24 @@ def test_images_are_built_for_the_nodes_architecture(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="docker", repository="r.example.com/x")
     assert platforms_of(image, "arm64") == ("linux/arm64",)
     both = recipe(
-        tmp_path, build="cpu", builder="docker", repository="r.io/x", platforms=["linux/amd64", "linux/arm64"]
+        tmp_path,
+        build="cpu",
+        builder="docker",
+        repository="r.io/x",
+        platforms=["linux/amd64", "linux/arm64"],
     )
     assert platforms_of(both, "arm64") == ("linux/amd64", "linux/arm64")
-    assert platforms_of(recipe(tmp_path, build="cpu", builder="cloud-build", repository=PKG_DEV), "arm64") == (
-        "linux/amd64",
-    )
+    assert platforms_of(
+        recipe(tmp_path, build="cpu", builder="cloud-build", repository=PKG_DEV), "arm64"
+    ) == ("linux/amd64",)
 
 
 CLOUD = {"build": "cpu", "builder": "cloud-build", "repository": PKG_DEV}
 DOCKER = {"build": "cpu", "builder": "docker"}
-LOGIN = r"(args|substitutions): the value of \w+ has a login in its address, .*; legal: an address without one"
+LOGIN = (
+    r"(args|substitutions): the value of \w+ has a login in its address, .*; legal: an "
+    "address without one"
+)
 BOTH = ["linux/amd64", "linux/arm64"]
 
 
@@ -140,7 +158,12 @@ def test_arguments_that_every_builder_knows_need_no_arg(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["git+https://example.com/x@v1", "git+ssh://git@example.com/x", "x @ https://example.com:8443/x.whl", "a@b"],
+    [
+        "git+https://example.com/x@v1",
+        "git+ssh://git@example.com/x",
+        "x @ https://example.com:8443/x.whl",
+        "a@b",
+    ],
 )
 def test_an_at_sign_in_a_reference_is_not_read_as_a_login(tmp_path: Path, value: str) -> None:
     assert recipe(tmp_path, **DOCKER, args={"EXTRA_PIP": value}).args

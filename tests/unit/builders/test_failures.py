@@ -90,13 +90,21 @@ def test_every_cause_has_a_code() -> None:
 
 def test_an_unknown_failure_is_the_last_line() -> None:
     reason = failure("Step 1\n\nmake: *** [all] Error 2\n\n")
-    assert (reason.code, reason.values["problem"]) == ("image-build-failed", "make: *** [all] Error 2")
+    assert (reason.code, reason.values["problem"]) == (
+        "image-build-failed",
+        "make: *** [all] Error 2",
+    )
     assert failure("").values["problem"] == "it printed nothing"
 
 
 def test_the_last_cause_counts() -> None:
-    output = "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
-    assert failure(f"{output}write /x: no space left on device\nexit code: 1\n").code == "image-build-quota"
+    output = (
+        "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
+    )
+    assert (
+        failure(f"{output}write /x: no space left on device\nexit code: 1\n").code
+        == "image-build-quota"
+    )
     assert failure(f"{output}make: *** [all] Error 2\n").code == "image-build-failed"
 
 

@@ -22,7 +22,9 @@ def own(tmp_path: Path) -> Path:
     """A folder with a Dockerfile, a file that is copied and one that is ignored."""
     folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / "Dockerfile").write_text("ARG BASE=debian:bookworm-slim\nFROM ${BASE}\nARG EXTRA_DEB\nCOPY a /\n")
+    (folder / "Dockerfile").write_text(
+        "ARG BASE=debian:bookworm-slim\nFROM ${BASE}\nARG EXTRA_DEB\nCOPY a /\n"
+    )
     (folder / "a").write_text("a")
     (folder / "notes").write_text("nothing")
     (folder / ".dockerignore").write_text("# not these\nnotes\n")
@@ -34,7 +36,9 @@ def config(folder: Path | str, **settings: object) -> Docker:
 
 
 def plan(
-    image: Recipe, platforms: tuple[str, ...] = ("linux/amd64",), base: dict[str, str | None] | None = None
+    image: Recipe,
+    platforms: tuple[str, ...] = ("linux/amd64",),
+    base: dict[str, str | None] | None = None,
 ) -> BuildPlan:
     digests: dict[str, str | None] = dict(BASE) if base is None else base
     return make_plan(image, platforms, digests, lambda tag: f"r.example.com/x/{image.name}:{tag}")
@@ -69,13 +73,17 @@ CHANGES: list[Callable[[Path], object]] = [
     lambda folder: (folder / "a").write_text("b"),
     lambda folder: (folder / "a").rename(folder / "b"),
     lambda folder: (folder / "c").symlink_to("a"),
-    lambda folder: (folder / "Dockerfile").write_text("FROM debian:bookworm-slim\nARG EXTRA_DEB\nUSER 0\n"),
+    lambda folder: (folder / "Dockerfile").write_text(
+        "FROM debian:bookworm-slim\nARG EXTRA_DEB\nUSER 0\n"
+    ),
     chmod,
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_the_context_changes_the_tag(own: Path, change: Callable[[Path], object]) -> None:
+def test_a_change_of_the_context_changes_the_tag(
+    own: Path, change: Callable[[Path], object]
+) -> None:
     before = plan(config(own)).tag
     change(own)
     assert plan(config(own)).tag != before
@@ -107,7 +115,8 @@ def test_ignored_files_do_not_change_the_tag(own: Path) -> None:
 @pytest.mark.parametrize("name", ["acceptance", "cpu", "pytorch-mpi", "testbed-a4"])
 def test_an_image_is_made_of_its_folder_the_common_one_and_the_probes(name: str) -> None:
     files = context_files(config(name))
-    probes = {path.resolve().relative_to(IMAGES.parent).as_posix() for path in PROBES}  # what links lead to
+    # What links lead to
+    probes = {path.resolve().relative_to(IMAGES.parent).as_posix() for path in PROBES}
     assert {file for file in files if not file.startswith("images/")} == probes
     assert {file.split("/")[1] for file in files if file.startswith("images/")} == {"common", name}
     assert f"images/{name}/Dockerfile" in files
@@ -146,7 +155,9 @@ ARG LATER=3
 
 
 def test_docker_pushes_where_there_is_a_repository() -> None:
-    image = config("cpu", repository="r.example.com/x", args={"EXTRA_DEB": "vim htop", "BASE": "debian:12"})
+    image = config(
+        "cpu", repository="r.example.com/x", args={"EXTRA_DEB": "vim htop", "BASE": "debian:12"}
+    )
     made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64", "linux/arm64"), ())
     assert local.docker_argv(made, Path("/m.json")) == [
         *("docker", "buildx", "build", "--progress=plain", "--platform=linux/amd64,linux/arm64"),
@@ -156,7 +167,8 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
         *("--push", "--metadata-file=/m.json", str(IMAGES.parent)),
     ]
     kept = local.docker_argv(
-        BuildPlan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True), Path("/m.json")
+        BuildPlan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True),
+        Path("/m.json"),
     )
     assert "--load" in kept
     assert "--push" not in kept
@@ -164,10 +176,19 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
 
 
 def test_buildah_needs_no_daemon() -> None:
-    image = Buildah.model_validate({"builder": "buildah", "build": "cpu", "repository": "r.example.com/x"})
+    image = Buildah.model_validate(
+        {"builder": "buildah", "build": "cpu", "repository": "r.example.com/x"}
+    )
     made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64",), ())
     assert local.buildah_argv(made) == [
-        *("buildah", "bud", "--layers", "--isolation=chroot", "--ulimit=nofile=1024:1024", "--platform=linux/amd64"),
+        *(
+            "buildah",
+            "bud",
+            "--layers",
+            "--isolation=chroot",
+            "--ulimit=nofile=1024:1024",
+            "--platform=linux/amd64",
+        ),
         f"--file={IMAGES}/cpu/Dockerfile",
         f"--ignorefile={IMAGES}/cpu/Dockerfile.dockerignore",
         "--tag=r.example.com/x/cpu:t",
@@ -175,7 +196,13 @@ def test_buildah_needs_no_daemon() -> None:
     ]
     assert "--no-cache" in local.buildah_argv(replace(made, anew=True))
     assert local.push_argv(made, Path("/d")) == [
-        *("buildah", "push", "--digestfile=/d", "r.example.com/x/cpu:t", "docker://r.example.com/x/cpu:t"),
+        *(
+            "buildah",
+            "push",
+            "--digestfile=/d",
+            "r.example.com/x/cpu:t",
+            "docker://r.example.com/x/cpu:t",
+        ),
     ]
 
 

@@ -22,13 +22,23 @@ QUICK = load_suite("quick")
 def cluster(hardware: str, **platform: Any) -> Cluster:
     gpus = 0 if hardware == "cpu" else 4
     where = (
-        {"platform": platform} if platform else {"platform": {"kind": "docker"}, "image": "registry.example.com/x:1"}
+        {"platform": platform}
+        if platform
+        else {"platform": {"kind": "docker"}, "image": "registry.example.com/x:1"}
     )
-    return Cluster.model_validate({"name": "c", "nodes": 2, "hardware": hardware, "gpus_per_node": gpus, **where})
+    return Cluster.model_validate(
+        {"name": "c", "nodes": 2, "hardware": hardware, "gpus_per_node": gpus, **where}
+    )
 
 
 def fact(**fields: Any) -> dict[str, Any]:
-    there = {"architecture": "x86_64", "mpirun": "/m", "sshd": "/s", "nccl_tests": "/n", "versions": {"torch": "2.6"}}
+    there = {
+        "architecture": "x86_64",
+        "mpirun": "/m",
+        "sshd": "/s",
+        "nccl_tests": "/n",
+        "versions": {"torch": "2.6"},
+    }
     return there | fields
 
 
@@ -42,13 +52,18 @@ def fact(**fields: Any) -> dict[str, Any]:
         (cluster("cpu", kind="kubernetes"), None),
     ],
 )
-def test_the_architecture_follows_platform_and_hardware(config: Cluster, architecture: str | None) -> None:
+def test_the_architecture_follows_platform_and_hardware(
+    config: Cluster, architecture: str | None
+) -> None:
     assert node_architecture(config, "aarch64") == architecture
 
 
 def test_an_image_of_another_architecture_is_named() -> None:
     wrong = wrong_architecture("r/x:1", ("amd64",), cluster("GB200-NVL72"), "x86_64")
-    assert str(wrong) == "image r/x:1 is for amd64, the nodes (GB200-NVL72) are arm64: build it for linux/arm64"
+    assert (
+        str(wrong)
+        == "image r/x:1 is for amd64, the nodes (GB200-NVL72) are arm64: build it for linux/arm64"
+    )
     assert wrong_architecture("r/x:1", ("amd64", "arm64"), cluster("GB200-NVL72"), "x86_64") is None
     assert wrong_architecture("r/x:1", (), cluster("GB200-NVL72"), "x86_64") is None
 
@@ -62,7 +77,11 @@ def test_nodes_of_another_architecture_are_named() -> None:
 
 
 def context(
-    facts: dict[str, dict[str, Any]], *, gpus: int, image: str | None = "r/x:1", hardware: str | None = None
+    facts: dict[str, dict[str, Any]],
+    *,
+    gpus: int,
+    image: str | None = "r/x:1",
+    hardware: str | None = None,
 ) -> CheckContext:
     """Two nodes, `node-0` and `node-1`, of which `facts` are known."""
     nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=gpus) for i in range(2))
@@ -94,11 +113,17 @@ def test_no_check_lacks_a_program_before_facts_are_known() -> None:
             4,
             {"devices": "torch is missing", "training": "torch is missing in image r/x:1"},
         ),
-        ({"versions": {"torch": ""}}, 0, dict.fromkeys(("devices", "collectives", "training"), "torch is missing")),
+        (
+            {"versions": {"torch": ""}},
+            0,
+            dict.fromkeys(("devices", "collectives", "training"), "torch is missing"),
+        ),
         ({"versions": {"torch": None}}, 0, {}),
     ],
 )
-def test_a_missing_program_is_named_by_check(fields: Any, gpus: int, lacking: dict[str, str]) -> None:
+def test_a_missing_program_is_named_by_check(
+    fields: Any, gpus: int, lacking: dict[str, str]
+) -> None:
     reasons = lacks(context({"node-0": fact(**fields), "node-1": fact(**fields)}, gpus=gpus))
     assert reasons.keys() == lacking.keys()
     assert all(reasons[check].startswith(reason) for check, reason in lacking.items())
@@ -111,11 +136,15 @@ def test_where_only_some_nodes_lack_it_they_are_named() -> None:
 
 
 def test_a_check_that_lacks_something_is_not_run() -> None:
-    facts = {f"node-{i}": fact(nccl_tests="") for i in range(2)} | {"node-2": fact(versions={"torch": ""})}  # taken out
+    # Taken out
+    facts = {f"node-{i}": fact(nccl_tests="") for i in range(2)} | {
+        "node-2": fact(versions={"torch": ""})
+    }
     of = context(facts, gpus=4, image="r/x:1@sha256:00", hardware="H100-SXM")
     assert lacks(of).keys() == {"collectives"}
     with pytest.raises(
-        MissingError, match=r"nccl-tests is missing in image r/x:1@sha256:00: put all_reduce_perf on PATH"
+        MissingError,
+        match=r"nccl-tests is missing in image r/x:1@sha256:00: put all_reduce_perf on PATH",
     ):
         try_check(COLLECTIVES, of)
 

@@ -13,7 +13,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two key pairs, ours and another's."""
     folder = tmp_path_factory.mktemp("keys")
     for name in ("ours", "other"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name],
+            check=True,
+        )
     return folder
 
 

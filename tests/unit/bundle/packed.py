@@ -21,7 +21,9 @@ def leave_a_run(folder: Path) -> None:
     from seatrial.config.run import Run
 
     cluster = Cluster.model_validate({"name": "local", "nodes": 4, "platform": {"kind": "local"}})
-    record(samples.healthy_local(), Run("20260314-0200-h4x9t", cluster, load_suite("quick"), folder))
+    record(
+        samples.healthy_local(), Run("20260314-0200-h4x9t", cluster, load_suite("quick"), folder)
+    )
     (folder / "logs" / "nodes").mkdir(parents=True)
     (folder / "logs" / "all_reduce.log").write_bytes(b"# nccl-tests\n\xff not UTF-8\r\n")
     (folder / "logs" / "nodes" / "node-0.log").write_text("sshd\n")
@@ -42,7 +44,10 @@ def verify(bundle: Path, *options: object) -> tuple[int, str]:
 def tampered(bundle: Path, change: Callable[[Members], object]) -> Path:
     """The same archive with other members."""
     with tarfile.open(bundle) as archive:
-        members = {m.name.removeprefix(f"{TOP}/"): (m, archive.extractfile(m).read()) for m in archive}  # type: ignore[union-attr]
+        members = {
+            m.name.removeprefix(f"{TOP}/"): (m, archive.extractfile(m).read())  # type: ignore[union-attr]
+            for m in archive
+        }
     change(members)
     target = bundle.with_name("tampered.tar.gz")
     with tarfile.open(target, "w:gz") as archive:

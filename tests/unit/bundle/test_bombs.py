@@ -58,7 +58,12 @@ def _sparse_file() -> Iterator[bytes]:
 
 def _sparse_map() -> Iterator[bytes]:
     """A map whose first number never ends."""
-    sparse = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x", "GNU.sparse.realsize": "1"}
+    sparse = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "x",
+        "GNU.sparse.realsize": "1",
+    }
     yield _header(tarfile.REGTYPE, HUGE, **sparse)
     for _ in range(HUGE >> 20):
         yield b"1" * (1 << 20)

@@ -1,4 +1,6 @@
-"""Bundles are made and checked by the real ssh-keygen, and tampered with by the tools that anyone has."""
+"""Bundles are made and checked by the real ssh-keygen, and tampered with by the tools that anyone
+has.
+"""
 
 import json
 import os
@@ -17,7 +19,9 @@ if shutil.which("ssh-keygen") is None:
     pytest.skip("ssh-keygen is not installed", allow_module_level=True)
 
 
-def test_what_is_handed_over_can_be_verified_by_whoever_has_the_key(bundle: Path, keys: Path) -> None:
+def test_what_is_handed_over_can_be_verified_by_whoever_has_the_key(
+    bundle: Path, keys: Path
+) -> None:
     status, output = verify(bundle, "--key", keys / "ours.pub")
     assert status == 0
     assert "6 files are unchanged; signed by ED25519 key SHA256:" in output
@@ -30,8 +34,14 @@ def test_bundle_and_verify_count_the_same_files(bundle: Path, folder: Path, keys
 
 
 def test_bundle_and_verify_as_json(bundle: Path, folder: Path, keys: Path) -> None:
-    document = json.loads(run("bundle", folder, "--out", bundle, "--sign", keys / "ours", "--json").output)
-    assert (len(document["files"]), document["signed"], document["bundle"]) == (6, True, str(bundle))
+    document = json.loads(
+        run("bundle", folder, "--out", bundle, "--sign", keys / "ours", "--json").output
+    )
+    assert (len(document["files"]), document["signed"], document["bundle"]) == (
+        6,
+        True,
+        str(bundle),
+    )
     for options, trusted in (((), False), (("--key", keys / "ours.pub"), True)):
         verified = json.loads(verify(bundle, "--json", *options)[1])
         assert (verified["files"], verified["problem"], verified["trusted"]) == (6, "", trusted)
@@ -52,7 +62,11 @@ def test_a_bundle_repacked_by_tar_verifies(
         (unpacked / TOP / "run.json").write_text("{}")
     again = tmp_path / "again.tar.gz"
     subprocess.run(["tar", "czf", again, "-C", unpacked, packed], check=True)
-    message = "run.json: is not what it was" if changed else "6 files are unchanged; signed by ED25519 key"
+    message = (
+        "run.json: is not what it was"
+        if changed
+        else "6 files are unchanged; signed by ED25519 key"
+    )
     outcome = verify(again, "--key", keys / "ours.pub")
     assert (outcome[0], message in outcome[1]) == (status, True), outcome
 
@@ -62,7 +76,9 @@ def test_no_seatrial_is_needed_to_verify_it(bundle: Path, keys: Path, tmp_path: 
     shutil.copy(keys / "ours.pub", tmp_path / TOP / "signer.pub")
     explained = (tmp_path / TOP / "VERIFY.txt").read_text()
     commands = "\n".join(line for line in explained.splitlines() if line.startswith("    "))
-    completed = subprocess.run(["sh", "-euc", commands], cwd=tmp_path / TOP, capture_output=True, text=True, check=True)
+    completed = subprocess.run(
+        ["sh", "-euc", commands], cwd=tmp_path / TOP, capture_output=True, text=True, check=True
+    )
     assert completed.stdout.count(": OK") == 6
     assert 'Good "seatrial-bundle" signature for signer' in completed.stdout
 
@@ -104,7 +120,9 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_handed_over(tmp_path: Pat
         assert not [name for name in archive.getnames() if "again" in name]
 
 
-def test_without_a_key_it_says_who_signed_and_that_this_is_not_verified(bundle: Path, folder: Path) -> None:
+def test_without_a_key_it_says_who_signed_and_that_this_is_not_verified(
+    bundle: Path, folder: Path
+) -> None:
     status, output = verify(bundle)
     assert (status, "which is not verified" in output) == (0, True)
     unsigned = bundle.with_name("unsigned.tar.gz")
@@ -116,8 +134,13 @@ def test_without_a_key_it_says_who_signed_and_that_this_is_not_verified(bundle: 
 def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) -> None:
     signers = tmp_path / "signers"
     signers.write_text(f"acceptance@example.com {(keys / 'ours.pub').read_text()}")
-    assert "signed by acceptance@example.com with ED25519 key" in verify(bundle, "--allowed-signers", signers)[1]
-    signers.write_text(f'acceptance@example.com valid-before="20200101" {(keys / "ours.pub").read_text()}')
+    assert (
+        "signed by acceptance@example.com with ED25519 key"
+        in verify(bundle, "--allowed-signers", signers)[1]
+    )
+    signers.write_text(
+        f'acceptance@example.com valid-before="20200101" {(keys / "ours.pub").read_text()}'
+    )
     assert verify(bundle, "--allowed-signers", signers)[0] == 1
 
 
@@ -125,7 +148,9 @@ def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) ->
     ("content", "message"),
     [(b"", "is no .tar.gz"), (b"text", "is no .tar.gz"), (None, "cannot be read: No such file")],
 )
-def test_a_file_that_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_a_file_that_is_no_bundle_is_bad_input(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
     file = tmp_path / "b.tar.gz"
     if content is not None:
         file.write_bytes(content)
@@ -133,9 +158,14 @@ def test_a_file_that_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | 
     assert (status, message in output) == (2, True)
 
 
-def test_an_archive_of_something_else_and_keys_that_are_none_are_bad_input(bundle: Path, keys: Path) -> None:
+def test_an_archive_of_something_else_and_keys_that_are_none_are_bad_input(
+    bundle: Path, keys: Path
+) -> None:
     other = tampered(bundle, lambda members: members.pop(MANIFEST))
-    assert verify(other) == (2, f"{other}: holds no SHA256SUMS, so it is no bundle of `seatrial bundle`")
+    assert verify(other) == (
+        2,
+        f"{other}: holds no SHA256SUMS, so it is no bundle of `seatrial bundle`",
+    )
     for key in (keys / "ours", bundle, keys / "nowhere"):
         status, output = verify(bundle, "--key", key)
         assert status == 2

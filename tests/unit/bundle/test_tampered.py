@@ -95,7 +95,10 @@ def _moved_out(members: Members) -> None:
         (lambda members: put(members, "logs/extra.log", b"x"), "logs/extra.log: was added"),
         (_change_file_and_manifest, "SHA256SUMS: is not what was signed"),
         (lambda members: put(members, MANIFEST, b""), "SHA256SUMS: is not what was signed"),
-        (lambda members: put(members, SIGNATURE, b"no signature"), "SHA256SUMS: is not what was signed"),
+        (
+            lambda members: put(members, SIGNATURE, b"no signature"),
+            "SHA256SUMS: is not what was signed",
+        ),
         (lambda members: members.pop(SIGNATURE), "is not signed"),
         (_lead_out, "evil: leads out of the bundle"),
         (_link_out, "logs/link: is no plain file"),
@@ -103,7 +106,10 @@ def _moved_out(members: Members) -> None:
         (_manifest_twice, "SHA256SUMS: is there twice"),
         (lambda members: _ahead(members, "extra/file"), "extra/file: was added"),
         (lambda members: _ahead(members, "../evil"), "../evil: leads out of the bundle"),
-        (lambda members: _ahead(members, f"{TOP}/logs/pipe", tarfile.FIFOTYPE), "logs/pipe: is no plain file"),
+        (
+            lambda members: _ahead(members, f"{TOP}/logs/pipe", tarfile.FIFOTYPE),
+            "logs/pipe: is no plain file",
+        ),
         (_moved_out, "run.json: was added"),
         (_folder_behind, "run.json: is there as a file and as a folder"),
         (_file_below_a_file, "run.json/inner: is there as a file and as a folder"),
@@ -111,7 +117,9 @@ def _moved_out(members: Members) -> None:
         (_second_top, "elsewhere: was added"),
     ],
 )
-def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable[[Members], object], line: str) -> None:
+def test_whatever_is_changed_is_named(
+    bundle: Path, keys: Path, change: Callable[[Members], object], line: str
+) -> None:
     status, output = verify(tampered(bundle, change), "--key", keys / "ours.pub")
     assert status == 1
     assert line in output
@@ -120,8 +128,13 @@ def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable
 def test_a_name_in_a_bundle_writes_no_line_of_its_own(bundle: Path, keys: Path) -> None:
     fake = "../x\r\x1b[2Kok.tgz: 6 files are unchanged; signed by ED25519 key\n"
     evil = tampered(bundle, lambda members: _ahead(members, fake))
-    message = "../x [2Kok.tgz: 6 files are unchanged; signed by ED25519 key : leads out of the bundle"
-    assert verify(evil, "--key", keys / "ours.pub") == (1, f"{evil}: tampered with or damaged: {message}\n")
+    message = (
+        "../x [2Kok.tgz: 6 files are unchanged; signed by ED25519 key : leads out of the bundle"
+    )
+    assert verify(evil, "--key", keys / "ours.pub") == (
+        1,
+        f"{evil}: tampered with or damaged: {message}\n",
+    )
 
 
 def test_a_bundle_signed_by_another_is_refused(folder: Path, keys: Path, tmp_path: Path) -> None:
@@ -131,7 +144,9 @@ def test_a_bundle_signed_by_another_is_refused(folder: Path, keys: Path, tmp_pat
     assert "SHA256SUMS.sig: is by another key: ED25519 key SHA256:" in output
 
 
-def test_without_a_signature_a_changed_file_is_named_all_the_same(folder: Path, tmp_path: Path) -> None:
+def test_without_a_signature_a_changed_file_is_named_all_the_same(
+    folder: Path, tmp_path: Path
+) -> None:
     run("bundle", folder, "--out", tmp_path / "b.tar.gz")
     status, output = verify(tampered(tmp_path / "b.tar.gz", _change_a_log))
     assert (status, "logs/all_reduce.log: is not what it was" in output) == (1, True)

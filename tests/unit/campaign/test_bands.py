@@ -26,7 +26,16 @@ GPUS = ("node-0/gpu-0", "node-0/gpu-1", "node-1/gpu-0")
 
 
 def _result(run_id: str, suite: str, checks: tuple[Check, ...] = ()) -> RunResult:
-    return RunResult(run_id, "lab", suite, START, START + timedelta(hours=HOURS), Verdict.PASS, Reason(), checks=checks)
+    return RunResult(
+        run_id,
+        "lab",
+        suite,
+        START,
+        START + timedelta(hours=HOURS),
+        Verdict.PASS,
+        Reason(),
+        checks=checks,
+    )
 
 
 @pytest.fixture
@@ -37,16 +46,31 @@ def store(tmp_path: Path) -> Iterator[Store]:
         for hour in range(HOURS):
             run_id = f"phase-{hour}"
             measured = tuple(
-                Measurement("matmul", 650.0 if (hour, gpu) == (1, GPUS[2]) else 700.0, "TFLOP/s", Subject("gpu", gpu))
+                Measurement(
+                    "matmul",
+                    650.0 if (hour, gpu) == (1, GPUS[2]) else 700.0,
+                    "TFLOP/s",
+                    Subject("gpu", gpu),
+                )
                 for gpu in GPUS
             )
             store.save(
-                _result(run_id, "burn", (Check("devices", Verdict.PASS, Reason(), measurements=measured),)), tmp_path
+                _result(
+                    run_id,
+                    "burn",
+                    (Check("devices", Verdict.PASS, Reason(), measurements=measured),),
+                ),
+                tmp_path,
             )
             celsius = np.array([[60, 61, 84 if hour == 1 else 62]] * 60, dtype=np.float32)
-            store.keep_minutes(run_id, [MetricMinutes("temperature_c", GPUS, [60.0 * n for n in range(60)], celsius)])
+            store.keep_minutes(
+                run_id,
+                [MetricMinutes("temperature_c", GPUS, [60.0 * n for n in range(60)], celsius)],
+            )
             phases.append(PhaseRun("burn", run_id, hour * 3600.0, 3600.0, Verdict.PASS))
-        store.keep_campaign(CampaignState("c", "lab", "soak", "", HOURS * 3600, START, START, phases=tuple(phases)))
+        store.keep_campaign(
+            CampaignState("c", "lab", "soak", "", HOURS * 3600, START, START, phases=tuple(phases))
+        )
         yield store
 
 

@@ -18,7 +18,11 @@ PHASES = 24
 def _numbers(readings: NDArray[np.float64], better: str = "higher") -> PhaseNumbers:
     series = [
         Measurement(
-            "matmul", 0.0, "TFLOP/s", Subject("node", f"node-{i}"), better="higher" if better == "higher" else "lower"
+            "matmul",
+            0.0,
+            "TFLOP/s",
+            Subject("node", f"node-{i}"),
+            better="higher" if better == "higher" else "lower",
         )
         for i in range(readings.shape[1])
     ]

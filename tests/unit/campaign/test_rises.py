@@ -18,7 +18,9 @@ def _series(metric: str, *columns: list[float]) -> MetricMinutes:
 def test_packed_readings_are_unpacked_unchanged() -> None:
     readings = np.array([[612.3, np.nan], [0.1, 65_536_001]], dtype=np.float32)
     packed = MetricMinutes("power_w", ["a", "b"], [0, 60], readings).packed()
-    np.testing.assert_array_equal(unpacked("power_w", ["a", "b"], [0, 60], packed).readings, readings)
+    np.testing.assert_array_equal(
+        unpacked("power_w", ["a", "b"], [0, 60], packed).readings, readings
+    )
 
 
 def test_a_row_that_is_broken_is_an_error() -> None:
@@ -34,7 +36,9 @@ def test_a_node_that_does_not_answer_leaves_a_gap() -> None:
     minutes.add(120, {"node-0": answer})
     (table,) = tables(minutes.times_s, minutes.metrics)
     assert table.parts == ["node-0/gpu-0", "node-1/gpu-0"]
-    np.testing.assert_array_equal(table.readings, np.array([[600, 600], [600, np.nan]], dtype=np.float32))
+    np.testing.assert_array_equal(
+        table.readings, np.array([[600, 600], [600, np.nan]], dtype=np.float32)
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
         ("H100-SXM", None, None),
     ],
 )
-def test_an_older_version_is_named_with_the_first_one(hardware: str, version: str | None, first: str | None) -> None:
+def test_an_older_version_is_named_with_the_first_one(
+    hardware: str, version: str | None, first: str | None
+) -> None:
     reason = older_nccl(hardware, version)
     assert (reason is None) == (first is None) and (first or "") in str(reason)
 
@@ -32,6 +34,9 @@ def test_an_older_version_is_named_with_the_first_one(hardware: str, version: st
 )
 def test_a_log_that_names_an_older_version_says_so_beside_its_numbers(line: str) -> None:
     judgement = judged(log_text(HEALTHY, before=[line]))
-    assert "NCCL 2.14.3 is older than 2.15.1, the first version for H100-SXM" in judgement.reason.sentence
+    assert (
+        "NCCL 2.14.3 is older than 2.15.1, the first version for H100-SXM"
+        in judgement.reason.sentence
+    )
     newer = line.replace("21403", "22703").replace("2.14.3", "2.27.3")
     assert "is older" not in judged(log_text(HEALTHY, before=[newer])).reason.sentence

@@ -15,15 +15,32 @@ SIZE = 16 << 30
 
 @pytest.mark.parametrize(
     ("fabric", "arm", "expected"),
-    [("MNNVL", "", 882.51), ("MNNVL+EFA", NO_MNNVL, 191.40), ("EFA", "", 191.40), ("MNNVL", NO_MNNVL, None)],
+    [
+        ("MNNVL", "", 882.51),
+        ("MNNVL+EFA", NO_MNNVL, 191.40),
+        ("EFA", "", 191.40),
+        ("MNNVL", NO_MNNVL, None),
+    ],
 )
-def test_references_of_four_trays_depend_on_fabric_and_arm(fabric: str, arm: str, expected: float | None) -> None:
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
+def test_references_of_four_trays_depend_on_fabric_and_arm(
+    fabric: str, arm: str, expected: float | None
+) -> None:
+    conditions: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "message_bytes": SIZE,
+        "ranks": 16,
+    }
     conditions |= {"arm": arm} if arm else {}
     measurement = Measurement("busbw", 190.0, "GB/s", Subject("cluster", "cluster"), conditions)
     setup = Setup("GB200-NVL72", 4, 4, 4, fabric, 900.0, None, 1.0)
-    baselines = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
-    assert [baseline.centre for baseline in baselines] == ([pytest.approx(expected)] if expected else [])
+    baselines = [
+        baseline
+        for baseline in published(measurement, setup, [SIZE])
+        if baseline.source == "catalog"
+    ]
+    assert [baseline.centre for baseline in baselines] == (
+        [pytest.approx(expected)] if expected else []
+    )
 
 
 @pytest.mark.parametrize("fabric", ["MNNVL+EFA", "MNNVL+IB", "MNNVL+IB-4x400G"])
@@ -31,7 +48,11 @@ def test_references_of_four_trays_depend_on_fabric_and_arm(fabric: str, arm: str
 def test_what_nvlink_carries_is_not_impossible_where_a_network_joins_the_racks(
     fabric: str, algorithm: str | None
 ) -> None:
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
+    conditions: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "message_bytes": SIZE,
+        "ranks": 16,
+    }
     conditions |= {"algorithm": algorithm} if algorithm else {}
     measurement = Measurement("busbw", 882.0, "GB/s", Subject("cluster", "cluster"), conditions)
     setup = with_links(Setup("GB200-NVL72", 4, 4, 4, fabric))
@@ -53,11 +74,19 @@ def test_what_nvlink_carries_is_not_impossible_where_a_network_joins_the_racks(
 def test_nodes_of_one_nvlink_domain_are_judged_by_nvlink(
     domains: tuple[str, ...], arm: str, expected: list[float]
 ) -> None:
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": SIZE, "ranks": 16}
+    conditions: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "message_bytes": SIZE,
+        "ranks": 16,
+    }
     conditions |= {"arm": arm} if arm else {}
     measurement = Measurement("busbw", 190.0, "GB/s", Subject("cluster", "cluster"), conditions)
     nodes = [{"name": f"tray-{i}", "nvlink_domain": domain} for i, domain in enumerate(domains)]
     context = RunContext("lab", "nightly", nodes=nodes)
     setup = knowledge_of([], Setup("GB200-NVL72", 4, 4, 4, "MNNVL+EFA"), None, context).setup
-    baselines = [baseline for baseline in published(measurement, setup, [SIZE]) if baseline.source == "catalog"]
+    baselines = [
+        baseline
+        for baseline in published(measurement, setup, [SIZE])
+        if baseline.source == "catalog"
+    ]
     assert [baseline.centre for baseline in baselines] == [pytest.approx(each) for each in expected]

@@ -31,7 +31,9 @@ def _boxes() -> dict[str, str]:
     return {cause: " ".join(text.split()) for cause, text in paragraphs}
 
 
-@pytest.mark.parametrize(("line", "program", "cause", "host"), _cases(), ids=[case[0][:60] for case in _cases()])
+@pytest.mark.parametrize(
+    ("line", "program", "cause", "host"), _cases(), ids=[case[0][:60] for case in _cases()]
+)
 def test_one_line_names_its_cause(line: str, program: str, cause: str, host: str | None) -> None:
     (finding,) = classify(["some line before", line, "some line after"])
     assert (finding.program, finding.host, finding.evidence) == (program, host, line)
@@ -79,7 +81,9 @@ a process exited with an error 2
 """
 
 
-@pytest.mark.parametrize(("width", "dashes"), [(40, True), (74, True), (76, True), (74, False), (76, False)])
+@pytest.mark.parametrize(
+    ("width", "dashes"), [(40, True), (74, True), (76, True), (74, False), (76, False)]
+)
 @pytest.mark.parametrize("cause", _boxes())
 def test_open_mpi_wraps_its_texts(cause: str, dashes: bool, width: int) -> None:
     lines = textwrap.wrap(_boxes()[cause], width)
@@ -88,18 +92,29 @@ def test_open_mpi_wraps_its_texts(cause: str, dashes: bool, width: int) -> None:
 
 
 def test_boxes_name_host_and_rank() -> None:
-    (lost,) = classify([RULE, *textwrap.wrap(_boxes()["lost communication with a daemon"], 74), RULE])
+    (lost,) = classify(
+        [RULE, *textwrap.wrap(_boxes()["lost communication with a daemon"], 74), RULE]
+    )
     assert lost.host == "node-3"
     (killed,) = classify([_boxes()["process killed by a signal"]])
-    assert (killed.host, killed.rank, killed.cause) == ("node-3", 3, "process killed by a signal (9 (Killed))")
-    (ended,) = classify([RULE, *textwrap.wrap(_boxes()["a process exited with an error 2"], 74), RULE])
+    assert (killed.host, killed.rank, killed.cause) == (
+        "node-3",
+        3,
+        "process killed by a signal (9 (Killed))",
+    )
+    (ended,) = classify(
+        [RULE, *textwrap.wrap(_boxes()["a process exited with an error 2"], 74), RULE]
+    )
     assert (ended.rank, ended.secondary) == (10, True)
 
 
 def test_causes_come_before_consequences_and_the_earliest_first() -> None:
     findings = classify(
         [
-            "a: Test NCCL failure common.cu:1 'remote process exited or there was a network error / '",
+            (
+                "a: Test NCCL failure common.cu:1 'remote process exited or there was a "
+                "network error / '"
+            ),
             NCCL + "NCCL WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=12 opcode=0",
             "b: Test NCCL failure common.cu:1 'unhandled system error / '",
             _boxes()["a process exited with an error"],
@@ -110,7 +125,9 @@ def test_causes_come_before_consequences_and_the_earliest_first() -> None:
 
 
 def test_the_label_of_a_launcher_names_the_rank() -> None:
-    (finding,) = classify(["[1,13]<stderr>:node-3: Test CUDA failure common.cu:1 'initialization error'"])
+    (finding,) = classify(
+        ["[1,13]<stderr>:node-3: Test CUDA failure common.cu:1 'initialization error'"]
+    )
     assert (finding.rank, finding.host) == (13, "node-3")
 
 
@@ -126,11 +143,17 @@ def test_the_same_cause_of_many_ranks_is_listed_once_per_host() -> None:
         ("srun: error: Timed out waiting for job step to complete", "log-slurm-step-timeout"),
         ("srun: error: node-3: task 5: Exited with exit code 3", "log-slurm-task"),
         (
-            "gpu-3:4242:4250 [5] net_ib.cc:1 (wrap) NCCL WARN NET/IB : Got completion with error 11, opcode 1",
+            (
+                "gpu-3:4242:4250 [5] net_ib.cc:1 (wrap) NCCL WARN NET/IB : Got completion "
+                "with error 11, opcode 1"
+            ),
             "log-ib-completion",
         ),
         (
-            "[2025-01-02 03:04:05] gpu-3:4242:4250 [5] socket.cc:9 NCCL WARN Bootstrap : no socket interface found",
+            (
+                "[2025-01-02 03:04:05] gpu-3:4242:4250 [5] socket.cc:9 NCCL WARN Bootstrap : "
+                "no socket interface found"
+            ),
             "log-interface-missing",
         ),
     ],
@@ -169,7 +192,12 @@ def test_xids_have_a_meaning_and_are_fatal_or_not(line: str, cause: str, fatal: 
 
 
 @pytest.mark.parametrize(
-    "name", ["r6kd_cx8_rtx_16ranks_mca_warnings_new", "awsdoeks_t4_efa_tagged_nccl_info", "rccl_mi300x_16ranks"]
+    "name",
+    [
+        "r6kd_cx8_rtx_16ranks_mca_warnings_new",
+        "awsdoeks_t4_efa_tagged_nccl_info",
+        "rccl_mi300x_16ranks",
+    ],
 )
 def test_warnings_of_healthy_runs_are_no_causes(name: str) -> None:
     assert [f for f in classify((LOGS / f"{name}.log").read_text().splitlines()) if f.fatal] == []
@@ -184,7 +212,9 @@ def test_a_generic_error_line_is_reported_without_a_better_cause() -> None:
 _OTHERS = OTHER_VERSIONS.strip().split("\n")
 
 
-@pytest.mark.parametrize(("head", "line"), list(zip(_OTHERS[::2], _OTHERS[1::2], strict=True)), ids=_OTHERS[::2])
+@pytest.mark.parametrize(
+    ("head", "line"), list(zip(_OTHERS[::2], _OTHERS[1::2], strict=True)), ids=_OTHERS[::2]
+)
 def test_what_other_versions_and_programs_print(head: str, line: str) -> None:
     (finding,) = classify([line])
     assert f"{finding.code} | {finding.host or '-'}" == head
@@ -211,7 +241,8 @@ Root Cause (first observed failure):
 ============================================================
 """
 WATCHDOG = (
-    "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType=ALLREDUCE, Timeout(ms)=6) ran"
+    "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, "
+    "OpType=ALLREDUCE, Timeout(ms)=6) ran"
 )
 
 
@@ -237,15 +268,21 @@ def test_a_status_shows_the_nearest_words_of_its_host() -> None:
 
 
 def test_a_traceback_ends_with_its_cause() -> None:
-    lines = ["Traceback (most recent call last):", '  File "x.py", line 3, in <module>', "ValueError: odd 17"]
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "x.py", line 3, in <module>',
+        "ValueError: odd 17",
+    ]
     (finding,) = classify(lines)
     assert (finding.code, finding.evidence) == ("log-traceback", "ValueError: odd 17")
 
 
 def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
     line = (
-        "[rank4]:[E703 19:54:01.0 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank 4] Received a dump"
-        " signal due to a collective timeout from  rank 7 and we will try our best to dump the debug info. Last"
+        "[rank4]:[E703 19:54:01.0 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank "
+        "4] Received a dump"
+        " signal due to a collective timeout from  rank 7 and we will try our best to dump the "
+        "debug info. Last"
         " enqueued NCCL work: 56116, last completed NCCL work: 56116."
     )
     (finding,) = classify([line])
@@ -256,31 +293,56 @@ def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("slurmd: error: Munge decode failed: Invalid credential", "log-munge", "Invalid credential"),
-        ("[2026-08-03T10:00:00.123] error: Nodes node-3 not responding, setting DOWN", "log-slurm-node-down", "node-3"),
         (
-            "[a:1:0:1] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81)",
+            "slurmd: error: Munge decode failed: Invalid credential",
+            "log-munge",
+            "Invalid credential",
+        ),
+        (
+            "[2026-08-03T10:00:00.123] error: Nodes node-3 not responding, setting DOWN",
+            "log-slurm-node-down",
+            "node-3",
+        ),
+        (
+            (
+                "[a:1:0:1] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB "
+                "(synd 0x15 vend 0x81)"
+            ),
             "log-ucx-timeout",
             "mlx5_0:1/IB) on a",
         ),
         (
-            "[1659.1] [a:1:0]  ucp_context.c:1480 UCX  WARN  network device 'mlx5_9:1' is not available, please use",
+            (
+                "[1659.1] [a:1:0]  ucp_context.c:1480 UCX  WARN  network device 'mlx5_9:1' is "
+                "not available, please use"
+            ),
             "log-ucx-device",
             "mlx5_9:1",
         ),
-        ("2025:08:14-14:34:47:(19) |CCL_ERROR| global.cpp:150 getenv_local_coord: failed", "log-oneccl", "global.cpp"),
         (
-            "libfabric:1:2:cxi:core:cxip_ux_onload_cb():2444<warn> Flow control triggered due to failure to append LE",
+            "2025:08:14-14:34:47:(19) |CCL_ERROR| global.cpp:150 getenv_local_coord: failed",
+            "log-oneccl",
+            "global.cpp",
+        ),
+        (
+            (
+                "libfabric:1:2:cxi:core:cxip_ux_onload_cb():2444<warn> Flow control triggered "
+                "due to failure to append LE"
+            ),
             "log-cxi-queue",
             "queue of the Slingshot NIC",
         ),
         (
-            "Warning  FailedJobs  jobset failed due to one or more job failures (first failed job: train-workers-0)",
+            (
+                "Warning  FailedJobs  jobset failed due to one or more job failures (first "
+                "failed job: train-workers-0)"
+            ),
             "log-jobset-failed",
             "train-workers-0",
         ),
         (
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of"
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a "
+            "total capacity of"
             " 79.10 GiB of which 1.21 GiB is free. Process 12345 has 60.00 GiB memory in use.",
             "log-gpu-memory",
             "Process 12345 has 60.00 GiB",
@@ -292,7 +354,11 @@ def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
         ),
         ("Unable to open /dev/kfd read-write: Permission denied", "log-hip-device", "/dev/kfd"),
         ("missing ranks: {1, 5}", "log-rank-behind", "(1, 5) (rank 1)"),
-        ("error msg: Culprit rank 3; Error type: COLLECTIVE_TYPE_MISMATCH", "log-collective-mismatch", "(rank 3)"),
+        (
+            "error msg: Culprit rank 3; Error type: COLLECTIVE_TYPE_MISMATCH",
+            "log-collective-mismatch",
+            "(rank 3)",
+        ),
     ],
 )
 def test_programs_beside_nccl_are_read(line: str, code: str, words: str) -> None:
@@ -321,9 +387,13 @@ def test_a_log_in_json_is_unwrapped() -> None:
 def test_ranks_whose_line_names_no_group_are_among_those_that_wait() -> None:
     """After LlamaFactory #7396: torch 2.4 names the group in some lines only."""
     lines = [
-        "[rank4]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation timeout:"
-        " WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600067 milliseconds before timing out.",
-        "[rank3]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 3] Exception (either an error or timeout)"
-        " detected by watchdog at work: 1580, last enqueued NCCL work: 1582, last completed NCCL work: 1579.",
+        "[rank4]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective "
+        "operation timeout:"
+        " WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600067 milliseconds "
+        "before timing out.",
+        "[rank3]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 3] Exception (either an "
+        "error or timeout)"
+        " detected by watchdog at work: 1580, last enqueued NCCL work: 1582, last completed NCCL "
+        "work: 1579.",
     ]
     assert "ranks 3, 4 waited for ranks that do not report" in classify(lines)[0].cause

@@ -1,4 +1,6 @@
-"""What NCCL's and RCCL's warnings are about: the table, the script that writes it, and the lines of a log."""
+"""What NCCL's and RCCL's warnings are about: the table, the script that writes it, and the lines of
+a log.
+"""
 
 import csv
 from pathlib import Path
@@ -35,16 +37,22 @@ def test_every_rule_of_classes_decides_some_warning() -> None:
     with RULES.open(encoding="utf-8", newline="") as file:
         rules = list(csv.DictReader(file))
     assert {rule["class"] for rule in rules} == CLASSES
-    assert {(rule["class"], rule["severity"]) for rule in rules} <= {(row["class"], row["severity"]) for row in rows()}
+    assert {(rule["class"], rule["severity"]) for rule in rules} <= {
+        (row["class"], row["severity"]) for row in rows()
+    }
 
 
 @pytest.mark.parametrize(
     ("warning", "code", "severity"),
     [
-        ("Got async error event: port error", "log-port-error", "fatal"),  # not after NET/IB: a paste may lack it
-        ("NET/IB : mlx5_0:1 Got async event : port error", "log-port-error", "fatal"),  # 2.18 to 2.22
-        ("NET/IB : mlx5_0:1 Got async error event: port error", "log-port-error", "fatal"),  # 2.23 to 2.27
-        ("NET/IB : mlx5_0:1 Got non-fatal async event: port error(10)", "log-link-flapped", "note"),  # since 2.28
+        # Not after NET/IB: a paste may lack it
+        ("Got async error event: port error", "log-port-error", "fatal"),
+        # 2.18 to 2.22
+        ("NET/IB : mlx5_0:1 Got async event : port error", "log-port-error", "fatal"),
+        # 2.23 to 2.27
+        ("NET/IB : mlx5_0:1 Got async error event: port error", "log-port-error", "fatal"),
+        # Since 2.28
+        ("NET/IB : mlx5_0:1 Got non-fatal async event: port error(10)", "log-link-flapped", "note"),
         ("NET/IB : mlx5_0:1 Got async error event: port active", "log-link-flapped", "note"),
         ("Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 22809", "log-nccl-builds", "fatal"),
         (
@@ -53,7 +61,7 @@ def test_every_rule_of_classes_decides_some_warning() -> None:
             "fatal",
         ),
         ("Failed to CUDA calloc 4194304 bytes", "log-nccl-hardware", "fatal"),
-        ("NET/IB: Device 1 marked as failed. Initiating recovery? 1 (send comm=0x1, outstandingRecovery=0)",
+        (("NET/IB: Device 1 marked as failed. Initiating recovery? 1 (send comm=0x1, " "outstandingRecovery=0)"),
          "log-nccl-link", "note"),
         ("Broadcast : invalid root 9 (root should be in the 0..8 range)", "log-nccl-program", "fatal"),
         ("User asked for a minimum of 64 channels, limiting to 32", "log-nccl-user", "note"),
@@ -66,9 +74,13 @@ def test_a_warning_is_read_by_its_words(warning: str, code: str, severity: str) 
 
 
 def test_a_class_never_hides_a_cause_that_is_named() -> None:
-    lines = [LINE.format("socketProgress: unheard of"), LINE.format("Broadcast : root argument is NULL")]
+    lines = [
+        LINE.format("socketProgress: unheard of"),
+        LINE.format("Broadcast : root argument is NULL"),
+    ]
     named = (
-        "node-b:1:2 [0] f.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0 len=0"
+        "node-b:1:2 [0] f.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4> with "
+        "status=12 opcode=0 len=0"
     )
     findings = classify([*lines, named])
     assert [finding.code for finding in findings][:2] == ["log-ib-timeout", "log-nccl-program"]
@@ -97,7 +109,9 @@ def test_the_script_reads_formats_of_several_lines_and_macros() -> None:
         (");\n WARN(\"more\");\n return ncclSystemError;", None),
     ],
 )  # fmt: skip
-def test_the_script_reads_what_the_code_returns_after_a_warning(code: str, result: str | None) -> None:
+def test_the_script_reads_what_the_code_returns_after_a_warning(
+    code: str, result: str | None
+) -> None:
     assert result_after(code) == result
 
 

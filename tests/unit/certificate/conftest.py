@@ -29,16 +29,22 @@ BUSBW = {
 CONDITIONS: dict[str, Any] = {"operation": "all_reduce", "message_bytes": 1 << 30}
 
 
-def judgement(value: float, node: str = "", verdict: Verdict = Verdict.PASS, **more: Any) -> Judgement:
+def judgement(
+    value: float, node: str = "", verdict: Verdict = Verdict.PASS, **more: Any
+) -> Judgement:
     """A busbw of all_reduce at 1 GiB, of the cluster or of a node."""
     subject = Subject("node", node) if node else Subject("cluster", "c")
     subject = more.pop("subject", subject)
     source = more.pop("source", "history")
-    measurement = Measurement("busbw", value, more.pop("unit", "GB/s"), subject, {**CONDITIONS, **more})
+    measurement = Measurement(
+        "busbw", value, more.pop("unit", "GB/s"), subject, {**CONDITIONS, **more}
+    )
     return Judgement(measurement, verdict, uncoded("as expected"), source, Expected(1.0, None))
 
 
-def run_of(*judgements: Judgement, run_id: str = "run-1", verdict: Verdict = Verdict.PASS, gpus: int = 0) -> RunResult:
+def run_of(
+    *judgements: Judgement, run_id: str = "run-1", verdict: Verdict = Verdict.PASS, gpus: int = 0
+) -> RunResult:
     """A run of two nodes with one check, whose own result is `verdict`."""
     check = Check(
         "collectives",
@@ -50,7 +56,18 @@ def run_of(*judgements: Judgement, run_id: str = "run-1", verdict: Verdict = Ver
     start = datetime(2026, 3, 14, 2, 0, tzinfo=UTC)
     nodes: list[dict[str, Any]] = [{"name": name, "gpus": gpus} for name in ("node-0", "node-1")]
     setup = Setup("H100-SXM", 2, 8, 8)
-    run = RunResult(run_id, "c", "quick", start, start, verdict, uncoded("all pass"), nodes, [check], setup=setup)
+    run = RunResult(
+        run_id,
+        "c",
+        "quick",
+        start,
+        start,
+        verdict,
+        uncoded("all pass"),
+        nodes,
+        [check],
+        setup=setup,
+    )
     return replace(run, fingerprint={"nccl": "2.27"})
 
 
@@ -62,7 +79,11 @@ class Site:
         self.certificate = folder / "certificate"
 
     def certify(
-        self, runs: Sequence[RunResult], requirements: Sequence[Mapping[str, Any]], *options: object, **fields: Any
+        self,
+        runs: Sequence[RunResult],
+        requirements: Sequence[Mapping[str, Any]],
+        *options: object,
+        **fields: Any,
     ) -> tuple[int, str]:
         """Write the runs and requirements, and make the certificate of them."""
         folders = []
@@ -72,8 +93,12 @@ class Site:
             (folder / "run.json").write_text(json.dumps(run.to_dict()))
             folders.append(folder)
         file = self.folder / "given.yaml"
-        file.write_text(yaml.safe_dump({"name": "Test", "requirements": list(requirements), **fields}))
-        return command("certify", *folders, "--requirements", file, "--out", self.certificate, *options)
+        file.write_text(
+            yaml.safe_dump({"name": "Test", "requirements": list(requirements), **fields})
+        )
+        return command(
+            "certify", *folders, "--requirements", file, "--out", self.certificate, *options
+        )
 
     def read(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads((self.certificate / "certificate.json").read_text())

@@ -1,4 +1,6 @@
-"""Bad requirements are one line each that names file, field and what is legal; nothing is written."""
+"""Bad requirements are one line each that names file, field and what is legal; nothing is
+written.
+"""
 
 from typing import Any
 
@@ -16,20 +18,35 @@ WAIVER = {"id": "BW", "name": "A", "reason": "b", "until": "2999-01-01"}
     [
         (
             {"unit": "ms"},
-            "requirements.0.unit: is 'ms', but busbw is measured in 'GB/s'; legal: 'GB/s', 'MB/s', 'Gb/s'",
+            (
+                "requirements.0.unit: is 'ms', but busbw is measured in 'GB/s'; legal: "
+                "'GB/s', 'MB/s', 'Gb/s'"
+            ),
         ),
         ({"unit": None}, "requirements.0.unit: is required with at_least and at_most"),
         ({"metric": None}, "requirements.0.metric: is required with at_least and at_most"),
         ({"limit": {}}, "must have exactly one of at_least, at_most, equals"),
-        ({"limit": {"at_least": 1, "at_most": 2}}, "must have exactly one of at_least, at_most, equals"),
+        (
+            {"limit": {"at_least": 1, "at_most": 2}},
+            "must have exactly one of at_least, at_most, equals",
+        ),
         ({"limit": {"at_least": True}}, "requirements.0.limit.at_least: must be a number, is true"),
-        ({"limit": {"at_least": float("inf")}}, "requirements.0.limit.at_least: must be a finite number"),
+        (
+            {"limit": {"at_least": float("inf")}},
+            "requirements.0.limit.at_least: must be a finite number",
+        ),
         ({"limit": {"equals": "pass"}}, "requirements.0.metric: must be left out with equals"),
         ({"limit": {"equals": "fail"}}, "requirements.0.limit.equals: must be 'pass', is 'fail'"),
         ({"limt": {}}, "requirements.0.limt: unknown field; nearest: limit"),
         ({"id": "a/b"}, "requirements.0.id: must match"),
-        ({"subject": "rack"}, "requirements.0.subject: must be 'cluster', 'node', 'gpu', 'link' or 'group'"),
-        ({"conditions": {"message_bytes": "1X"}}, "requirements.0.conditions: must be a size in bytes"),
+        (
+            {"subject": "rack"},
+            "requirements.0.subject: must be 'cluster', 'node', 'gpu', 'link' or 'group'",
+        ),
+        (
+            {"conditions": {"message_bytes": "1X"}},
+            "requirements.0.conditions: must be a size in bytes",
+        ),
         ({"text": "x" * 501}, "requirements.0.text: must have at most 500 characters"),
     ],
 )
@@ -50,7 +67,11 @@ def test_a_bad_requirement_is_named(site: Site, more: dict[str, Any], line: str)
         ([BUSBW], [WAIVER, WAIVER], "exceptions: id 'BW' appears 2 times"),
         ([BUSBW], [{**WAIVER, "until": "soon"}], "exceptions.0.until: "),
         ([], [], "requirements: must have 1 or more entries"),
-        ([{**BUSBW, "id": f"r{n}"} for n in range(501)], [], "requirements: must have at most 500 entries"),
+        (
+            [{**BUSBW, "id": f"r{n}"} for n in range(501)],
+            [],
+            "requirements: must have at most 500 entries",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_named(
@@ -61,10 +82,19 @@ def test_what_does_not_fit_together_is_named(
 
 
 def test_an_equals_takes_conditions_of_the_run_alone(site: Site) -> None:
-    requirement = {"id": "P", "text": "x", "check": "c", "limit": {"equals": "pass"}, "conditions": {"operation": "x"}}
+    requirement = {
+        "id": "P",
+        "text": "x",
+        "check": "c",
+        "limit": {"equals": "pass"},
+        "conditions": {"operation": "x"},
+    }
     status, output = site.certify([RUN], [requirement])
     assert status == 2
-    assert "operation is of a measurement; legal with equals: nodes, hardware, suite, cluster" in output
+    assert (
+        "operation is of a measurement; legal with equals: nodes, hardware, suite, cluster"
+        in output
+    )
 
 
 def test_a_run_counts_once_and_no_folder_is_overwritten(site: Site) -> None:

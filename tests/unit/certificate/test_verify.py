@@ -1,4 +1,6 @@
-"""One changed byte is named, and a certificate that does not follow from its evidence is refused."""
+"""One changed byte is named, and a certificate that does not follow from its evidence is
+refused.
+"""
 
 import json
 import shutil
@@ -13,7 +15,9 @@ import pytest
 from seatrial.bundle.pack import seal
 from tests.unit.certificate.conftest import BUSBW, Site, command, judgement, run_of
 
-needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+needs_ssh_keygen = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed"
+)
 RUN = run_of(judgement(60.0))
 LOW = [{**BUSBW, "limit": {"at_least": 99}}]
 WAIVED = {"id": "BW", "name": "A", "reason": "b", "until": "2026-06-01"}
@@ -23,7 +27,9 @@ FILES = ("certificate.json", "certificate.html", "requirements.yaml", "evidence/
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     for name in ("ours", "other"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True
+        )
     return tmp_path
 
 
@@ -105,7 +111,10 @@ def _added(document: dict[str, Any]) -> None:
         (_limit, "certificate.json: BW: limit does not follow from its evidence"),
         (_dropped, "certificate.json: requirements are not those of its requirements.yaml"),
         (_another_time, "certificate.json: verdict does not follow from its evidence"),
-        (_before_the_run, "certificate.json: cannot be checked: RUN run-1: ended after the certificate's time"),
+        (
+            _before_the_run,
+            "certificate.json: cannot be checked: RUN run-1: ended after the certificate's time",
+        ),
         (_without_offset, "certificate.json: issued: must have an offset from UTC"),
         (_no_runs, "certificate.json: runs: must be a list of 1 to 100 runs"),
         (_added, "certificate.json: BW: approved does not follow from its evidence"),
@@ -127,7 +136,10 @@ def test_the_page_must_show_the_certificate(site: Site) -> None:
     page = site.certificate / "certificate.html"
     page.write_text(page.read_text().replace("60.0 GB/s", "99.9 GB/s"))
     seal(site.certificate, FILES, None)
-    assert "certificate.html: does not show what certificate.json says" in command("verify", site.certificate)[1]
+    assert (
+        "certificate.html: does not show what certificate.json says"
+        in command("verify", site.certificate)[1]
+    )
 
 
 @pytest.mark.parametrize("kind", ["link", "added", "missing"])
@@ -150,7 +162,8 @@ def test_other_files_are_named(site: Site, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<script>alert(1)</script>", "\x1b[2J\u202egnp.exe", '"><img src=x onerror=y>', "{{ 7 * 7 }}"]
+    "text",
+    ["<script>alert(1)</script>", "\x1b[2J\u202egnp.exe", '"><img src=x onerror=y>', "{{ 7 * 7 }}"],
 )
 def test_hostile_texts_are_shown_as_text(site: Site, text: str) -> None:
     run = run_of(judgement(40.0, text), run_id=text)

@@ -16,17 +16,26 @@ from seatrial.report.listings import rounded
 GOLDEN = Path(__file__).parents[2] / "golden" / "checks"
 _NODES = [
     *(PlannedNodes(4, 8, gpus=True), PlannedNodes(1, 8, gpus=True), PlannedNodes(64, 8, gpus=True)),
-    *(PlannedNodes(4, 1, gpus=False), PlannedNodes(2, 4, gpus=False), PlannedNodes(1, 1, gpus=False)),
+    *(
+        PlannedNodes(4, 1, gpus=False),
+        PlannedNodes(2, 4, gpus=False),
+        PlannedNodes(1, 1, gpus=False),
+    ),
 ]
 
 
 def _suites() -> Iterator[str]:
     for nodes in _NODES:
         for planned in outlines(nodes):
-            yield f"{planned.suite} on {nodes.words}: {planned.about_s:.6g} s, at most {planned.most_s:.6g} s"
+            yield (
+                f"{planned.suite} on {nodes.words}: {planned.about_s:.6g} s, at most "
+                f"{planned.most_s:.6g} s"
+            )
             for check, part in planned.parts:
                 yield f"  {check}: {part.what}: {part.about_s:.6g} s, at most {part.most_s:.6g} s"
-    yield " ".join(rounded(seconds) for seconds in (0, 9, 14, 26, 114, 119.9, 120, 149, 151, 3599, 7199, 7201))
+    yield " ".join(
+        rounded(seconds) for seconds in (0, 9, 14, 26, 114, 119.9, 120, 149, 151, 3599, 7199, 7201)
+    )
 
 
 def _streams(

@@ -12,12 +12,23 @@ def event(name: str, step: int, time: float, **more: float) -> dict[str, Any]:
 
 
 def test_lost_time_is_counted_by_its_cause() -> None:
-    first = [event("start", 0, 100.0), event("step", 4, 150.0), event("checkpoint", 5, 152.0, blocked_s=2.0)]
-    lost = [event("step", 8, 190.0), event("checkpoint", 9, 195.0, blocked_s=4.0)]  # that one never got whole
+    first = [
+        event("start", 0, 100.0),
+        event("step", 4, 150.0),
+        event("checkpoint", 5, 152.0, blocked_s=2.0),
+    ]
+    # That one never got whole
+    lost = [event("step", 8, 190.0), event("checkpoint", 9, 195.0, blocked_s=4.0)]
     second = [event("start", 5, 230.0, restore_s=6.0), event("step", 9, 300.0)]
     result = goodput([Attempt([*first, *lost], 200.0), Attempt(second, 300.0)])
     assert result
-    assert (result.wall_s, result.lost_s, result.resume_s, result.reschedule_s, result.save_s) == (200, 48, 6, 24, 2)
+    assert (result.wall_s, result.lost_s, result.resume_s, result.reschedule_s, result.save_s) == (
+        200,
+        48,
+        6,
+        24,
+        2,
+    )
     assert result.share == pytest.approx((200 - 48 - 6 - 24 - 2) / (200 - 24))
 
 

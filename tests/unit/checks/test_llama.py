@@ -25,7 +25,9 @@ def conclude(folder: Path, status: int = 0, **event: Any) -> Check:
     ranks = []
     for rank in range(RANKS):
         times = {f"{phase}_ms": 1.0 for phase in phases}
-        ranks.append({"rank": rank, "host": f"node-{rank}", "parameters": "8b1f", "memory_gb": None, **times})
+        ranks.append(
+            {"rank": rank, "host": f"node-{rank}", "parameters": "8b1f", "memory_gb": None, **times}
+        )
     last = {
         "event": "llama",
         "parallel": {"fsdp": RANKS},
@@ -43,10 +45,14 @@ def conclude(folder: Path, status: int = 0, **event: Any) -> Check:
         "ranks": ranks,
         **event,
     }
-    lines = [RankLine(json.dumps({"event": "part", **rank}), number) for number, rank in enumerate(ranks)]
+    lines = [
+        RankLine(json.dumps({"event": "part", **rank}), number) for number, rank in enumerate(ranks)
+    ]
     workload = Workload(model="llama", replays=10, digest_every=2)
     run = Run("run-1", LAB, load_suite("quick"), folder)
-    return conclude_llama(run, make_testbed(), workload, result([*lines, RankLine(json.dumps(last), 0)], status))
+    return conclude_llama(
+        run, make_testbed(), workload, result([*lines, RankLine(json.dumps(last), 0)], status)
+    )
 
 
 def odd(rank: int, by: str, *, is_certain: bool = True) -> dict[str, Any]:
@@ -67,16 +73,32 @@ def test_each_replay_is_a_reading_of_its_own(tmp_path: Path) -> None:
     [
         ("replays", odd(2, "compute"), Verdict.CORRUPT, "replays-differ", "rank-replays-differ"),
         ("replays", odd(2, "transport"), Verdict.CORRUPT, "replays-differ", "rank-sums-differ"),
-        ("replays", odd(2, "compute", is_certain=False), Verdict.INCONCLUSIVE, "replays-disagree", None),
+        (
+            "replays",
+            odd(2, "compute", is_certain=False),
+            Verdict.INCONCLUSIVE,
+            "replays-disagree",
+            None,
+        ),
         ("copies", odd(2, "copy"), Verdict.CORRUPT, "copies-differ", "rank-copy-differs"),
         ("copies", odd(2, "copy", is_certain=False), Verdict.INCONCLUSIVE, "copies-differ", None),
     ],
 )
 def test_a_rank_with_other_bits_is_named_where_a_majority_says_what_is_right(
-    part: str, odd_rank: dict[str, Any], verdict: Verdict, code: str, evidence: str | None, tmp_path: Path
+    part: str,
+    odd_rank: dict[str, Any],
+    verdict: Verdict,
+    code: str,
+    evidence: str | None,
+    tmp_path: Path,
 ) -> None:
-    more: dict[str, dict[str, Any]] = {"replays": {"steps": 10, "step_ms": []}, "copies": {"step": 4}}
+    more: dict[str, dict[str, Any]] = {
+        "replays": {"steps": 10, "step_ms": []},
+        "copies": {"step": 4},
+    }
     check = conclude(tmp_path, 7, **{part: {**more[part], "odd": [odd_rank]}})
     assert (check.verdict, check.reason.code) == (verdict, code), check.reason
     assert "rank 2 on node-2" in check.reason.sentence
-    assert [(each.name, each.evidence.code) for each in check.suspects] == ([("node-2", evidence)] if evidence else [])
+    assert [(each.name, each.evidence.code) for each in check.suspects] == (
+        [("node-2", evidence)] if evidence else []
+    )

@@ -33,9 +33,18 @@ def taken() -> Testbed:
 @pytest.mark.parametrize("name", ["{0}", "{0}--{1}", "{1}--{0}"])
 def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -> None:
     names = [node.name for node in taken.nodes]
-    suspect = Suspect("link" if "--" in name else "node", name.format(*names), 1.0, LINK if "--" in name else REFUSED)
+    suspect = Suspect(
+        "link" if "--" in name else "node",
+        name.format(*names),
+        1.0,
+        LINK if "--" in name else REFUSED,
+    )
     check = excused(failed(suspect), taken)
-    assert (check.verdict, check.suspects, check.reason.code) == (Verdict.INCONCLUSIVE, (), "slurm-job-cancelled")
+    assert (check.verdict, check.suspects, check.reason.code) == (
+        Verdict.INCONCLUSIVE,
+        (),
+        "slurm-job-cancelled",
+    )
 
 
 def test_the_name_of_a_node_may_look_like_that_of_a_link(taken: Testbed) -> None:
@@ -51,5 +60,9 @@ def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
 
 
 def test_a_fault_found_before_the_node_was_taken_away_counts(taken: Testbed) -> None:
-    wrong = failed(Suspect("node", taken.nodes[0].name, 1.0, Reason.of("clock-skew", skew="+9.00", limit_s="1")))
+    wrong = failed(
+        Suspect(
+            "node", taken.nodes[0].name, 1.0, Reason.of("clock-skew", skew="+9.00", limit_s="1")
+        )
+    )
     assert excused(wrong, taken) == wrong

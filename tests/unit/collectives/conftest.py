@@ -29,6 +29,8 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
         monkeypatch.setattr(sweep, "mpirun", fake)
         monkeypatch.setattr(step, "roll_call", everybody_is_there)
-        return try_check(step.COLLECTIVES, CheckContext(make_run(tmp_path, **asked), bed or make_testbed())).check
+        return try_check(
+            step.COLLECTIVES, CheckContext(make_run(tmp_path, **asked), bed or make_testbed())
+        ).check
 
     return run

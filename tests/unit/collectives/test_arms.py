@@ -28,14 +28,23 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
 from tests.suspects import kinds_and_names, suspect_names
-from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_run, make_testbed, result, table
+from tests.unit.collectives.fake_mpirun import (
+    GPU_SIZES,
+    SIZES,
+    make_run,
+    make_testbed,
+    result,
+    table,
+)
 
 LATENCY = [8 << shift for shift in range(14)]  # bytes, on GPUs
 Played = Callable[[Testbed, Sequence[str]], MpiResult]
 
 
 class Mpirun:
-    """Plays an mpirun by the testbed that it is given; remembers where it ran, what, and with which variables."""
+    """Plays an mpirun by the testbed that it is given; remembers where it ran, what, and with which
+    variables.
+    """
 
     def __init__(self, played: Played) -> None:
         self.played = played
@@ -66,9 +75,14 @@ def words_of(argv: Sequence[str]) -> tuple[str, str, str]:
 
 
 def nodes_of(nodes: int, slots: int, gpus: int = 0) -> Testbed:
-    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA", gpus) for i in range(nodes))
+    made = tuple(
+        Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA", gpus)
+        for i in range(nodes)
+    )
     bed = make_testbed()
-    return Testbed(bed.run_id, made, bed.user, bed.key_file, bed.dial, bed.workdir, network=bed.network)
+    return Testbed(
+        bed.run_id, made, bed.user, bed.key_file, bed.dial, bed.workdir, network=bed.network
+    )
 
 
 def with_arms(tmp_path: Path, *, sizes: Sequence[int] = SIZES, nodes: int = 4) -> Run:
@@ -80,7 +94,9 @@ def with_arms(tmp_path: Path, *, sizes: Sequence[int] = SIZES, nodes: int = 4) -
 
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Check, Mpirun]]:
-    def run(bed: Testbed, played: Played = in_full, sizes: Sequence[int] = SIZES) -> tuple[Check, Mpirun]:
+    def run(
+        bed: Testbed, played: Played = in_full, sizes: Sequence[int] = SIZES
+    ) -> tuple[Check, Mpirun]:
         fake = Mpirun(played)
         monkeypatch.setattr(sweep, "mpirun", fake)
         monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
@@ -97,11 +113,20 @@ def test_every_arm_is_swept_after_the_operations_with_its_own_variables(
     check, fake = swept(nodes_of(2, 4, gpus=4), sizes=GPU_SIZES)
     assert check.verdict is Verdict.PASS, check.reason
     everybody = ("node-0", "node-1")
-    shown = {log: (names, {k: v for k, v in env.items() if k != "NCCL_DEBUG"}) for names, _, env, log in fake.calls}
+    shown = {
+        log: (names, {k: v for k, v in env.items() if k != "NCCL_DEBUG"})
+        for names, _, env, log in fake.calls
+    }
     assert shown == {
         "all_reduce.log": (everybody, {}),
-        "all_reduce-intra-node-0.log": (("node-0",), {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"}),
-        "all_reduce-intra-node-1.log": (("node-1",), {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"}),
+        "all_reduce-intra-node-0.log": (
+            ("node-0",),
+            {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"},
+        ),
+        "all_reduce-intra-node-1.log": (
+            ("node-1",),
+            {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"},
+        ),
         "all_reduce-network.log": (
             everybody,
             {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"},
@@ -128,11 +153,18 @@ def test_the_arm_is_a_condition_and_the_sweep_without_one_keeps_its_history(
         "latency": {("latency", "lab")},
         "no-mnnvl": whole,
     }
-    sizes = [m.conditions["message_bytes"] for m in check.measurements if m.conditions.get("arm") == "latency"]
+    sizes = [
+        m.conditions["message_bytes"]
+        for m in check.measurements
+        if m.conditions.get("arm") == "latency"
+    ]
     assert sizes == LATENCY
     series = [m.series() for m in check.measurements]
     assert len(set(series)) == len(series)
-    assert "busbw_plateau|cluster:lab|dtype=float32,max_bytes=4194304,operation=all_reduce,ranks=8|GB/s" in series
+    assert (
+        "busbw_plateau|cluster:lab|dtype=float32,max_bytes=4194304,operation=all_reduce,ranks=8|GB/s"
+        in series
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +177,9 @@ def test_the_arm_is_a_condition_and_the_sweep_without_one_keeps_its_history(
         (4, 1, 0, ["latency"]),
     ],
 )
-def test_only_arms_that_mean_something_are_swept(nodes: int, slots: int, gpus: int, arms: list[str]) -> None:
+def test_only_arms_that_mean_something_are_swept(
+    nodes: int, slots: int, gpus: int, arms: list[str]
+) -> None:
     section = load_suite("nightly").section(Collectives)
     assert section is not None
     planned = section.sweeps(nodes=nodes, slots=slots, gpus=bool(gpus))
@@ -153,7 +187,9 @@ def test_only_arms_that_mean_something_are_swept(nodes: int, slots: int, gpus: i
     assert [sweep.arm for sweep in planned if sweep.arm] == arms
 
 
-def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(swept: Callable[..., tuple[Check, Mpirun]]) -> None:
+def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(
+    swept: Callable[..., tuple[Check, Mpirun]],
+) -> None:
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
         alone = [node.name for node in testbed.nodes] == ["node-2"]
         return in_full(testbed, argv, wrong=3) if alone else in_full(testbed, argv)
@@ -194,14 +230,20 @@ def test_a_network_that_joins_no_gpus_of_one_node_is_not_blamed(
     swept: Callable[..., tuple[Check, Mpirun]], whole_works: bool
 ) -> None:
     def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
-        breaks = len(calls) in (3, *(() if whole_works else (0,)))  # all_reduce, two nodes inside, network, latency
+        # All_reduce, two nodes inside, network, latency
+        breaks = len(calls) in (3, *(() if whole_works else (0,)))
         calls.append(argv)
-        return result(["node-0: NCCL WARN ncclInternalError"], 1) if breaks else in_full(testbed, argv)
+        return (
+            result(["node-0: NCCL WARN ncclInternalError"], 1) if breaks else in_full(testbed, argv)
+        )
 
     calls: list[Sequence[str]] = []
     check, _ = swept(nodes_of(2, 4, gpus=4), played, sizes=GPU_SIZES)
     assert len(calls) == 6, "latency and no-mnnvl follow"
-    assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE if whole_works else Verdict.FAIL, ())
+    assert (check.verdict, check.suspects) == (
+        Verdict.INCONCLUSIVE if whole_works else Verdict.FAIL,
+        (),
+    )
     assert ("so no node is blamed" in check.reason.sentence) == whole_works
 
 
@@ -214,12 +256,15 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
             "max_bytes": 8 << 30,
             "arm": "intra",
         }
-        return Measurement("busbw_plateau", gb_s, "GB/s", Subject("node", f"node-{node}"), conditions)
+        return Measurement(
+            "busbw_plateau", gb_s, "GB/s", Subject("node", f"node-{node}"), conditions
+        )
 
     values = [478, 481, 476, 480, 479, 60]
     measured = tuple(plateau(node, gb_s) for _ in range(3) for node, gb_s in enumerate(values))
     (check,) = assess(
-        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=measured)], Knowledge(Setup("cpu", 6, 0, 8))
+        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=measured)],
+        Knowledge(Setup("cpu", 6, 0, 8)),
     ).checks
     assert check.verdict is Verdict.FAIL
     assert suspect_names(check) == ["node-5"]
@@ -234,16 +279,21 @@ def test_one_node_is_held_against_what_is_published_of_one() -> None:
         "ranks": 8,
         "max_bytes": 8 << 30,
     }
-    inside = Measurement("busbw_plateau", 300, "GB/s", Subject("node", "node-1"), {**conditions, "arm": "intra"})
+    inside = Measurement(
+        "busbw_plateau", 300, "GB/s", Subject("node", "node-1"), {**conditions, "arm": "intra"}
+    )
     setup = Setup("H100-SXM", 4, 8, 8, "IB-8x400G")
     (check,) = assess(
-        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=(inside,))], Knowledge(setup)
+        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=(inside,))],
+        Knowledge(setup),
     ).checks
     assert check.verdict is Verdict.DEGRADED
     assert "480 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason.sentence
 
 
-def test_doubtful_nodes_alone_are_swept_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doubtful_nodes_alone_are_swept_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     fake = Mpirun(in_full)
     monkeypatch.setattr(sweep, "mpirun", fake)
     conditions: dict[str, ConditionValue] = {
@@ -254,10 +304,16 @@ def test_doubtful_nodes_alone_are_swept_again(monkeypatch: pytest.MonkeyPatch, t
         "arm": "intra",
     }
     doubts = [
-        Doubt(Measurement("busbw_plateau", 1.0, "GB/s", Subject("node", f"node-{node}"), conditions), 1, 3)
+        Doubt(
+            Measurement("busbw_plateau", 1.0, "GB/s", Subject("node", f"node-{node}"), conditions),
+            1,
+            3,
+        )
         for node in (1, 3)
     ]
-    repeated = repeat_checks(CheckContext(with_arms(tmp_path), nodes_of(4, 2)), {"collectives": doubts})
+    repeated = repeat_checks(
+        CheckContext(with_arms(tmp_path), nodes_of(4, 2)), {"collectives": doubts}
+    )
     assert {(names, log) for names, _, _, log in fake.calls} == {
         (("node-1",), "all_reduce-intra-node-1-again-1.log"),
         (("node-3",), "all_reduce-intra-node-3-again-1.log"),
@@ -270,6 +326,13 @@ def test_nodes_that_share_cores_take_turns() -> None:
     bed = nodes_of(8, 2)
     assert at_once(bed, [1] * len(bed.nodes)) == 8
     shared = Testbed(
-        bed.run_id, bed.nodes, bed.user, bed.key_file, bed.dial, bed.workdir, network=bed.network, shared_cores=4
+        bed.run_id,
+        bed.nodes,
+        bed.user,
+        bed.key_file,
+        bed.dial,
+        bed.workdir,
+        network=bed.network,
+        shared_cores=4,
     )
     assert at_once(shared, [1] * len(shared.nodes)) == 2

@@ -15,7 +15,14 @@ from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
-from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
+from tests.unit.collectives.fake_mpirun import (
+    GPU_SIZES,
+    FakeMpirun,
+    make_run,
+    make_testbed,
+    result,
+    table,
+)
 
 DIED = """\
 --------------------------------------------------------------------------
@@ -28,15 +35,25 @@ did not launch the job.  This error was first reported for process
 rank 0; it may have occurred for other processes as well.
 --------------------------------------------------------------------------""".splitlines()
 LOST = "collective probe: node-1 rank 1: RuntimeError: Connection closed by peer [10.0.0.3]:4711"
-WAITED = "collective probe: node-{0} rank {0}: RuntimeError: Timed out waiting 30000ms for recv operation to complete"
+WAITED = (
+    "collective probe: node-{0} rank {0}: RuntimeError: Timed out waiting 30000ms for recv "
+    "operation to complete"
+)
 SILENT = "collective probe: node-0 rank 0: no word from rank 1 on node-1"
 CRASHED = "[node-0:00063] Signal: Segmentation fault (11)"  # mpirun, while it is ended
-NO_LIBRARY = "all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file"
+NO_LIBRARY = (
+    "all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared "
+    "object file"
+)
 NO_EXECUTABLE = (
-    "mpirun was unable to launch the specified application as it could not access or execute an executable: "
+    "mpirun was unable to launch the specified application as it could not access or execute an "
+    "executable: "
     "Executable: all_reduce_perf Node: node-731 while attempting to start process rank 8."
 )
-NO_ROOM = "node-1 rank 1: cannot start: torch cannot be loaded by python3: libtorch.so: failed to map segment"
+NO_ROOM = (
+    "node-1 rank 1: cannot start: torch cannot be loaded by python3: libtorch.so: failed to "
+    "map segment"
+)
 NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No module named 'torch'"
 
 
@@ -48,21 +65,44 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
             Verdict.FAIL,
             "killed by a signal (9 (Killed)) on node-2 (rank 2)",
         ),
-        (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
-        (result([*table(footer=False), LOST, CRASHED], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
+        (
+            result([*table(footer=False), LOST], 1),
+            Verdict.FAIL,
+            "rank 1 on node-1 gave up: RuntimeError",
+        ),
+        (
+            result([*table(footer=False), LOST, CRASHED], 1),
+            Verdict.FAIL,
+            "rank 1 on node-1 gave up: RuntimeError",
+        ),
         (result([*table(footer=False), CRASHED, LOST], 1), Verdict.FAIL, "crashed on node-0"),
         (
             result([*table(footer=False), WAITED.format(2), WAITED.format(0), SILENT], 1),
             Verdict.FAIL,
             "rank 0 on node-0 gave up: no word from rank 1 on node-1",
         ),
-        (result([*table(footer=False), LOST, SILENT, *DIED], 137), Verdict.FAIL, "(9 (Killed)) on node-2 (rank 2)"),
-        (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
-        (result([*table(footer=False), LOST], None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
+        (
+            result([*table(footer=False), LOST, SILENT, *DIED], 137),
+            Verdict.FAIL,
+            "(9 (Killed)) on node-2 (rank 2)",
+        ),
+        (
+            result(table(footer=False), None, timed_out=True),
+            Verdict.FAIL,
+            "no end within 1 s (after 3 sizes)",
+        ),
+        (
+            result([*table(footer=False), LOST], None, timed_out=True),
+            Verdict.FAIL,
+            "no end within 1 s (after 3 sizes)",
+        ),
         (
             result([*table(footer=False), LOST], None, timed_out=True, waited_s=0.8),
             Verdict.INCONCLUSIVE,
-            "no end within 1 s: a rank waited 1 s of it for a processor of the machine that plays all nodes (after 3",
+            (
+                "no end within 1 s: a rank waited 1 s of it for a processor of the machine "
+                "that plays all nodes (after 3"
+            ),
         ),
         (
             result([*table(footer=False), SILENT], None, timed_out=True, waited_s=0.8),
@@ -77,15 +117,39 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
             Verdict.FAIL,
             "node-1 cannot start: torch cannot be loaded by python3: libtorch",
         ),
-        (result([NO_TORCH], 3), Verdict.NOT_RUN, "node-3 cannot start: torch is missing for /usr/bin/python3"),
-        (result([NO_TORCH, NO_TORCH.replace("3", "7", 1)], 3), Verdict.NOT_RUN, "named 'torch' (likewise node-7)"),
+        (
+            result([NO_TORCH], 3),
+            Verdict.NOT_RUN,
+            "node-3 cannot start: torch is missing for /usr/bin/python3",
+        ),
+        (
+            result([NO_TORCH, NO_TORCH.replace("3", "7", 1)], 3),
+            Verdict.NOT_RUN,
+            "named 'torch' (likewise node-7)",
+        ),
         (result([NO_LIBRARY], 127), Verdict.NOT_RUN, "shared library missing (libnccl.so.2)"),
-        (result(["sh: 1: python3: command not found"], 127), Verdict.NOT_RUN, "command missing (python3)"),
-        (result([NO_EXECUTABLE], 134), Verdict.NOT_RUN, "executable missing on node-731: mpirun was unable"),
+        (
+            result(["sh: 1: python3: command not found"], 127),
+            Verdict.NOT_RUN,
+            "command missing (python3)",
+        ),
+        (
+            result([NO_EXECUTABLE], 134),
+            Verdict.NOT_RUN,
+            "executable missing on node-731: mpirun was unable",
+        ),
         (result(["something else"], 124), Verdict.FAIL, "exit status is 124"),
         (result(MISSING, 132), Verdict.NOT_RUN, "executable missing"),
-        (result(["USAGE: all_reduce_perf", "\t[-t,--nthreads <num threads>]"]), Verdict.INCONCLUSIVE, "option"),
-        (result([], None, not_started="mpirun: No such file or directory"), Verdict.NOT_RUN, "cannot start mpirun: No"),
+        (
+            result(["USAGE: all_reduce_perf", "\t[-t,--nthreads <num threads>]"]),
+            Verdict.INCONCLUSIVE,
+            "option",
+        ),
+        (
+            result([], None, not_started="mpirun: No such file or directory"),
+            Verdict.NOT_RUN,
+            "cannot start mpirun: No",
+        ),
         (result(["something else"], 5), Verdict.FAIL, "exit status is 5"),
         (result(table(), None, reaped=True), Verdict.PASS, "every result is right"),
     ],
@@ -107,11 +171,16 @@ def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Che
     assert {m.conditions["operation"] for m in done.measurements} == {"all_reduce", "alltoall"}
 
 
-def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(check: Callable[..., Check]) -> None:
+def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(
+    check: Callable[..., Check],
+) -> None:
     lines = [*table(footer=False), *(WAITED.format(i) for i in (0, 3, 1)), CRASHED]
     done = check(result(lines, None, reaped=True), operations=["all_reduce", "alltoall"])
     assert done.verdict is Verdict.FAIL
-    assert "all_reduce: rank 0 on node-0 gave up: RuntimeError: Timed out waiting" in done.reason.sentence
+    assert (
+        "all_reduce: rank 0 on node-0 gave up: RuntimeError: Timed out waiting"
+        in done.reason.sentence
+    )
     assert "(so did rank 1, 3) (after 3 sizes)" in done.reason.sentence
     assert "alltoall was not tried" in done.reason.sentence
 
@@ -129,43 +198,67 @@ def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -
     assert "alltoall was not tried" in done.reason.sentence
 
 
-def test_a_machine_that_is_too_busy_ends_the_check_without_blame(check: Callable[..., Check]) -> None:
+def test_a_machine_that_is_too_busy_ends_the_check_without_blame(
+    check: Callable[..., Check],
+) -> None:
     starved = result(table(footer=False), None, timed_out=True, waited_s=0.8)
     done = check(starved, operations=["all_reduce", "all_gather"])
     assert (done.verdict, done.suspects) == (Verdict.INCONCLUSIVE, ())
-    assert done.reason.sentence.endswith("all_gather was not tried: all_reduce could not be measured"), done.reason
+    assert done.reason.sentence.endswith(
+        "all_gather was not tried: all_reduce could not be measured"
+    ), done.reason
 
 
 def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
     done = check(result(table()), make_testbed(1))
-    assert (done.verdict, done.reason.sentence) == (Verdict.NOT_RUN, "needs at least two nodes, 1 left")
+    assert (done.verdict, done.reason.sentence) == (
+        Verdict.NOT_RUN,
+        "needs at least two nodes, 1 left",
+    )
 
 
-def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_one_node_with_gpus_is_swept(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     assert (
-        check(result(table(sizes=GPU_SIZES)), make_testbed(1, gpus=4), nodes=1, sizes=GPU_SIZES).verdict is Verdict.PASS
+        check(
+            result(table(sizes=GPU_SIZES)), make_testbed(1, gpus=4), nodes=1, sizes=GPU_SIZES
+        ).verdict
+        is Verdict.PASS
     )
 
 
 def test_a_connection_that_broke_is_no_fault_of_the_cluster(check: Callable[..., Check]) -> None:
     done = check(result(table(footer=False), None, lost=True), operations=["all_reduce"])
     assert done.verdict is Verdict.INCONCLUSIVE
-    assert "all_reduce: the connection to the head node broke after 1 s (after 3 sizes)" in done.reason.sentence
+    assert (
+        "all_reduce: the connection to the head node broke after 1 s (after 3 sizes)"
+        in done.reason.sentence
+    )
 
 
-def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_node_that_died_is_named_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     died = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
     lost = "collective probe: node-0 rank 0: all_reduce: timed out"
-    fake = FakeMpirun(lambda operation: result([lost], status=1) if operation == "all_reduce" else result(table(3)))
+    fake = FakeMpirun(
+        lambda operation: (
+            result([lost], status=1) if operation == "all_reduce" else result(table(3))
+        )
+    )
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
         step,
         "roll_call",
-        lambda run, bed: RollCall(bed.without({"node-2"}), (died,), (uncoded("node-2: no route to host"),)),
+        lambda run, bed: RollCall(
+            bed.without({"node-2"}), (died,), (uncoded("node-2: no route to host"),)
+        ),
     )
     swept = try_check(
-        step.COLLECTIVES, CheckContext(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
+        step.COLLECTIVES,
+        CheckContext(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed()),
     )
     assert swept.check.verdict is Verdict.FAIL
     (suspect,) = swept.check.suspects
@@ -177,17 +270,26 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
     assert {m.conditions["ranks"] for m in swept.check.measurements} == {3}
 
 
-def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_only_one_node_is_left_the_rest_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     died = Suspect("node", "node-1", 1.0, uncoded("no route to host"))
-    fake = FakeMpirun(lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1))
+    fake = FakeMpirun(
+        lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1)
+    )
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
         step,
         "roll_call",
-        lambda run, bed: RollCall(bed.without({"node-1"}), (died,), (uncoded("node-1: no route to host"),)),
+        lambda run, bed: RollCall(
+            bed.without({"node-1"}), (died,), (uncoded("node-1: no route to host"),)
+        ),
     )
     swept = try_check(
-        step.COLLECTIVES, CheckContext(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2))
+        step.COLLECTIVES,
+        CheckContext(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2)),
     )
-    assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason.sentence
+    assert (
+        "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason.sentence
+    )
     assert len(fake.argvs) == 1

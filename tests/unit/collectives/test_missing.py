@@ -25,27 +25,39 @@ def test_a_torn_line_of_the_header_is_no_missing_rank(check: Callable[..., Check
 
 def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Check]) -> None:
     """busbw is algbw in a broadcast, so only the header tells."""
-    lines = [line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast") for line in table(listed=3)]
+    lines = [
+        line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast")
+        for line in table(listed=3)
+    ]
     done = check(result(lines), operations=["broadcast"])
     assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
     assert "names 3 of 4 ranks" in done.reason.sentence
 
 
 @pytest.mark.parametrize("left", [(4096,), (4096, 16384), (16384, 65536)])
-def test_sizes_that_did_not_come_are_named(check: Callable[..., Check], left: Sequence[int]) -> None:
+def test_sizes_that_did_not_come_are_named(
+    check: Callable[..., Check], left: Sequence[int]
+) -> None:
     done = check(result(table(sizes=left)))
-    gone = [name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left]
+    gone = [
+        name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left
+    ]
     assert (done.verdict, done.reason.sentence) == (
         Verdict.INCONCLUSIVE,
         f"all_reduce: {len(gone)} of 3 sizes are missing: {', '.join(gone)}",
     )
-    assert {m.metric for m in done.measurements} == {"busbw", "latency"}  # a plateau of other sizes is another number
+    # A plateau of other sizes is another number
+    assert {m.metric for m in done.measurements} == {"busbw", "latency"}
 
 
 def test_memory_that_is_too_small_is_named(check: Callable[..., Check]) -> None:
-    done = check(result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])]))
+    done = check(
+        result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])])
+    )
     assert done.verdict is Verdict.INCONCLUSIVE
-    assert done.reason.sentence.endswith("missing: 64K (Reducing maxBytes to 20000 due to memory limitation)")
+    assert done.reason.sentence.endswith(
+        "missing: 64K (Reducing maxBytes to 20000 due to memory limitation)"
+    )
 
 
 def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) -> None:
@@ -56,7 +68,9 @@ def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) ->
 
 def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
     copies = [
-        line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)
+        line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}")
+        for i in range(4)
+        for line in table(ranks=1)
     ]
     done = check(result(copies))
     assert done.verdict is Verdict.FAIL
@@ -81,23 +95,31 @@ def test_a_sweep_of_gpus_that_ends_within_latency_has_no_plateau(
     assert len([m for m in done.measurements if m.metric == "busbw_plateau"]) == plateaus
 
 
-def test_a_large_size_of_gpus_that_falls_off(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_size_of_gpus_that_falls_off(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     sizes = (256 << 20, 512 << 20, 1 << 30)
     lines = [
-        line.replace(f"{sizes[-1] / 1e3:.2f}    1.00    1.50", f"{sizes[-1] / 250:.2f}    0.25    0.38")
+        line.replace(
+            f"{sizes[-1] / 1e3:.2f}    1.00    1.50", f"{sizes[-1] / 250:.2f}    0.25    0.38"
+        )
         if line.split()[:1] == [str(sizes[-1])]
         else line
         for line in table(sizes=sizes)
     ]
     done = check(result(lines), make_testbed(gpus=1), sizes=sizes)
-    assert (done.verdict, "falls to 0.375 GB/s at 1G" in done.reason.sentence) == (Verdict.DEGRADED, True), done.reason
+    assert (done.verdict, "falls to 0.375 GB/s at 1G" in done.reason.sentence) == (
+        Verdict.DEGRADED,
+        True,
+    ), done.reason
 
 
 def test_ranks_in_groups_are_named(check: Callable[..., Check]) -> None:
     """NCCL_TESTS_SPLIT in the environment of a run: two groups of two."""
     lines = [
-        line.replace("Group  0", "Group  1") if "Rank  2" in line or "Rank  3" in line else line for line in table()
+        line.replace("Group  0", "Group  1") if "Rank  2" in line or "Rank  3" in line else line
+        for line in table()
     ]
     done = check(result([line.replace("    1.50  ", "    1.00  ") for line in lines]))
     assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())

@@ -1,4 +1,6 @@
-"""How nccl-tests are called, which network NCCL took, and the file that they write their results to."""
+"""How nccl-tests are called, which network NCCL took, and the file that they write their results
+to.
+"""
 
 import json
 import os
@@ -24,7 +26,14 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import CommandResult
 from seatrial.remote.mpi_result import MpiResult
-from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
+from tests.unit.collectives.fake_mpirun import (
+    GPU_SIZES,
+    FakeMpirun,
+    make_run,
+    make_testbed,
+    result,
+    table,
+)
 
 SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"
 INFINIBAND = "node-0:81:90 [0] NCCL INFO Using network IB"
@@ -55,7 +64,10 @@ def test_a_silent_fallback_to_sockets_fails(
     done = check(played, make_testbed(gpus=1, env=env), sizes=GPU_SIZES, fabric=fabric)
     assert done.verdict is verdict, done.reason
     if verdict is Verdict.FAIL:
-        assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason.sentence
+        assert (
+            f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}"
+            in done.reason.sentence
+        )
 
 
 def test_nccl_is_asked_for_its_network_once_and_the_cluster_file_wins(
@@ -81,15 +93,22 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     section = load_suite("quick").section(Collectives)
     assert section is not None
     nccl = sweep.nccl_argv(section, "all_gather", "/w/x.json")
-    assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
+    assert (
+        " ".join(nccl)
+        == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
+    )
     gloo = sweep.gloo_argv(run, make_testbed(), section, PlannedSweep("all_gather", section.cpu))
     assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
     assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
 
 
-def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Eight GPUs of two nodes in processes of two: four processes, and another series than one GPU each."""
+def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Eight GPUs of two nodes in processes of two: four processes, and another series than one GPU
+    each.
+    """
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     fake = FakeMpirun(lambda operation: result(table(ranks=8, sizes=GPU_SIZES)))
     monkeypatch.setattr(sweep, "mpirun", fake)
@@ -103,7 +122,9 @@ def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(monkeypatch: pyte
     plain, asked = series(), series(gpus_per_process=2, args="-R 1 -G 1")
     assert len(plain) == len(asked) > 5
     assert not plain & asked
-    assert {key.replace("args=-R 1 -G 1,", "").replace("gpus_per_process=2,", "") for key in asked} == plain
+    assert {
+        key.replace("args=-R 1 -G 1,", "").replace("gpus_per_process=2,", "") for key in asked
+    } == plain
     assert fake.slots == [8, 4]
     assert [argv[argv.index("-g") + 1] for argv in fake.argvs] == ["1", "2"]
     assert fake.argvs[1][-4:] == ["-R", "1", "-G", "1"]
@@ -111,10 +132,14 @@ def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(monkeypatch: pyte
 
 def test_the_line_of_a_sweep_is_the_one_that_mpirun_gets(tmp_path: Path) -> None:
     run = make_run(tmp_path, nodes=2, sizes=GPU_SIZES, gpu={"gpus_per_process": 2, "args": "-c 1"})
-    (line,) = sweep.sweep_commands(run, make_testbed(2, gpus=4, env={"NCCL_NET": "IB", "MARK": "a b"}))
+    (line,) = sweep.sweep_commands(
+        run, make_testbed(2, gpus=4, env={"NCCL_NET": "IB", "MARK": "a b"})
+    )
     assert line == (
-        "NCCL_NET=IB 'MARK=a b' NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET mpirun --allow-run-as-root"
-        " --hostfile /w/hostfile -np 4 --map-by slot --bind-to none --mca orte_keep_fqdn_hostnames 1"
+        "NCCL_NET=IB 'MARK=a b' NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET mpirun "
+        "--allow-run-as-root"
+        " --hostfile /w/hostfile -np 4 --map-by slot --bind-to none --mca "
+        "orte_keep_fqdn_hostnames 1"
         " --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 --tag-output"
         " -x NCCL_NET -x MARK -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS"
         " all_reduce_perf -b 262144 -e 4194304 -f 4 -g 2 -w 2 -n 20 -d float -c 1"
@@ -131,9 +156,18 @@ def test_gpus_that_no_processes_share_evenly_are_not_measured(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
-    done = check(result(table()), make_testbed(2, gpus=4), sizes=GPU_SIZES, nodes=2, gpu={"gpus_per_process": 3})
+    done = check(
+        result(table()),
+        make_testbed(2, gpus=4),
+        sizes=GPU_SIZES,
+        nodes=2,
+        gpu={"gpus_per_process": 3},
+    )
     assert done.verdict is Verdict.NOT_RUN
-    assert done.reason.sentence == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
+    assert (
+        done.reason.sentence
+        == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
+    )
 
 
 def test_rows_that_the_output_lost_are_taken_from_the_json_file(
@@ -153,8 +187,12 @@ def test_rows_that_the_output_lost_are_taken_from_the_json_file(
         "results": rows,
         "out_of_bounds": bounds,
     }
-    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""})
-    done = check(result(table(sizes=GPU_SIZES[:2], listed=3)), make_testbed(4, gpus=1), sizes=GPU_SIZES)
+    commands = fake_head(
+        monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""}
+    )
+    done = check(
+        result(table(sizes=GPU_SIZES[:2], listed=3)), make_testbed(4, gpus=1), sizes=GPU_SIZES
+    )
     assert done.verdict is Verdict.PASS, done.reason
     assert any("all_reduce_perf --help" in command for command in commands)
     assert len([m for m in done.measurements if m.metric == "busbw"]) == 3
@@ -173,7 +211,9 @@ def test_the_json_file_with_the_environment_is_always_removed(
             raise played
         return played
 
-    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": "no such file", "rm": ""})
+    commands = fake_head(
+        monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": "no such file", "rm": ""}
+    )
     assert check(answer, make_testbed(4, gpus=1)).verdict is Verdict.FAIL
     assert commands[-1] == "rm -f /w/all_reduce-run-1.json"
 
@@ -184,7 +224,9 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
 
     def run_command(head: object, command: str, **options: Any) -> CommandResult:
         commands.append(command)
-        return CommandResult(0, next(text for word, text in answers.items() if word in command), 0.1)
+        return CommandResult(
+            0, next(text for word, text in answers.items() if word in command), 0.1
+        )
 
     monkeypatch.setattr(sweep, "connected", lambda bed, node, timeout_s: nullcontext())
     monkeypatch.setattr(sweep, "run_command", run_command)
@@ -193,9 +235,17 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
 
 def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path) -> None:
     """The lines of the shell, with an mpirun that says what it is given."""
-    cluster = {"name": "c", "nodes": 3, "gpus_per_node": 4, "hardware": "H100-SXM", "platform": {"kind": "local"}}
+    cluster = {
+        "name": "c",
+        "nodes": 3,
+        "gpus_per_node": 4,
+        "hardware": "H100-SXM",
+        "platform": {"kind": "local"},
+    }
     run = Run("r", Cluster.model_validate(cluster), load_suite("nightly"), tmp_path)
-    testbed = replace(make_testbed(3, gpus=4), workdir=str(tmp_path), nccl_tests="/opt/nccl-tests/build")
+    testbed = replace(
+        make_testbed(3, gpus=4), workdir=str(tmp_path), nccl_tests="/opt/nccl-tests/build"
+    )
     commands = sweep.sweep_commands(run, testbed)
     mpirun = tmp_path / "mpirun"
     mpirun.write_text('#!/bin/sh\necho "$2 $3 $4 $5 $6 $(cat "$3") $*"\n')
@@ -203,8 +253,14 @@ def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path)
     (tmp_path / "hostfile").write_text("".join(f"10.0.0.{i} slots=4\n" for i in range(3)))
     script = "\n".join(commands)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
     intra = [line for line in done.stdout.splitlines() if "hostfile-" in line]
-    assert sorted(line.partition(" slots")[0].rpartition(" ")[2] for line in intra) == [f"10.0.0.{i}" for i in range(3)]
-    assert all(" -np 4 " in line and "/opt/nccl-tests/build/all_reduce_perf" in line for line in intra)
+    assert sorted(line.partition(" slots")[0].rpartition(" ")[2] for line in intra) == [
+        f"10.0.0.{i}" for i in range(3)
+    ]
+    assert all(
+        " -np 4 " in line and "/opt/nccl-tests/build/all_reduce_perf" in line for line in intra
+    )
     assert all("NCCL_P2P_LEVEL" in line for line in intra)

@@ -29,16 +29,21 @@ def forecast_of(runs: Floats, hypotheses: int = len(LASTING_SHARES)) -> Forecast
 
 
 def least_squares(runs: Floats, start: int) -> tuple[float, float]:
-    """The change since the last `start` of these runs, and its variance, by one solution for all runs together."""
+    """The change since the last `start` of these runs, and its variance, by one solution for all
+    runs together.
+    """
     known = np.isfinite(runs)
-    all_runs = covariance(len(runs)) + NOISE**2 * np.eye(len(runs)) + SPREAD**2  # the level is part of each run
+    # The level is part of each run
+    all_runs = covariance(len(runs)) + NOISE**2 * np.eye(len(runs)) + SPREAD**2
     inverse = np.linalg.inv(all_runs[np.ix_(known, known)])
     since = (np.arange(len(runs)) >= len(runs) - start)[known].astype(float)
     information = float(since @ inverse @ since)
     return float(since @ inverse @ runs[known]) / information, 1 / information
 
 
-def test_a_change_is_what_generalised_least_squares_says_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_what_generalised_least_squares_says_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("seatrial.detection.forecast.LASTING_SHARES", (1.0,))
     monkeypatch.setattr("seatrial.detection.forecast._CLIPPED", np.inf)
     rng = np.random.default_rng(1)
@@ -48,19 +53,27 @@ def test_a_change_is_what_generalised_least_squares_says_it_is(monkeypatch: pyte
     for start in range(1, RUNS + 1):
         for i in range(SERIES):
             change, variance = least_squares(runs[:, i], start)
-            assert result.score[start, i] / result.information[start, i] == pytest.approx(change, abs=1e-9)
+            assert result.score[start, i] / result.information[start, i] == pytest.approx(
+                change, abs=1e-9
+            )
             assert 1 / result.information[start, i] == pytest.approx(variance)
 
 
-def test_the_forecast_of_this_run_follows_from_the_covariance_of_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forecast_of_this_run_follows_from_the_covariance_of_all_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("seatrial.detection.forecast.LASTING_SHARES", (1.0,))
     runs = drawn(np.random.default_rng(2), covariance(RUNS))
     all_runs = covariance(RUNS + 1) + SPREAD**2
-    weights = np.linalg.solve(all_runs[:RUNS, :RUNS] + NOISE**2 * np.eye(RUNS), all_runs[:RUNS, RUNS])
+    weights = np.linalg.solve(
+        all_runs[:RUNS, :RUNS] + NOISE**2 * np.eye(RUNS), all_runs[:RUNS, RUNS]
+    )
     result = forecast_of(runs, hypotheses=1)
     assert result.reading[0] == pytest.approx(weights @ runs)
     assert result.before[0] == pytest.approx(weights @ runs)
-    assert result.variance[0] == pytest.approx(all_runs[RUNS, RUNS] - weights @ all_runs[:RUNS, RUNS])
+    assert result.variance[0] == pytest.approx(
+        all_runs[RUNS, RUNS] - weights @ all_runs[:RUNS, RUNS]
+    )
 
 
 @pytest.mark.parametrize(("lasts", "varies_by"), [(1.0, 0.5), (0.0, 1.0)])
@@ -75,7 +88,9 @@ def test_how_much_of_the_shared_noise_lasts_is_learned(lasts: float, varies_by: 
 def test_few_runs_do_not_tell_how_much_lasts() -> None:
     result = forecast_of(np.zeros((3, 1)))
     lasting = LASTING_SHARES[0] * LASTING**2
-    assert result.variance[0] > (1 - LASTING_SHARES[0]) * LASTING**2 + (1 - PERSISTENCE**2) * lasting
+    assert (
+        result.variance[0] > (1 - LASTING_SHARES[0]) * LASTING**2 + (1 - PERSISTENCE**2) * lasting
+    )
 
 
 def test_a_run_of_strays_is_no_change() -> None:

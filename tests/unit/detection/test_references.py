@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import PERSISTENCE, Floats, apart_from_mean, median_of, members, shared
+from seatrial.detection.noise import (
+    PERSISTENCE,
+    Floats,
+    apart_from_mean,
+    median_of,
+    members,
+    shared,
+)
 from seatrial.detection.references import Past, Reference, ThisRun, learn
 from seatrial.detection.together import UNKNOWN_DAY
 
@@ -11,9 +18,14 @@ NODES = 32
 
 
 def learned(
-    first: Floats, second: Floats | None = None, group: Floats | None = None, runs: int | None = None
+    first: Floats,
+    second: Floats | None = None,
+    group: Floats | None = None,
+    runs: int | None = None,
 ) -> Reference:
-    """From rows of logs (T, M), the last of which is tonight's; the runs before are all accepted."""
+    """From rows of logs (T, M), the last of which is tonight's; the runs before are all
+    accepted.
+    """
     second = np.full(first.shape, np.nan) if second is None else second
     median = np.where(np.isnan(second), first, (first + second) / 2)
     count = np.isfinite(first).astype(np.int64) + np.isfinite(second)
@@ -22,15 +34,28 @@ def learned(
     past = Past(first[:-1], second[:-1], median[:-1], within[:-1], count[:-1], count[:-1] > 0, days)
     series = first.shape[1]
     places = np.zeros(series, dtype=np.int64) if group is None else group.astype(np.int64)
-    return learn(past, ThisRun(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))))
+    return learn(
+        past,
+        ThisRun(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))),
+    )
 
 
-def drawn(rng: np.random.Generator, runs: int, series: int = NODES, noise: float = 0.03, spread: float = 0.0) -> Floats:
-    return np.asarray(spread * rng.standard_normal(series) + noise * rng.standard_normal((runs + 1, series)))
+def drawn(
+    rng: np.random.Generator,
+    runs: int,
+    series: int = NODES,
+    noise: float = 0.03,
+    spread: float = 0.0,
+) -> Floats:
+    return np.asarray(
+        spread * rng.standard_normal(series) + noise * rng.standard_normal((runs + 1, series))
+    )
 
 
 def test_the_median_of_columns_leaves_out_what_was_not_measured() -> None:
-    rows = np.array([[1.0, np.nan, np.nan], [3.0, 2.0, np.nan], [8.0, 4.0, np.nan], [2.0, np.nan, np.nan]])
+    rows = np.array(
+        [[1.0, np.nan, np.nan], [3.0, 2.0, np.nan], [8.0, 4.0, np.nan], [2.0, np.nan, np.nan]]
+    )
     np.testing.assert_allclose(median_of(rows), [2.5, 3.0, np.nan])
     assert np.isnan(median_of(np.empty((0, 2)))).all()
 
@@ -75,9 +100,19 @@ def test_a_series_is_as_loud_as_its_runs_show_and_strays_are_no_noise() -> None:
     count = np.full((10, NODES), 6)
     within = rows.var(axis=1) * 6
     days = np.full(11, UNKNOWN_DAY)
-    past = Past(rows[:, 0], rows[:, 1:].mean(axis=1), np.median(rows, axis=1), within, count, count > 0, days)
+    past = Past(
+        rows[:, 0],
+        rows[:, 1:].mean(axis=1),
+        np.median(rows, axis=1),
+        within,
+        count,
+        count > 0,
+        days,
+    )
     group = np.zeros(NODES, dtype=np.int64)
-    reference = learn(past, ThisRun(tonight[0], tonight[1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    reference = learn(
+        past, ThisRun(tonight[0], tonight[1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
+    )
     assert reference.noise[5] == pytest.approx(0.09, rel=0.2)
     assert reference.noise[6] < 0.05
 
@@ -91,7 +126,9 @@ def test_rounded_readings_keep_the_noise_of_their_steps() -> None:
 
 @pytest.mark.parametrize(("runs", "nearest"), [(3, 0.08), (30, 0.015)])
 def test_many_runs_of_its_own_outweigh_peers_and_few_do_not(runs: int, nearest: float) -> None:
-    """A node 10 % off its peers, which differ by 1 %: between both, and after 30 runs at its own median."""
+    """A node 10 % off its peers, which differ by 1 %: between both, and after 30 runs at its own
+    median.
+    """
     rows = drawn(np.random.default_rng(5), runs, noise=0.03, spread=0.01)
     rows[:, 7] -= 0.1
     reference = learned(rows)
@@ -133,7 +170,9 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
     for lasts in (0.0, 0.3, 0.9):
         rng = np.random.default_rng(9)
         of_run = 0.03 * np.sqrt(lasts) * rng.standard_normal((31, NODES))
-        first, second = (of_run + 0.03 * np.sqrt(1 - lasts) * rng.standard_normal((31, NODES)) for _ in range(2))
+        first, second = (
+            of_run + 0.03 * np.sqrt(1 - lasts) * rng.standard_normal((31, NODES)) for _ in range(2)
+        )
         reference = learned(first, second)
         levels.append(float(np.median(reference.forecast.variance[0])) / 0.03**2)
     none, some, most = levels
@@ -157,9 +196,19 @@ def test_runs_that_were_not_accepted_are_not_learned_from() -> None:
     count = np.ones(rows[:-1].shape, dtype=np.int64)
     good = np.repeat([True, False], 10)[:, None] & (count > 0)
     none = np.full(rows.shape, np.nan)
-    past = Past(rows[:-1], none[:-1], rows[:-1], np.zeros(count.shape), count, good, np.full(len(rows), UNKNOWN_DAY))
+    past = Past(
+        rows[:-1],
+        none[:-1],
+        rows[:-1],
+        np.zeros(count.shape),
+        count,
+        good,
+        np.full(len(rows), UNKNOWN_DAY),
+    )
     group = np.zeros(NODES, dtype=np.int64)
-    reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    reference = learn(
+        past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
+    )
     assert reference.runs.tolist() == [10] * NODES
     assert np.abs(reference.expected).max() < 0.03
 
@@ -170,9 +219,13 @@ def test_a_broken_reading_that_was_not_accepted_is_no_evidence() -> None:
     rows[10, 3] = np.nan
     none = np.full(rows.shape, np.nan)
     days = np.full(len(rows), UNKNOWN_DAY)
-    past = Past(rows[:-1], none[:-1], rows[:-1], np.zeros(count.shape), count, np.isfinite(rows[:-1]), days)
+    past = Past(
+        rows[:-1], none[:-1], rows[:-1], np.zeros(count.shape), count, np.isfinite(rows[:-1]), days
+    )
     group = np.zeros(NODES, dtype=np.int64)
-    reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    reference = learn(
+        past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1))
+    )
     assert np.isfinite(reference.forecast.reading[:13]).all()
 
 
@@ -192,13 +245,22 @@ def test_reading_low_readings_again_makes_no_noise_last() -> None:
     count = np.where(first < -0.5, 1, 0)
     rest = np.where(count, rest, np.nan)
     within = np.where(count, (first - rest) ** 2 / 2, 0.0)
-    apart, readings = np.ones(count.shape), np.full(NODES, 800)  # the mean of so many runs hardly moves
+    # The mean of so many runs hardly moves
+    apart, readings = np.ones(count.shape), np.full(NODES, 800)
     share, error = shared(first, rest, within, count, readings, apart, [np.arange(NODES)])
     assert np.abs(share).max() < 3 * error.max()
     lasting = np.sqrt(0.2) * rng.standard_normal((400, NODES))
-    first, rest = (lasting + np.sqrt(0.8) * rows for rows in (first, rng.standard_normal((400, NODES))))
+    first, rest = (
+        lasting + np.sqrt(0.8) * rows for rows in (first, rng.standard_normal((400, NODES)))
+    )
     share, error = shared(
-        first, rest, (first - rest) ** 2 / 2, np.ones_like(count), readings, apart, [np.arange(NODES)]
+        first,
+        rest,
+        (first - rest) ** 2 / 2,
+        np.ones_like(count),
+        readings,
+        apart,
+        [np.arange(NODES)],
     )
     assert np.median(share) == pytest.approx(0.2, abs=3 * error.max())
 
@@ -210,13 +272,19 @@ def test_what_lasts_is_learned_where_some_runs_were_read_more_often() -> None:
     lasting = np.empty((runs, series))
     lasting[0] = rng.standard_normal(series)
     for run in range(1, runs):
-        lasting[run] = PERSISTENCE * lasting[run - 1] + np.sqrt(1 - PERSISTENCE**2) * rng.standard_normal(series)
+        lasting[run] = PERSISTENCE * lasting[run - 1] + np.sqrt(
+            1 - PERSISTENCE**2
+        ) * rng.standard_normal(series)
     count = np.where(np.arange(runs)[:, None] >= 12, np.full((runs, series), 12), 2)
-    readings = np.sqrt(share) * lasting + np.sqrt(1 - share) * rng.standard_normal((12, runs, series))
+    readings = np.sqrt(share) * lasting + np.sqrt(1 - share) * rng.standard_normal(
+        (12, runs, series)
+    )
     readings = np.where(np.arange(12)[:, None, None] < count, readings, np.nan)
     readings = readings - np.nanmean(readings, axis=(0, 1))
     within, rest = np.nanvar(readings, axis=0) * count, np.nanmean(readings[1:], axis=0)
     apart = apart_from_mean(count, lasts=1.0)
     every = [np.arange(series)]
-    learned_share, _ = shared(readings[0], rest, within, count - 1, count.sum(axis=0), apart[:-1], every)
+    learned_share, _ = shared(
+        readings[0], rest, within, count - 1, count.sum(axis=0), apart[:-1], every
+    )
     assert np.median(learned_share) == pytest.approx(share, rel=0.1)

@@ -19,7 +19,14 @@ ALL = ["node-0", "node-1", "node-2", "node-3"]
 
 def device(name: str = "cpu", **changes: Any) -> dict[str, Any]:
     """One device as the probe prints it."""
-    healthy = {"model": "H100", "library": "torch", "dtype": "bfloat16", "size": 8192, "wrong": "", "error": ""}
+    healthy = {
+        "model": "H100",
+        "library": "torch",
+        "dtype": "bfloat16",
+        "size": 8192,
+        "wrong": "",
+        "error": "",
+    }
     rates = {"matmul_tflops": [600.0, 700.0, 800.0], "copy_gb_s": [2000.0, 2100.0]}
     return {"device": name, **healthy, **rates, **changes}
 

@@ -1,4 +1,6 @@
-"""What the check `devices` measures, what it measures again, and what it refuses as a measurement."""
+"""What the check `devices` measures, what it measures again, and what it refuses as a
+measurement.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,12 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
     assert (check.verdict, left) == (Verdict.PASS, ALL)
     assert check.reason.sentence == "8 devices of 4 nodes were measured"
     matmul, copy = [m for m in check.measurements if m.subject.name == "node-3/gpu-1"]
-    assert (matmul.metric, matmul.value, matmul.unit, matmul.subject.kind) == ("matmul", 700.0, "TFLOP/s", "gpu")
+    assert (matmul.metric, matmul.value, matmul.unit, matmul.subject.kind) == (
+        "matmul",
+        700.0,
+        "TFLOP/s",
+        "gpu",
+    )
     assert matmul.conditions == {"device": "H100", "dtype": "bfloat16", "size": 8192}
     assert (copy.metric, copy.value, copy.unit) == ("memory_copy", 2050.0, "GB/s")
     assert copy.samples == (2000.0, 2100.0)
@@ -38,7 +45,10 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
     ],
 )
 def test_a_line_tells_what_the_slowest_device_reaches(
-    says: list[dict[str, Any]], words: str, make_lab: Callable[..., Lab], caplog: pytest.LogCaptureFixture
+    says: list[dict[str, Any]],
+    words: str,
+    make_lab: Callable[..., Lab],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     lab = make_lab(gpus=len(says))
     lab.says(answer(*says))
@@ -50,14 +60,18 @@ def test_a_line_tells_what_the_slowest_device_reaches(
 def test_without_gpus_the_node_is_measured(lab: Lab) -> None:
     lab.says()
     check, _ = lab.check()
-    assert {(m.subject.kind, m.subject.name) for m in check.measurements} == {("node", name) for name in ALL}
+    assert {(m.subject.kind, m.subject.name) for m in check.measurements} == {
+        ("node", name) for name in ALL
+    }
 
 
 def test_numbers_of_two_libraries_are_two_series(lab: Lab) -> None:
     lab.says(answer(device(library="torch")))
     lab.says(answer(device(library="numpy")), "node-1")
     check, _ = lab.check()
-    libraries = {(m.subject.name, m.metric): m.conditions.get("library") for m in check.measurements}
+    libraries = {
+        (m.subject.name, m.metric): m.conditions.get("library") for m in check.measurements
+    }
     assert {libraries["node-0", metric] for metric in ("matmul", "memory_copy")} == {None}
     assert {libraries["node-1", metric] for metric in ("matmul", "memory_copy")} == {"numpy"}
 
@@ -66,7 +80,9 @@ def test_the_probe_is_told_how_many_gpus_the_node_should_have(make_lab: Callable
     lab = make_lab(gpus=2)
     lab.says(answer(*gpus(2)))
     lab.check()
-    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command]
+    (command,) = [
+        command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command
+    ]
     assert command[command.index("--gpus") + 1] == "2"
 
 
@@ -81,11 +97,19 @@ def test_what_a_suite_asks_for_is_measured(make_lab: Callable[..., Lab]) -> None
     lab.says(answer(device("cuda:0", rates=rates)))
     lab.suite(dtypes=("bf16",), host_link=True, memory_share=0.9, stress_s=1)
     check, _ = lab.check()
-    best, link, peer, power = [m for m in check.measurements if m.subject.name == "node-2/gpu-0"][2:]
-    assert (best.value, best.unit, best.conditions) == (710.0, "TFLOP/s", {"device": "H100", "dtype": "bf16"})
+    best, link, peer, power = [m for m in check.measurements if m.subject.name == "node-2/gpu-0"][
+        2:
+    ]
+    assert (best.value, best.unit, best.conditions) == (
+        710.0,
+        "TFLOP/s",
+        {"device": "H100", "dtype": "bf16"},
+    )
     assert (link.value, link.conditions["at_once"], peer.conditions["peer"]) == (55.0, 1, "gpu-1")
     assert (power.value, power.unit, power.better) == (687.0, "W", None)
-    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command]
+    (command,) = [
+        command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command
+    ]
     line = " ".join(command)
     assert "--memory-share 0.9 --stress-s 1 --dtypes bf16 --host-link" in line
     assert "--peers" not in line
@@ -112,23 +136,31 @@ def test_an_invalid_rate_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
 
 def test_every_node_writes_and_reads_its_disk(lab: Lab) -> None:
     lab.says()
-    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.says_of_disk(
+        {"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""}
+    )
     lab.suite(disk=Disk(folder="/scratch", bytes=1 << 30))
     check, _ = lab.check()
     write, read = [m for m in check.measurements if m.subject.name == "node-1"][2:]
     assert (write.metric, write.value, write.unit) == ("disk_write", 900.0, "MB/s")
     assert read.conditions == {"tool": "fio", "filesystem": "xfs"}
-    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--folder" in command]
+    (command,) = [
+        command for command in lab.platform.nodes["node-3"].commands if "--folder" in command
+    ]
     assert f"--bytes {1 << 30} --seconds 5 --timeout-s 600 --folder /scratch" in " ".join(command)
 
 
 def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
     lab.says()
-    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.says_of_disk(
+        {"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""}
+    )
     lab.suite(disk=Disk())
     check, _ = lab.check()
     before = len(lab.platform.nodes["node-2"].commands)
-    slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "disk_write"]
+    slow = [
+        m for m in check.measurements if m.subject.name == "node-2" and m.metric == "disk_write"
+    ]
     repeated = repeat_checks(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
     assert [m.series() for m in repeated.measurements] == [m.series() for m in slow]
     (command,) = lab.platform.nodes["node-2"].commands[before:]
@@ -136,7 +168,9 @@ def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
 
 
 def test_only_what_is_in_doubt_is_measured_again() -> None:
-    section = Devices(dtypes=("bf16",), host_link=True, peers=True, memory_share=0.9, stress_s=60, timeout_s=600)
+    section = Devices(
+        dtypes=("bf16",), host_link=True, peers=True, memory_share=0.9, stress_s=60, timeout_s=600
+    )
     assert section.only({"matmul"}).arguments(1) == [
         *("--seconds", "0.3", "--timeout-s", "600", "--gpus", "1"),
         *("--rounds", "1", "--memory-share", "0", "--stress-s", "0"),
@@ -146,13 +180,18 @@ def test_only_what_is_in_doubt_is_measured_again() -> None:
 
 
 def test_stress_must_leave_time_for_the_rest() -> None:
-    with pytest.raises(ValueError, match=r"stress_s is 60, which needs a timeout_s above 120, is 100"):
+    with pytest.raises(
+        ValueError, match=r"stress_s is 60, which needs a timeout_s above 120, is 100"
+    ):
         Devices(stress_s=60, timeout_s=100)
 
 
 def test_a_gpu_varies_less_than_processors() -> None:
     conditions = {"device": "x"}
-    gpu, node = (Measurement("matmul", 1.0, "TFLOP/s", Subject(kind, "node-0"), conditions) for kind in ("gpu", "node"))
+    gpu, node = (
+        Measurement("matmul", 1.0, "TFLOP/s", Subject(kind, "node-0"), conditions)
+        for kind in ("gpu", "node")
+    )
     assert tolerance_of(gpu).cap < 2 < tolerance_of(node).cap
 
 

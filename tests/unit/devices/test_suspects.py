@@ -47,9 +47,13 @@ def digested(digest: str, **changes: Any) -> dict[str, Any]:
         ({"tool": "dd", "write_mb_s": 9.0, "read_mb_s": 9.0}, "fail", "probe-failed"),
     ],
 )
-def test_a_node_with_a_bad_disk_is_named(lab: Lab, output: dict[str, Any], verdict: str, code: str) -> None:
+def test_a_node_with_a_bad_disk_is_named(
+    lab: Lab, output: dict[str, Any], verdict: str, code: str
+) -> None:
     lab.says()
-    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.says_of_disk(
+        {"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""}
+    )
     lab.says_of_disk(output, "node-1")
     lab.suite(disk=Disk())
     check, left = lab.check()
@@ -66,12 +70,16 @@ def test_disks_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
     assert (check.verdict, check.reason.code, left) == (Verdict.INCONCLUSIVE, "probe-busy", ALL)
 
 
-def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_lab: Callable[..., Lab]) -> None:
+def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(
+    make_lab: Callable[..., Lab],
+) -> None:
     """Three quarters of what the others reach: no processor would be suspected for it."""
     lab = make_lab(gpus=2)
 
     def gpu_pair(slow: float) -> str:
-        rates = [rate("matmul_best", *(700.0 * slow * (1 + i / 1000) for i in range(5)), dtype="bf16")]
+        rates = [
+            rate("matmul_best", *(700.0 * slow * (1 + i / 1000) for i in range(5)), dtype="bf16")
+        ]
         like = {"matmul_tflops": [700.0, 702.0, 701.0], "copy_gb_s": [2900.0, 2910.0]}
         return answer(device("cuda:0", **like), device("cuda:1", rates=rates, **like))
 
@@ -105,7 +113,11 @@ def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]
     like = {"software": "torch 2.9", "digests": {"bfloat16": "a" * 16}}
     lab.says(answer(device("cuda:0", **like), device("cuda:1", **like)))
     lab.says(
-        answer(device("cuda:0", **like), device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}})), "node-1"
+        answer(
+            device("cuda:0", **like),
+            device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}}),
+        ),
+        "node-1",
     )
     check, _ = lab.check()
     assert kinds_and_names(check) == [("gpu", "node-1/gpu-1")]
@@ -122,7 +134,9 @@ def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}], ids=["model", "library", "software"]
+    "other",
+    [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}],
+    ids=["model", "library", "software"],
 )
 def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -> None:
     lab.says(answer(digested("a")))
@@ -143,7 +157,10 @@ def test_a_device_known_to_be_wrong_does_not_vote(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        (answer(device(error="CUDA error: an illegal memory access\x1b[2J", matmul_tflops=[])), "probe-failed"),
+        (
+            answer(device(error="CUDA error: an illegal memory access\x1b[2J", matmul_tflops=[])),
+            "probe-failed",
+        ),
         (answer(device(copy_gb_s=[])), "probe-failed"),
         (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
         (ProgramOutput("Segmentation fault", 139), "probe-failed"),
@@ -158,7 +175,9 @@ def test_a_device_known_to_be_wrong_does_not_vote(lab: Lab) -> None:
         ('{"devices": ' + "[" * 100_000, "probe-failed"),
     ],
 )
-def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: ProgramOutput | str, code: str) -> None:
+def test_a_node_whose_device_cannot_be_measured_is_named(
+    lab: Lab, output: ProgramOutput | str, code: str
+) -> None:
     lab.says()
     lab.says(output, "node-1")
     check, left = lab.check()
@@ -172,7 +191,9 @@ def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: Progr
 def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     lab.says()
     lab.says(ProgramOutput(hangs=True), "node-1")
-    lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
+    lab.run = replace(
+        lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)})
+    )
     check, _ = lab.check()
     assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-timeout")
     assert [(suspect.name, suspect.confidence) for suspect in check.suspects] == [("node-1", 1.0)]

@@ -19,7 +19,10 @@ FULL: dict[str, Any] = {
     "gpus": [["GPU-5a1b"], [3]],
     "cdi": True,
     "ulimits": {"nofile": 65536, "stack": 67108864},
-    "mounts": [{"source": "/data", "target": "/data"}, {"source": "/s", "target": "/mnt/s", "read_only": False}],
+    "mounts": [
+        {"source": "/data", "target": "/data"},
+        {"source": "/s", "target": "/mnt/s", "read_only": False},
+    ],
     "devices": ["/dev/infiniband"],
     "capabilities": ["SYS_PTRACE"],
     "shared_memory_gib": 2.5,
@@ -30,13 +33,27 @@ FULL: dict[str, Any] = {
 def clusters() -> dict[str, Cluster]:
     """By the name of the golden files."""
     examples = ROOT / "deployments" / "clusters"
-    full = {"name": "full", "nodes": 2, "hardware": "H100-SXM", "gpus_per_node": 1, "env": {"NCCL_DEBUG": "WARN"}}
-    amd = {"name": "amd", "nodes": 1, "hardware": "MI300X", "gpus_per_node": 2, "platform": {"kind": "docker"}}
+    full = {
+        "name": "full",
+        "nodes": 2,
+        "hardware": "H100-SXM",
+        "gpus_per_node": 1,
+        "env": {"NCCL_DEBUG": "WARN"},
+    }
+    amd = {
+        "name": "amd",
+        "nodes": 1,
+        "hardware": "MI300X",
+        "gpus_per_node": 2,
+        "platform": {"kind": "docker"},
+    }
     cpu = {"name": "cpu", "nodes": 2, "platform": {"kind": "docker"}, "keep": "on_failure"}
     return {
         "docker": load_cluster(examples / "docker.yaml"),
         "docker-one": load_cluster(examples / "docker-one.yaml"),
-        "full": Cluster.model_validate({**full, "platform": FULL, "image": "registry.example.com/acceptance:1"}),
+        "full": Cluster.model_validate(
+            {**full, "platform": FULL, "image": "registry.example.com/acceptance:1"}
+        ),
         "amd": Cluster.model_validate({**amd, "image": "registry.example.com/rocm:1"}),
         "cpu": Cluster.model_validate({**cpu, "image": {"build": "cpu", "builder": "buildah"}}),
     }

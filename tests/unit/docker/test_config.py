@@ -23,7 +23,12 @@ GPUS = {"hardware": "H100-SXM", "gpus_per_node": 2}
 
 def cluster_file(folder: Path, platform: dict[str, Any], **fields: Any) -> Path:
     path = folder / "trial.yaml"
-    described = {"nodes": 2, "image": "registry.example.com/a:1", **fields, "platform": {"kind": "docker", **platform}}
+    described = {
+        "nodes": 2,
+        "image": "registry.example.com/a:1",
+        **fields,
+        "platform": {"kind": "docker", **platform},
+    }
     path.write_text(yaml.safe_dump(described))
     return path
 
@@ -35,10 +40,18 @@ def cluster_file(folder: Path, platform: dict[str, Any], **fields: Any) -> Path:
         ({}, {"nodes": 65}, "nodes: one Docker host takes at most 64, is 65"),
         ({"network": "host"}, {}, "platform.network: host takes one container"),
         ({"network": "bridge"}, {}, "'own' or 'host'"),
-        ({"host": "unix:///a.sock", "context": "b"}, {}, "platform.context: not together with platform.host"),
+        (
+            {"host": "unix:///a.sock", "context": "b"},
+            {},
+            "platform.context: not together with platform.host",
+        ),
         ({"host": "http://a"}, {}, "host"),
         ({"context": "../x"}, {}, "context"),
-        ({"ipc": "host", "shared_memory_gib": 1}, {}, "platform.shared_memory_gib: not with ipc: host"),
+        (
+            {"ipc": "host", "shared_memory_gib": 1},
+            {},
+            "platform.shared_memory_gib: not with ipc: host",
+        ),
         ({"gpus": [[0, 1]]}, GPUS, "platform.gpus: needs one list for each of the 2 nodes, has 1"),
         ({"gpus": [[0], [1, 2]]}, GPUS, "platform.gpus: node-0 needs 2 GPUs"),
         ({"gpus": [[0, 1], [2]]}, GPUS, "platform.gpus: node-1 needs 2 GPUs"),
@@ -49,7 +62,11 @@ def cluster_file(folder: Path, platform: dict[str, Any], **fields: Any) -> Path:
         ({"ulimits": {"memlock": -2}}, {}, "memlock"),
         ({"devices": ["dev/infiniband"]}, {}, "must be a full path without '..'"),
         ({"capabilities": ["--privileged"]}, {}, "capabilities"),
-        ({"mounts": [{"source": "/a/../b", "target": "/b"}]}, {}, "must be a full path without '..'"),
+        (
+            {"mounts": [{"source": "/a/../b", "target": "/b"}]},
+            {},
+            "must be a full path without '..'",
+        ),
         ({"mounts": [{"source": "/a", "target": "/etc"}]}, {}, "'/etc' hides /etc/seatrial"),
         ({"mounts": [{"source": "/a", "target": "/root/.ssh/x"}]}, {}, "hides /root/.ssh"),
         ({"mounts": [{"source": "/a", "target": "/"}]}, {}, "hides /etc/seatrial"),
@@ -58,7 +75,11 @@ def cluster_file(folder: Path, platform: dict[str, Any], **fields: Any) -> Path:
 def test_what_does_not_fit_is_one_line(
     tmp_path: Path, platform: dict[str, Any], fields: dict[str, Any], problem: str
 ) -> None:
-    document = {"image": "registry.example.com/a:1", **fields, "platform": {"kind": "docker", **platform}}
+    document = {
+        "image": "registry.example.com/a:1",
+        **fields,
+        "platform": {"kind": "docker", **platform},
+    }
     assert problem in refusal(tmp_path, **document)
 
 
@@ -81,7 +102,9 @@ def _no_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_docker")
-def test_doctor_names_the_socket_and_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_socket_and_where_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nowhere = f"unix://{tmp_path}/no.sock"
     assert f"at {nowhere} (platform.host)" in problem_of(cluster_file(tmp_path, {"host": nowhere}))
     monkeypatch.setenv("DOCKER_HOST", f"{nowhere}.env")
@@ -100,7 +123,9 @@ def test_a_context_of_docker_is_honoured(tmp_path: Path) -> None:
     assert f"at {host} (context lab)" in problem_of(cluster_file(tmp_path, {"context": "lab"}))
     (folder / "meta.json").write_text('{"Name": "lab"}')
     assert "(context lab): " in problem_of(cluster_file(tmp_path, {"context": "lab"}))
-    assert "(context other): docker knows no such context" in problem_of(cluster_file(tmp_path, {"context": "other"}))
+    assert "(context other): docker knows no such context" in problem_of(
+        cluster_file(tmp_path, {"context": "other"})
+    )
 
 
 @pytest.mark.usefixtures("_no_docker")
@@ -124,7 +149,9 @@ def test_created_objects_match_the_golden_files(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_gpu_is_in_two_containers(name: str) -> None:
     cluster, bodies = clusters()[name], [yaml.safe_load(text) for text in rendered(name).values()]
-    requests = chain.from_iterable(body.get("HostConfig", {}).get("DeviceRequests", []) for body in bodies)
+    requests = chain.from_iterable(
+        body.get("HostConfig", {}).get("DeviceRequests", []) for body in bodies
+    )
     gpus = [gpu for request in requests for gpu in request["DeviceIDs"]]
     assert len(gpus) == cluster.nodes * cluster.gpus
     assert len(set(gpus)) == len(gpus)

@@ -1,4 +1,6 @@
-"""What the daemon says of containers: where nodes are, why they ended, and which of them are left over."""
+"""What the daemon says of containers: where nodes are, why they ended, and which of them are left
+over.
+"""
 
 import time
 from pathlib import Path
@@ -35,16 +37,27 @@ def daemon(attrs: dict[str, Any], status: str = "running", host: str | None = No
 
 def plan() -> DockerPlan:
     cluster = clusters()["cpu"]
-    return DockerPlan(Run("r1", cluster, load_suite("quick"), Path("out")), cast("DockerPlatform", cluster.platform))
+    return DockerPlan(
+        Run("r1", cluster, load_suite("quick"), Path("out")),
+        cast("DockerPlatform", cluster.platform),
+    )
 
 
 def test_peers_go_by_the_network_and_this_machine_by_the_published_port() -> None:
     place = node_addresses(daemon({"NetworkSettings": GOOD}), plan())[0]
-    assert (place.address, place.port, place.host, place.host_port) == ("172.18.0.2", 222, "127.0.0.1", 40001)
+    assert (place.address, place.port, place.host, place.host_port) == (
+        "172.18.0.2",
+        222,
+        "127.0.0.1",
+        40001,
+    )
 
 
 def test_a_daemon_on_another_machine_is_reached_there() -> None:
-    assert node_addresses(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host == "gpu-box"
+    assert (
+        node_addresses(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host
+        == "gpu-box"
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,13 +71,17 @@ def test_a_container_without_an_address_is_named(broken: Any) -> None:
 
 
 def test_a_container_that_ended_is_named_with_its_last_words() -> None:
-    with pytest.raises(LaunchError, match=r"the container of node-0 ended with status 2: .*two") as failed:
+    with pytest.raises(
+        LaunchError, match=r"the container of node-0 ended with status 2: .*two"
+    ) as failed:
         node_addresses(daemon({"State": {"ExitCode": 2}}, status="exited"), plan())
     assert str(failed.value).isprintable()
 
 
 def test_a_container_that_ran_out_of_memory_is_named_with_that_cause() -> None:
-    container = daemon({"State": {"ExitCode": 137, "OOMKilled": True}}, status="exited").containers("r1")[0]
+    container = daemon({"State": {"ExitCode": 137, "OOMKilled": True}}, status="exited").containers(
+        "r1"
+    )[0]
     assert "it ran out of memory" in why_ended(container).sentence
 
 
@@ -84,7 +101,8 @@ LONG_AGO, LATER = "1000000000", "99999999999"
 
 @pytest.fixture
 def _no_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1)  # the state of a plain user is in the test's own folder
+    # The state of a plain user is in the test's own folder
+    monkeypatch.setattr("os.geteuid", lambda: 1)
 
 
 def own(made: str) -> dict[str, str]:

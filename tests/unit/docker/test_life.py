@@ -91,11 +91,15 @@ class Host:
         assert all
         assert ignore_removed
         name, _, value = filters["label"].partition("=")
-        return [c for c in reversed(self.left) if name in c.labels and value in ("", c.labels[name])]
+        return [
+            c for c in reversed(self.left) if name in c.labels and value in ("", c.labels[name])
+        ]
 
     def network(self, name: str, **options: Any) -> None:
         config = [{"Subnet": None}, {"Subnet": "fd00::/64"}, {"Subnet": "172.18.0.1/16"}]
-        network = SimpleNamespace(name=name, attrs={"Labels": options["labels"], "IPAM": {"Config": config}})
+        network = SimpleNamespace(
+            name=name, attrs={"Labels": options["labels"], "IPAM": {"Config": config}}
+        )
         network.remove = lambda: self.networked.remove(network)
         self.networked.append(network)
 
@@ -107,17 +111,28 @@ def platform_and_run(
     monkeypatch.setattr(Daemon, "client", host)
     monkeypatch.setattr(docker, "wait_for_sshd", lambda *_: True)
     monkeypatch.setattr(docker, "AT_ONCE", 1)
-    described = {"name": "test", "nodes": 2, "image": IMAGE, "platform": {"kind": "docker"}, **fields}
+    described = {
+        "name": "test",
+        "nodes": 2,
+        "image": IMAGE,
+        "platform": {"kind": "docker"},
+        **fields,
+    }
     cluster = Cluster.model_validate(described)
     return docker.platform(cluster), Run(RUN, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_creation_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_from_its_creation_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host()
     platform, run = platform_and_run(tmp_path, monkeypatch, host)
     began = time.time()
     testbed = platform.launch(run)
-    assert [(node.name, node.address) for node in testbed.nodes] == [("node-0", "172.18.0.2"), ("node-1", "172.18.0.3")]
+    assert [(node.name, node.address) for node in testbed.nodes] == [
+        ("node-0", "172.18.0.2"),
+        ("node-1", "172.18.0.3"),
+    ]
     assert (testbed.network, testbed.shared_cores) == ("172.18.0.0/16", 12)
     assert host.archives == [(container.name, "/etc") for container in host.made]
     labels = host.made[0].labels
@@ -127,7 +142,10 @@ def test_a_run_from_its_creation_to_its_end(tmp_path: Path, monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as server:
         reachable = host.made[1].attrs["NetworkSettings"]["Ports"]["222/tcp"][0]
         state = docker.DockerState.load(states.run_folder(RUN, "docker"))
-        assert (state.nodes[1].host, state.nodes[1].host_port) == ("127.0.0.1", int(reachable["HostPort"]))
+        assert (state.nodes[1].host, state.nodes[1].host_port) == (
+            "127.0.0.1",
+            int(reachable["HostPort"]),
+        )
         here = state.nodes[1].model_copy(update={"host_port": server.getsockname()[1]})
         moved = state.model_copy(update={"nodes": (state.nodes[0], here)})
         platform._testbed(RUN, moved).dial(testbed.nodes[1], 5).close()
@@ -137,7 +155,9 @@ def test_a_run_from_its_creation_to_its_end(tmp_path: Path, monkeypatch: pytest.
     assert platform.keep(RUN, 600)
     host.made[1].output = b" \n"
     platform.collect(RUN, tmp_path / "logs", 30, Secrets(()))
-    assert {f.name: f.read_text() for f in (tmp_path / "logs" / "nodes").iterdir()} == {"node-0.log": "sshd\n" * 3}
+    assert {f.name: f.read_text() for f in (tmp_path / "logs" / "nodes").iterdir()} == {
+        "node-0.log": "sshd\n" * 3
+    }
 
     assert testbed.blameless_reason(testbed.nodes[1]) is None
     host.made[1].status = "exited"
@@ -169,7 +189,9 @@ def test_one_container_shares_no_cores_and_has_the_hosts_network(
     assert (testbed.head.address, testbed.head.port) == ("127.0.0.1", run.cluster.ssh_port)
 
 
-def test_an_image_is_pulled_where_it_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_pulled_where_it_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host(has_image=False)
     platform, run = platform_and_run(tmp_path, monkeypatch, host)
     host.pulled.append({"error": "manifest unknown"})
@@ -179,7 +201,9 @@ def test_an_image_is_pulled_where_it_is_not_there(tmp_path: Path, monkeypatch: p
     docker.ensure_image(platform._daemon, IMAGE)
 
 
-def test_containers_of_runs_that_are_gone_are_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_of_runs_that_are_gone_are_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host()
     platform, run = platform_and_run(tmp_path, monkeypatch, host)
     platform.launch(run)
@@ -196,7 +220,12 @@ def test_containers_of_runs_that_are_gone_are_left_over(tmp_path: Path, monkeypa
     (keys,) = platform.leftovers()  # by the folder alone
     assert (keys.run_id, keys.what) == (RUN, "its keys on this machine")
     elsewhere = Cluster.model_validate(
-        {"name": "x", "nodes": 1, "image": IMAGE, "platform": {"kind": "docker", "host": "ssh://other"}}
+        {
+            "name": "x",
+            "nodes": 1,
+            "image": IMAGE,
+            "platform": {"kind": "docker", "host": "ssh://other"},
+        }
     )
     assert docker.platform(elsewhere).leftovers() == []
 
@@ -213,10 +242,24 @@ NVIDIA: dict[str, Any] = {"Runtimes": {"nvidia": {}}}
         (GPUS, NVIDIA, b"4", None),
         (GPUS, NVIDIA, b"3", "3"),
         (GPUS, NVIDIA, b"no", "0"),
-        ({**GPUS, "platform": {"kind": "docker", "cdi": True}}, {"CDISpecDirs": []}, b"4", "CDI devices"),
-        ({**GPUS, "platform": {"kind": "docker", "cdi": True}}, {"DiscoveredDevices": [1]}, b"4", None),
         (
-            {**GPUS, "gpus_per_node": 1, "platform": {"kind": "docker", "gpus": [["MIG-a"], ["MIG-b"]]}},
+            {**GPUS, "platform": {"kind": "docker", "cdi": True}},
+            {"CDISpecDirs": []},
+            b"4",
+            "CDI devices",
+        ),
+        (
+            {**GPUS, "platform": {"kind": "docker", "cdi": True}},
+            {"DiscoveredDevices": [1]},
+            b"4",
+            None,
+        ),
+        (
+            {
+                **GPUS,
+                "gpus_per_node": 1,
+                "platform": {"kind": "docker", "gpus": [["MIG-a"], ["MIG-b"]]},
+            },
             NVIDIA,
             b"1",  # both are parts of one
             None,
@@ -263,7 +306,9 @@ def test_sshd_that_is_silent_and_a_container_that_ends_meanwhile(
         platform.launch(run)
 
 
-def test_logs_are_bounded_and_nodes_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_bounded_and_nodes_are_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(docker, "_LOG_BYTES", 10)
     read: list[int] = []
 
@@ -275,12 +320,14 @@ def test_logs_are_bounded_and_nodes_are_in_order(tmp_path: Path, monkeypatch: py
     container: Any = SimpleNamespace(name="c", logs=endless)
     assert docker._log_of(container) == "12345" * 3
     assert len(read) == 3
-    assert [_index(name) for name in ("node-7", "node-12", "node-", "x", "node-1234567", "node-99999")] == [
-        *(7, 12, 0, 0, 0, 99999)
-    ]
+    assert [
+        _index(name) for name in ("node-7", "node-12", "node-", "x", "node-1234567", "node-99999")
+    ] == [*(7, 12, 0, 0, 0, 99999)]
 
 
-def test_a_daemon_that_refuses_to_remove_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_refuses_to_remove_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host()
     platform, run = platform_and_run(tmp_path, monkeypatch, host)
     platform.launch(run)

@@ -1,4 +1,6 @@
-"""The whole chain on the fake platform: the flow's own functions, without Prefect and its server."""
+"""The whole chain on the fake platform: the flow's own functions, without Prefect and its
+server.
+"""
 
 import logging
 import shutil
@@ -34,7 +36,10 @@ STEPS: dict[str, Callable[..., Any]] = {
 
 @dataclass
 class Chain:
-    """Runs on `platform`. `lost` is why a run has lost its cluster's lease; `notified` are results that people get."""
+    """Runs on `platform`.
+
+    `lost` is why a run has lost its cluster's lease; `notified` are results that people get.
+    """
 
     platform: FakePlatform
     out: Path
@@ -59,7 +64,9 @@ class Chain:
 
 
 def _without_code(result: RunResult) -> Iterator[Reason]:
-    """The reasons of bad verdicts, and the evidence against suspects, that the runbook cannot explain."""
+    """The reasons of bad verdicts, and the evidence against suspects, that the runbook cannot
+    explain.
+    """
     reasons = [each.reason for each in result.checks if each.verdict is not Verdict.PASS]
     evidence = [suspect.evidence for each in result.checks for suspect in each.suspects]
     yield from (text for text in (*reasons, *evidence) if not text.code)
@@ -67,7 +74,9 @@ def _without_code(result: RunResult) -> Iterator[Reason]:
 
 @pytest.fixture
 def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) -> Iterator[Chain]:
-    """Three healthy nodes; whatever a test does to them, none may be left up unless the run keeps them."""
+    """Three healthy nodes; whatever a test does to them, none may be left up unless the run keeps
+    them.
+    """
     made = Chain(FakePlatform(nodes=3), tmp_path / "out")
     history = shutil.copy(empty_history, tmp_path)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{history}")
@@ -84,7 +93,8 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
     monkeypatch.setattr(check, "notify_task", made.notify)
     monkeypatch.setattr(check, "record_task", record.record)
     monkeypatch.setattr(check, "upload_task", upload.upload)
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # the faults that tests inject are its errors
+    # The faults that tests inject are its errors
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     yield made
     for run_id in [*made.platform.kept]:
         made.platform.teardown(run_id)

@@ -1,4 +1,6 @@
-"""Campaigns on the fake platform: phases are runs, nodes that break are left out, and what was killed is resumed."""
+"""Campaigns on the fake platform: phases are runs, nodes that break are left out, and what was
+killed is resumed.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,11 +31,15 @@ Before = Callable[[int], None]
 
 def _suite(minutes: float) -> Suite:
     phases = [{"suite": NET}, {"suite": BURN, "synchronised": True}]
-    return SuiteFile.model_validate({"name": "soak", "campaign": {"minutes": minutes, "phases": phases}})
+    return SuiteFile.model_validate(
+        {"name": "soak", "campaign": {"minutes": minutes, "phases": phases}}
+    )
 
 
 class Soak:
-    """A campaign over the nodes of `chain`; each phase counts as one minute, and `before` is called before each."""
+    """A campaign over the nodes of `chain`; each phase counts as one minute, and `before` is called
+    before each.
+    """
 
     def __init__(self, chain: Chain, before: Before = lambda nth: None) -> None:
         self.chain, self.before, self.waited = chain, before, list[float]()
@@ -50,7 +56,9 @@ class Soak:
                 check.publish_results(run_state, store, notify=False)
                 return check.rewrite_run_json(run_state)
 
-            return flow.run_campaign(run, section, store, self._phase, publish, lambda: f"phase-{next(ids)}")
+            return flow.run_campaign(
+                run, section, store, self._phase, publish, lambda: f"phase-{next(ids)}"
+            )
 
     def _phase(self, run: Run) -> RunResult:
         self.phases.append(run)
@@ -77,11 +85,24 @@ def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
     soak = Soak(chain)
     result = soak.run(minutes=3)
     assert [run.suite.name for run in soak.phases] == ["net", "burn", "net"]
-    assert (result.checks[0].verdict, result.checks[0].reason.code) == (Verdict.PASS, "campaign-passed")
-    assert (result.verdict, result.checks[2].reason.code) == (Verdict.NOT_RUN, "drift-too-few-phases")
-    assert result.coverage.extent == "some", "phases that were compared with nothing are no whole pass"
+    assert (result.checks[0].verdict, result.checks[0].reason.code) == (
+        Verdict.PASS,
+        "campaign-passed",
+    )
+    assert (result.verdict, result.checks[2].reason.code) == (
+        Verdict.NOT_RUN,
+        "drift-too-few-phases",
+    )
+    assert result.coverage.extent == "some", (
+        "phases that were compared with nothing are no whole pass"
+    )
     with open_store() as store:
-        assert {row.run_id for row in store.runs("fake")} == {"phase-1", "phase-2", "phase-3", "soak-1"}
+        assert {row.run_id for row in store.runs("fake")} == {
+            "phase-1",
+            "phase-2",
+            "phase-3",
+            "soak-1",
+        }
     assert (soak.state.ended, soak.state.spent_s) == (True, 180)
 
 
@@ -93,7 +114,9 @@ def test_a_node_that_breaks_is_left_out_and_named(chain: Chain) -> None:
     result = soak.run(minutes=4)
     assert [len(run.cluster.node_names()) for run in soak.phases] == [3, 3, 2, 2]
     assert result.verdict is Verdict.FAIL
-    assert [(each.name, each.evidence.code) for each in result.suspects] == [("node-1", "campaign-left-out")]
+    assert [(each.name, each.evidence.code) for each in result.suspects] == [
+        ("node-1", "campaign-left-out")
+    ]
     assert "left out: node-1 since hour 0.03" in " ".join(soak.state.lines())
 
 
@@ -109,7 +132,9 @@ def test_nodes_that_break_together_are_not_left_out(chain: Chain) -> None:
     assert result.verdict is Verdict.FAIL
 
 
-def test_a_phase_whose_nodes_were_taken_away_is_repeated(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_whose_nodes_were_taken_away_is_repeated(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     soak, phase = Soak(chain), Soak._phase
     taken = Reason.of("slurm-job-cancelled", job="7", how="cancelled", detail="")
 
@@ -148,7 +173,9 @@ def test_a_killed_campaign_goes_on_where_it_was(chain: Chain) -> None:
 
 
 def test_a_changed_plan_begins_anew(chain: Chain) -> None:
-    soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
+    soak = Soak(
+        chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed")))
+    )
     soak.run(minutes=4)
     del chain.platform.errors["launch"]
     soak.before = lambda nth: None
@@ -157,8 +184,13 @@ def test_a_changed_plan_begins_anew(chain: Chain) -> None:
 
 
 def test_without_nodes_it_tries_again_then_keeps_its_state(chain: Chain) -> None:
-    soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
+    soak = Soak(
+        chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed")))
+    )
     result = soak.run(minutes=4)
     assert len(soak.phases) == len(PAUSES_S) + 1
-    assert (result.verdict, result.checks[0].reason.code) == (Verdict.INCONCLUSIVE, "campaign-stuck")
+    assert (result.verdict, result.checks[0].reason.code) == (
+        Verdict.INCONCLUSIVE,
+        "campaign-stuck",
+    )
     assert not soak.state.ended

@@ -1,4 +1,6 @@
-"""The chain from image to verdict: what a run comes to, and that its nodes are gone, whatever happens in between."""
+"""The chain from image to verdict: what a run comes to, and that its nodes are gone, whatever
+happens in between.
+"""
 
 import json
 import signal
@@ -41,7 +43,10 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
         "throughput",
     }
     document = json.loads((chain.out / "run.json").read_text())
-    assert (document["verdict"], [one.verdict for one in chain.notified]) == ("pass", [Verdict.PASS])
+    assert (document["verdict"], [one.verdict for one in chain.notified]) == (
+        "pass",
+        [Verdict.PASS],
+    )
     assert chain.platform.calls == CALLS
 
 
@@ -57,15 +62,21 @@ def test_a_run_beside_other_programs_says_so(
 
 
 def test_every_metric_is_described_by_its_check(chain: Chain) -> None:
-    described = {(kind.name, name, metric.unit) for kind in TABLE for name, metric in kind.metrics.items()}
-    measured = {(made.name, m.metric, m.unit) for made in chain.run().checks for m in made.measurements}
+    described = {
+        (kind.name, name, metric.unit) for kind in TABLE for name, metric in kind.metrics.items()
+    }
+    measured = {
+        (made.name, m.metric, m.unit) for made in chain.run().checks for m in made.measurements
+    }
     assert measured <= described
     assert {name for name, *_ in measured} == set(CHECKS)
 
 
 def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
     result = chain.run()
-    rates = [m.value for made in result.checks for m in made.measurements if m.metric == "tcp_egress"]
+    rates = [
+        m.value for made in result.checks for m in made.measurements if m.metric == "tcp_egress"
+    ]
     assert rates == pytest.approx([node.link_mb_s for node in chain.platform.nodes.values()])
 
 
@@ -81,8 +92,13 @@ def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
 def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict: Verdict) -> None:
     chain.platform.errors["launch"] = error
     result = chain.run()
-    assert (result.verdict, verdicts(result)["launch"]) == (max(verdict, result.verdict, key=str), verdict)
-    assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.NOT_RUN)
+    assert (result.verdict, verdicts(result)["launch"]) == (
+        max(verdict, result.verdict, key=str),
+        verdict,
+    )
+    assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(
+        CHECKS, Verdict.NOT_RUN
+    )
     assert not any(node.commands for node in chain.platform.nodes.values())
     assert chain.platform.calls == CALLS  # what had come up before it failed is taken down too
 
@@ -97,7 +113,8 @@ def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict:
     ],
 )
 @pytest.mark.parametrize(
-    "answer", [ProgramOutput("garbage\0\x1b[2J{]", 0), ProgramOutput("", 139), ProgramOutput("", hangs=True)]
+    "answer",
+    [ProgramOutput("garbage\0\x1b[2J{]", 0), ProgramOutput("", 139), ProgramOutput("", hangs=True)],
 )
 def test_a_failing_program_affects_only_its_own_check(
     chain: Chain, program: str, broken: str, answer: ProgramOutput
@@ -138,7 +155,9 @@ def interrupts(request: Request) -> ProgramOutput:
     return ProgramOutput(hangs=True)
 
 
-@pytest.mark.parametrize("program", ["facts.py", "stream.py", "hostname", "devices.py", "collective.py", "training.py"])
+@pytest.mark.parametrize(
+    "program", ["facts.py", "stream.py", "hostname", "devices.py", "collective.py", "training.py"]
+)
 def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(
     chain: Chain, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,17 +214,24 @@ def test_a_lost_lease_makes_the_run_inconclusive(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize("store", ["/proc/nowhere/history.db", "no-database.sqlite"])
-def test_without_its_history_a_run_cannot_pass(chain: Chain, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_history_a_run_cannot_pass(
+    chain: Chain, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain.out.mkdir()
     (chain.out.parent / "no-database.sqlite").write_text("dear diary" * 100)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{chain.out.parent / store}")
     result = chain.run()
-    assert (result.verdict, verdicts(result)["history"]) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+    assert (result.verdict, verdicts(result)["history"]) == (
+        Verdict.INCONCLUSIVE,
+        Verdict.INCONCLUSIVE,
+    )
     assert result.reason.code == "history-unavailable"
     assert {verdicts(result)[name] for name in CHECKS} == {Verdict.PASS}
 
 
-def test_an_upload_that_fails_changes_no_verdict(chain: Chain, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_upload_that_fails_changes_no_verdict(
+    chain: Chain, caplog: pytest.LogCaptureFixture
+) -> None:
     file = chain.out.parent / "file"
     file.write_text("where a folder should be")
     result = chain.run(upload=f"file://{file}")
@@ -216,9 +242,16 @@ def test_an_upload_that_fails_changes_no_verdict(chain: Chain, caplog: pytest.Lo
 
 @pytest.mark.parametrize(
     ("keep", "refuses", "kept"),
-    [("never", True, False), ("on_failure", False, False), ("on_failure", True, True), ("always", False, True)],
+    [
+        ("never", True, False),
+        ("on_failure", False, False),
+        ("on_failure", True, True),
+        ("always", False, True),
+    ],
 )
-def test_nodes_are_kept_where_the_cluster_file_says_so(chain: Chain, keep: str, refuses: bool, kept: bool) -> None:
+def test_nodes_are_kept_where_the_cluster_file_says_so(
+    chain: Chain, keep: str, refuses: bool, kept: bool
+) -> None:
     chain.platform.nodes["node-1"].refuses = refuses
     result = chain.run(keep=keep, keep_s=60)
     assert chain.platform.kept == ({RUN_ID: 60.0} if kept else {})
@@ -233,7 +266,9 @@ def test_nodes_that_cannot_be_kept_are_taken_down(chain: Chain) -> None:
 
 
 def two_speeds(models: dict[str, str]) -> FakePlatform:
-    """Ten nodes, four of them with a tenth of the speed; `models` are the processors that nodes tell of."""
+    """Ten nodes, four of them with a tenth of the speed; `models` are the processors that nodes
+    tell of.
+    """
     platform = FakePlatform(nodes=10)
     for number, node in enumerate(platform.nodes.values()):
         if number >= 6:
@@ -254,7 +289,9 @@ def test_a_fleet_of_two_models_passes_and_says_so(chain: Chain) -> None:
     result = chain.run()
     assert result.verdict is Verdict.PASS, result.reason
     (devices,) = (made for made in result.checks if made.name == "devices")
-    assert devices.reason.sentence.endswith("2 groups by CPU model: 6 x AMD EPYC 9654, 4 x AMD EPYC 7601")
+    assert devices.reason.sentence.endswith(
+        "2 groups by CPU model: 6 x AMD EPYC 9654, 4 x AMD EPYC 7601"
+    )
     assert {node["cpu_model"] for node in result.nodes} == {"AMD EPYC 9654", "AMD EPYC 7601"}
 
 
@@ -276,11 +313,14 @@ def test_a_single_gpu_is_checked_without_what_needs_two(chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("suite", "cluster"),
     [
-        ("quick", {"gpus_per_node": 8, "slots_per_node": 1}),  # seven more GPUs are there to be asked
+        # Seven more GPUs are there to be asked
+        ("quick", {"gpus_per_node": 8, "slots_per_node": 1}),
         ("a4-sweep", {"gpus_per_node": 1}),  # which measures nothing else of a GPU
     ],
 )
-def test_collectives_are_not_left_out_otherwise(chain: Chain, suite: str, cluster: dict[str, int]) -> None:
+def test_collectives_are_not_left_out_otherwise(
+    chain: Chain, suite: str, cluster: dict[str, int]
+) -> None:
     chain.platform, chain.suite = FakePlatform(nodes=1), load_suite(suite)
     facts = {
         "gpus": cluster["gpus_per_node"],

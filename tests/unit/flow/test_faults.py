@@ -1,4 +1,6 @@
-"""Faults of nodes, through the whole chain: who is blamed, and what is still measured without them."""
+"""Faults of nodes, through the whole chain: who is blamed, and what is still measured without
+them.
+"""
 
 import json
 from collections.abc import Callable
@@ -44,7 +46,12 @@ def test_a_broken_node_is_blamed_and_the_others_are_measured(
     result = chain.run()
     assert result.verdict is Verdict.FAIL
     assert kinds_and_names(result) == [("node", name)]
-    ranks = {m.conditions.get("ranks") for made in result.checks for m in made.measurements if m.metric == "busbw"}
+    ranks = {
+        m.conditions.get("ranks")
+        for made in result.checks
+        for m in made.measurements
+        if m.metric == "busbw"
+    }
     assert ranks == {2}
 
 
@@ -59,7 +66,9 @@ def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
 def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chain) -> None:
     """Its ranks print its own name, as the system has it."""
     chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
-    chain.platform.programs["hostname"] = lambda request: "".join(f"{node.name}\n" for node in request.ranks)
+    chain.platform.programs["hostname"] = lambda request: "".join(
+        f"{node.name}\n" for node in request.ranks
+    )
     result = chain.run()
     assert result.verdict is Verdict.FAIL
     assert suspect_names(result) == ["node-1"]
@@ -73,7 +82,9 @@ def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain)
 
 
 @pytest.mark.parametrize("fault", [is_late, has_another_mpi])
-def test_a_node_unlike_the_others_is_blamed(chain: Chain, fault: Callable[[FakeNode], None]) -> None:
+def test_a_node_unlike_the_others_is_blamed(
+    chain: Chain, fault: Callable[[FakeNode], None]
+) -> None:
     fault(chain.platform.nodes["node-1"])
     result = chain.run()
     assert set(suspect_names(result)) == {"node-1"}
@@ -89,7 +100,9 @@ def test_a_slow_link_is_found_among_its_peers(chain: Chain) -> None:
 
 
 def commands_of_a_healthy_node() -> range:
-    """How many commands node-1 is asked to run in a run that passes: set-up, pairs, streams, and each mpirun."""
+    """How many commands node-1 is asked to run in a run that passes: set-up, pairs, streams, and
+    each mpirun.
+    """
     return range(12)
 
 
@@ -107,7 +120,9 @@ def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> 
     chain.platform.nodes["node-1"].refuses = True
     result = chain.run()
     assert result.verdict is Verdict.FAIL
-    codes = {made.name: made.reason.code for made in result.checks if made.verdict is Verdict.NOT_RUN}
+    codes = {
+        made.name: made.reason.code for made in result.checks if made.verdict is Verdict.NOT_RUN
+    }
     assert codes == {"collectives": "too-few-nodes"}
 
 

@@ -1,4 +1,6 @@
-"""A collective that is slow without a suspect, through the whole chain: which part is named, and what it costs."""
+"""A collective that is slow without a suspect, through the whole chain: which part is named, and
+what it costs.
+"""
 
 import dataclasses
 import json
@@ -35,7 +37,9 @@ def known(chain: Chain) -> Chain:
 def pin_plateau(chain: Chain, **cluster: Any) -> None:
     healthy = chain.run(**cluster)
     assert (healthy.verdict, healthy.localization) == (Verdict.PASS, None)
-    (plateau,) = (m for check in healthy.checks for m in check.measurements if m.metric == "busbw_plateau")
+    (plateau,) = (
+        m for check in healthy.checks for m in check.measurements if m.metric == "busbw_plateau"
+    )
     at = datetime(2026, 1, 1, tzinfo=UTC)
     pin = Pin(plateau.series(), plateau.value, 0.8 * plateau.value, None, "GB/s", "us", at, "run-0")
     with open_store() as store:
@@ -43,12 +47,16 @@ def pin_plateau(chain: Chain, **cluster: Any) -> None:
 
 
 def slower(request: Request, factor: float) -> Request:
-    ranks = tuple(dataclasses.replace(node, link_mb_s=node.link_mb_s * factor) for node in request.ranks)
+    ranks = tuple(
+        dataclasses.replace(node, link_mb_s=node.link_mb_s * factor) for node in request.ranks
+    )
     return dataclasses.replace(request, ranks=ranks)
 
 
 def named(result: RunResult) -> list[tuple[str, str]]:
-    return [(suspect.kind, suspect.name) for suspect in result.suspects if suspect.confidence >= 0.95]
+    return [
+        (suspect.kind, suspect.name) for suspect in result.suspects if suspect.confidence >= 0.95
+    ]
 
 
 def check_of(result: RunResult) -> Check:
@@ -71,14 +79,28 @@ def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with("node-2")
     result = known.run()
     assert named(result) == [("node", "node-2")]
-    assert (result.verdict, check_of(result).reason.code) == (check_of(result).verdict, "localize-node")
+    assert (result.verdict, check_of(result).reason.code) == (
+        check_of(result).verdict,
+        "localize-node",
+    )
     assert result.reason.sentence.startswith("node-2 (100 % sure): slow in ")
-    assert result.localization and result.localization["rounds"] == len({name.split("-")[1] for name in rounds(known)})
+    assert result.localization and result.localization["rounds"] == len(
+        {name.split("-")[1] for name in rounds(known)}
+    )
     assert [test["name"] for test in result.localization["tests"]] == sorted(rounds(known))
     slow = {test["name"] for test in result.localization["tests"] if "node-2" in test["nodes"]}
     assert {test["name"] for test in result.localization["tests"] if test["ratio"] < 0.5} == slow
-    hostfiles = {path: text for node in known.platform.nodes.values() for path, text in node.files.items()}
-    assert sum(len(text.splitlines()) == 2 for path, text in hostfiles.items() if "hostfile-localize-" in path) >= 6
+    hostfiles = {
+        path: text for node in known.platform.nodes.values() for path, text in node.files.items()
+    }
+    assert (
+        sum(
+            len(text.splitlines()) == 2
+            for path, text in hostfiles.items()
+            if "hostfile-localize-" in path
+        )
+        >= 6
+    )
 
 
 def test_a_slow_link_is_told_from_its_nodes(known: Chain) -> None:
@@ -104,7 +126,9 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
     assert named(result) == [("node", "node-2")]
     assert result.verdict.is_fault and result.reason.sentence.startswith("node-2 ")
     assert check_of(result).reason.code == "localize-measured-again"
-    assert {check.verdict.is_fault for check in result.checks if check.name == "collectives"} == {is_pinned}
+    assert {check.verdict.is_fault for check in result.checks if check.name == "collectives"} == {
+        is_pinned
+    }
     assert rounds(chain) == []
 
 
@@ -112,7 +136,9 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
 def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_and_nobody_else(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    """The streams of node-1 are slow at first; their repeat meets one of the two that slow later, over two links."""
+    """The streams of node-1 are slow at first; their repeat meets one of the two that slow later,
+    over two links.
+    """
     chain.platform = FakePlatform(nodes=12)
     chain.platform.nodes["node-1"].link_mb_s = 40
 
@@ -133,7 +159,9 @@ def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_an
     assert check_of(result).reason.code == expected
 
 
-def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(chain: Chain) -> None:
+def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(
+    chain: Chain,
+) -> None:
     chain.platform = FakePlatform(nodes=NODES)
     chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
     pin_plateau(chain)
@@ -156,7 +184,11 @@ def test_a_link_is_slow_after_the_collectives_only_if_it_is_twice(
         nonlocal left
         if not request.stdin:
             return stream(request)
-        peer = next(n for n in request.peers.values() if n.address == json.loads(request.stdin)["peer"]["address"])
+        peer = next(
+            n
+            for n in request.peers.values()
+            if n.address == json.loads(request.stdin)["peer"]["address"]
+        )
         if {request.node.name, peer.name} != ends or not left:
             return stream(request)
         left -= 1
@@ -196,10 +228,15 @@ def test_streams_that_are_not_measured_again_in_time_blame_nobody(
     "printed",
     [
         "ORTE has lost communication with a remote daemon.",
-        "mpirun noticed that process rank {rank} with PID 47 on node {address} exited on signal 9 (Killed).",
+        (
+            "mpirun noticed that process rank {rank} with PID 47 on node {address} exited on "
+            "signal 9 (Killed)."
+        ),
     ],
 )
-def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain, printed: str) -> None:
+def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(
+    known: Chain, printed: str
+) -> None:
     """Its rank that was killed is a weaker sign than a node that does not answer."""
 
     def dies(request: Request) -> ProgramOutput | str:
@@ -207,21 +244,28 @@ def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain,
         if len(names) == 2 and "node-5" in names:
             node = known.platform.nodes["node-5"]
             node.commands_left = 0
-            return ProgramOutput(printed.format(rank=names.index("node-5"), address=node.address) + "\n", 1)
+            return ProgramOutput(
+                printed.format(rank=names.index("node-5"), address=node.address) + "\n", 1
+            )
         return slow_with("node-2")(request)
 
     known.platform.programs["collective.py"] = dies
     result = known.run()
     assert set(named(result)) == {("node", "node-2"), ("node", "node-5")}
     assert result.localization is not None
-    assert {node for test in result.localization["tests"] for node in test["nodes"]} == {f"node-{i}" for i in range(5)}
+    assert {node for test in result.localization["tests"] for node in test["nodes"]} == {
+        f"node-{i}" for i in range(5)
+    }
 
 
 def test_all_nodes_alike_are_not_blamed(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with()
     result = known.run()
     assert (result.verdict.is_fault, list(result.suspects)) == (True, [])
-    assert (check_of(result).verdict, check_of(result).reason.code) == (Verdict.INCONCLUSIVE, "localize-none")
+    assert (check_of(result).verdict, check_of(result).reason.code) == (
+        Verdict.INCONCLUSIVE,
+        "localize-none",
+    )
 
 
 @pytest.mark.parametrize("budget_s", [0, 1e-9])
@@ -236,7 +280,11 @@ def test_no_round_begins_after_the_budget(known: Chain, budget_s: float) -> None
 
 def test_a_gpu_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     for node in known.platform.nodes.values():
-        node.facts |= {"gpus": 4, "gpu_model": "NVIDIA H100 80GB HBM3", "nccl_tests": "/usr/bin/all_reduce_perf"}
+        node.facts |= {
+            "gpus": 4,
+            "gpu_model": "NVIDIA H100 80GB HBM3",
+            "nccl_tests": "/usr/bin/all_reduce_perf",
+        }
         node.link_mb_s = 200_000.0
     cluster: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 4}
     pin_plateau(known, **cluster)

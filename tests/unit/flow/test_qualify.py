@@ -23,7 +23,9 @@ from tests.unit.flow.conftest import Chain
 from tests.unit.qualify.played import LIVE, PlayedCluster
 
 NODES = [ServiceNode("node-0", "idle"), ServiceNode("node-1", "gated")]
-QUEUED = Reason.of("slurm-queued-too-long", job="7", limit_s="60", pending="Priority", meaning="others come first")
+QUEUED = Reason.of(
+    "slurm-queued-too-long", job="7", limit_s="60", pending="Priority", meaning="others come first"
+)
 
 
 class FakeNodes(PlayedCluster):
@@ -50,10 +52,16 @@ def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
     assert (service.calls, chain.platform.up) == ([], {})
     names = {"node-0", "node-1"}
-    assert {name: test.code for name, test in view.evidence.last.items()} == dict.fromkeys(names, QUEUED.code)
+    assert {name: test.code for name, test in view.evidence.last.items()} == dict.fromkeys(
+        names, QUEUED.code
+    )
     assert {*view.coverage.overdue_nodes} == names
-    assert {node.name for node in candidates(NODES, view.evidence, Selection(), view.coverage.max_age)} == names
-    assert "last test inconclusive (slurm-queued-too-long) in run " in view.evidence.open_test("node-0")
+    assert {
+        node.name for node in candidates(NODES, view.evidence, Selection(), view.coverage.max_age)
+    } == names
+    assert "last test inconclusive (slurm-queued-too-long) in run " in view.evidence.open_test(
+        "node-0"
+    )
 
 
 PREEMPTED = Reason.of("pod-preempted", name="p", disrupted="PreemptionByScheduler")
@@ -66,7 +74,8 @@ DELETED = Reason.of("pod-deleted", name="p", why_deleted="while the run used it"
         (DELETED, "pod default/train", "gave way to pod default/train"),
         (DELETED, "", str(DELETED)),
         (PREEMPTED, "", "gave way to another job"),
-        (caused(DELETED, QUEUED), "pod default/train", None),  # another pod ended, and its controller deleted this one
+        # Another pod ended, and its controller deleted this one
+        (caused(DELETED, QUEUED), "pod default/train", None),
         (None, "pod default/train", None),
     ],
 )

@@ -15,7 +15,13 @@ def make() -> None:
 
 
 def _of_run(**options: Any) -> "sa.Column[Any]":
-    return sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False, **options)
+    return sa.Column(
+        "run_id",
+        sa.Text,
+        sa.ForeignKey("runs.run_id", ondelete="CASCADE"),
+        nullable=False,
+        **options,
+    )
 
 
 def _runs() -> None:
@@ -74,14 +80,22 @@ def _measurements() -> None:
     )
     numbers = [sa.Column("value", sa.Double), sa.Column("verdict", sa.String(16))]
     op.create_table("readings", *_place(), *numbers, sqlite_with_rowid=False)
-    op.create_table("samples", *_place(), sa.Column("samples", sa.JSON, nullable=False), sqlite_with_rowid=False)
+    op.create_table(
+        "samples", *_place(), sa.Column("samples", sa.JSON, nullable=False), sqlite_with_rowid=False
+    )
 
 
 def _place() -> list["sa.Column[Any]"]:
     """Return the key of a reading: run, series, and number within the series."""
     return [
         _of_run(primary_key=True),
-        sa.Column("series_id", sa.Integer, sa.ForeignKey("series.id"), primary_key=True, autoincrement=False),
+        sa.Column(
+            "series_id",
+            sa.Integer,
+            sa.ForeignKey("series.id"),
+            primary_key=True,
+            autoincrement=False,
+        ),
         sa.Column("nth", sa.Integer, primary_key=True, autoincrement=False),
     ]
 

@@ -20,12 +20,20 @@ PROCESSES.set_forkserver_preload([__name__])  # imported once for all of them
 
 
 def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4}
+    conditions: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "dtype": "float32",
+        "ranks": 4,
+    }
     return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions, samples)
 
 
-def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: Any) -> RunResult:
-    check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value, (value, value)),))
+def a_run(
+    number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: Any
+) -> RunResult:
+    check = Check(
+        "collectives", verdict, uncoded("because"), 1.0, (plateau(value, (value, value)),)
+    )
     defaults: dict[str, Any] = {
         "run_id": f"run-{number:03}",
         "cluster": "lab",
@@ -42,7 +50,17 @@ def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fi
 
 
 def a_pin(value: float = 0.5) -> Pin:
-    return Pin(plateau(value).series(), value, 0.4, None, "GB/s", "ann", START, "run-001", "after the upgrade")
+    return Pin(
+        plateau(value).series(),
+        value,
+        0.4,
+        None,
+        "GB/s",
+        "ann",
+        START,
+        "run-001",
+        "after the upgrade",
+    )
 
 
 def past_of_lab(store: Store, *series: str) -> PastRuns:
@@ -53,14 +71,18 @@ def past_of_lab(store: Store, *series: str) -> PastRuns:
 def taught(store: Store, *series: str) -> dict[str, list[float]]:
     """The good medians of the series in `lab`, newest first."""
     past = past_of_lab(store, *series)
-    values = {name: past.location[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)}
+    values = {
+        name: past.location[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)
+    }
     return {name: medians for name, medians in values.items() if medians}
 
 
 def wide(number: int, width: int = 300) -> RunResult:
     """A run with many series, among them some that no other run has."""
     names = [*(f"node-{n}" for n in range(width)), f"only-{number}"]
-    measured = tuple(Measurement("matmul", 1.0 + number, "TFLOP/s", Subject("node", name)) for name in names)
+    measured = tuple(
+        Measurement("matmul", 1.0 + number, "TFLOP/s", Subject("node", name)) for name in names
+    )
     return a_run(number, checks=[Check("devices", Verdict.PASS, Reason(), 0.0, measured)])
 
 

@@ -30,7 +30,9 @@ def test_a_campaign_is_read_as_it_was_kept(url: str) -> None:
         assert store.campaign("c", "soak") == kept
 
 
-@pytest.mark.parametrize("phases", ["[{}]", "[1]", "{}1", '[{"verdict": "fine"}]', '[{"verdict": null, "extra": 1}]'])
+@pytest.mark.parametrize(
+    "phases", ["[{}]", "[1]", "{}1", '[{"verdict": "fine"}]', '[{"verdict": null, "extra": 1}]']
+)
 def test_a_damaged_campaign_is_an_error_of_one_line(url: str, phases: str) -> None:
     with open_store(url) as store:
         store.keep_campaign(STATE)
@@ -38,6 +40,9 @@ def test_a_damaged_campaign_is_an_error_of_one_line(url: str, phases: str) -> No
     with engine.begin() as connection:
         connection.execute(text("UPDATE campaigns SET phases = :phases"), {"phases": phases})
     engine.dispose()
-    with open_store(url) as store, pytest.raises(SeatrialError, match="campaigns cannot be read") as error:
+    with (
+        open_store(url) as store,
+        pytest.raises(SeatrialError, match="campaigns cannot be read") as error,
+    ):
         store.campaign("c")
     assert "\n" not in str(error.value)

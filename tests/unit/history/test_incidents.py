@@ -20,7 +20,8 @@ def _keep(store: Store, incident: Incident, **receipts: Receipt) -> None:
 def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
     hostile = "reason \0 \ud800 " + "x" * 5000
     nights = [
-        a_run(n, verdict=verdict, reason=uncoded(hostile)) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])
+        a_run(n, verdict=verdict, reason=uncoded(hostile))
+        for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])
     ]
     with open_store(made_url) as store:
         (opened,) = store.incidents("lab", "quick", outcome_of(nights[0]), ["slack"])
@@ -36,7 +37,9 @@ def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
         assert store.incidents("lab", "quick", outcome_of(a_run(3)), ["slack"]) == []
 
 
-def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(made_url: str) -> None:
+def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(
+    made_url: str,
+) -> None:
     night = outcome_of(a_run(1))
     with open_store(made_url) as watch, open_store(made_url) as run:
         (gone,) = watch.incidents("lab", "quick", silent("it died", None, START), ["slack", "mail"])
@@ -52,10 +55,14 @@ def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(ma
 
 def test_changes_of_a_concurrent_run_are_kept(made_url: str) -> None:
     with open_store(made_url) as one, open_store(made_url) as other:
-        (slow,) = one.incidents("lab", "quick", outcome_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"])
+        (slow,) = one.incidents(
+            "lab", "quick", outcome_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"]
+        )
         other.incidents("lab", "quick", outcome_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])
         _keep(one, slow, slack=Receipt(1))
-        now, _ = other.incidents("lab", "quick", outcome_of(a_run(3, verdict=Verdict.INCONCLUSIVE)), ["slack"])
+        now, _ = other.incidents(
+            "lab", "quick", outcome_of(a_run(3, verdict=Verdict.INCONCLUSIVE)), ["slack"]
+        )
         assert (now.verdict, now.last_run, now.run_count) == (Verdict.CORRUPT, "run-002", 2)
         assert now.news("slack") == ("corrupt, was degraded",)
 
@@ -63,12 +70,16 @@ def test_changes_of_a_concurrent_run_are_kept(made_url: str) -> None:
 def test_runs_that_end_at_once_open_one_incident(made_url: str) -> None:
     def night(number: int) -> None:
         with open_store(made_url) as store:
-            store.incidents("lab", "quick", outcome_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
+            store.incidents(
+                "lab", "quick", outcome_of(a_run(number, verdict=Verdict.FAIL)), ["slack"]
+            )
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(night, range(4)))
     with open_store(made_url) as store:
-        (incident,) = store.incidents("lab", "quick", outcome_of(a_run(9, verdict=Verdict.FAIL)), [])
+        (incident,) = store.incidents(
+            "lab", "quick", outcome_of(a_run(9, verdict=Verdict.FAIL)), []
+        )
         assert incident.run_count == 5
 
 
@@ -77,7 +88,10 @@ def test_the_last_run_and_the_last_that_passed(made_url: str) -> None:
         assert store.last_run("lab", "quick") is None
         for n, verdict in enumerate([Verdict.PASS, Verdict.PASS, Verdict.FAIL]):
             store.save(a_run(n, verdict=verdict), Path())
-        last, good = store.last_run("lab", "quick"), store.last_pass("lab", "quick", before="run-001")
+        last, good = (
+            store.last_run("lab", "quick"),
+            store.last_pass("lab", "quick", before="run-001"),
+        )
         assert last is not None
         assert good is not None
         assert (last.run_id, good.run_id) == ("run-002", "run-000")

@@ -18,7 +18,9 @@ def test_what_a_run_compared_is_counted_once_and_not_for_each_node() -> None:
     assert {(test.verdict, test.code) for test in tests} == {(Verdict.PASS, NOT_COMPARED)}
 
 
-@pytest.mark.parametrize(("nodes", "partners"), [(1, [None]), (2, ["node-1", "node-0"]), (3, [None] * 3)])
+@pytest.mark.parametrize(
+    ("nodes", "partners"), [(1, [None]), (2, ["node-1", "node-0"]), (3, [None] * 3)]
+)
 def test_the_partner_is_the_other_node_of_two(nodes: int, partners: list[str | None]) -> None:
     run = a_run(1, nodes=[{"name": f"node-{n}"} for n in range(nodes)])
     assert [test.partner for test in node_tests_of(run)] == partners

@@ -14,7 +14,9 @@ from seatrial.model.errors import InputError, MissingError, SeatrialError
 from tests.unit.history.stored import a_run
 
 
-def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_wins_over_the_environment_over_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("SEATRIAL_HISTORY", raising=False)
     open_store().close()
@@ -98,7 +100,8 @@ def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "history.sqlite").write_text("dear diary" * 100)
     with pytest.raises(
-        SeatrialError, match=r"history\.sqlite: cannot be opened: file is not a database; move the file"
+        SeatrialError,
+        match=r"history\.sqlite: cannot be opened: file is not a database; move the file",
     ):
         open_store(f"sqlite:///{tmp_path}/history.sqlite")
 
@@ -116,17 +119,28 @@ def test_a_store_that_was_named_by_hand_is_announced_if_it_is_new_and_bad_input_
     for _ in range(2):
         open_store().close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"SEATRIAL_HISTORY: {tmp_path}/histroy.sqlite was not there: a new history begins, without earlier runs"
+        (
+            f"SEATRIAL_HISTORY: {tmp_path}/histroy.sqlite was not there: a new history "
+            "begins, without earlier runs"
+        )
     ]
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/histroy.sqlite/history.sqlite")
     for use in (check_history, open_store):
-        with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY: .*: Not a directory; name a file that you may write"):
+        with pytest.raises(
+            InputError,
+            match=r"^SEATRIAL_HISTORY: .*: Not a directory; name a file that you may write",
+        ):
             use()
 
 
-def test_an_empty_file_is_set_aside_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_file_is_set_aside_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "history.sqlite"
-    warning = "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without earlier runs"
+    warning = (
+        "{} was empty and is kept as history.sqlite.empty-{}: a new history begins, without "
+        "earlier runs"
+    )
     for number in (1, 2):
         file.write_bytes(b"")
         with open_store(f"sqlite:///{file}") as store:
@@ -154,7 +168,9 @@ def test_a_read_only_store_can_be_read_but_not_written(tmp_path: Path) -> None:
         store.save(a_run(1), Path())
     with open_store(f"sqlite:///file:{tmp_path}/history.sqlite?mode=ro&uri=true") as store:
         assert len(store.runs()) == 1
-        with pytest.raises(SeatrialError, match="cannot be saved: attempt to write a readonly database"):
+        with pytest.raises(
+            SeatrialError, match="cannot be saved: attempt to write a readonly database"
+        ):
             store.save(a_run(2), Path())
 
 
@@ -164,7 +180,9 @@ def test_a_store_in_memory_works() -> None:
         assert len(store.runs()) == 1
 
 
-def test_importing_the_package_is_light_and_opening_a_current_store_needs_no_alembic(empty_history: Path) -> None:
+def test_importing_the_package_is_light_and_opening_a_current_store_needs_no_alembic(
+    empty_history: Path,
+) -> None:
     program = f"""
 import sys
 import seatrial.history, seatrial.judge.assess
@@ -178,6 +196,9 @@ assert "alembic" not in sys.modules
 def test_a_database_without_an_encoding_is_accepted(postgres_url: str) -> None:
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+        connection.execute(
+            "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' "
+            "TEMPLATE template0"
+        )
     with open_store(postgres_url.replace("/postgres?", "/ascii?")) as store:
         assert store.runs() == []

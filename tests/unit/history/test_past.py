@@ -38,17 +38,30 @@ def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Stor
 
 
 def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None:
-    checks = [Check(name, Verdict.PASS, Reason(), 0.0, (plateau(value),)) for name, value in (("a", 1.0), ("b", 3.0))]
+    checks = [
+        Check(name, Verdict.PASS, Reason(), 0.0, (plateau(value),))
+        for name, value in (("a", 1.0), ("b", 3.0))
+    ]
     store.save(a_run(1, checks=checks), Path())
     past = past_of_lab(store, SERIES)
-    assert (past.first[0, 0], past.rest[0, 0], past.location[0, 0], past.count[0, 0]) == (1.0, 3.0, 2.0, 2)
+    assert (past.first[0, 0], past.rest[0, 0], past.location[0, 0], past.count[0, 0]) == (
+        1.0,
+        3.0,
+        2.0,
+        2,
+    )
 
 
 def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) -> None:
     for number, verdict in enumerate(Verdict):
         m = plateau(float(number))
         judged = Judgement(m, verdict, Reason(), "history")
-        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,), (judged,))]), Path())
+        store.save(
+            a_run(
+                number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,), (judged,))]
+            ),
+            Path(),
+        )
     store.save(a_run(20, verdict=Verdict.CORRUPT), Path())
     store.save(a_run(21, verdict=Verdict.FAIL), Path())
     past = past_of_lab(store, SERIES)
@@ -57,7 +70,9 @@ def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) ->
 
 
 def verdicts(store: Store, passed: int, failed: int) -> list[int]:
-    """The numbers of the runs chosen after so many that passed and so many later ones that did not."""
+    """The numbers of the runs chosen after so many that passed and so many later ones that did
+    not.
+    """
     saved = [a_run(0, run_id="other", cluster="other"), a_run(0, run_id="suite", suite="nightly")]
     for number in range(passed + failed):
         saved.append(a_run(number, verdict=Verdict.PASS if number < passed else Verdict.DEGRADED))
@@ -77,7 +92,9 @@ def verdicts(store: Store, passed: int, failed: int) -> list[int]:
     ],
     ids=["few", "all passed", "a fault that stays", "too few passed", "none passed"],
 )
-def test_healthy_runs_are_not_displaced_by_bad_ones(store: Store, passed: int, failed: int, chosen: list[int]) -> None:
+def test_healthy_runs_are_not_displaced_by_bad_ones(
+    store: Store, passed: int, failed: int, chosen: list[int]
+) -> None:
     assert verdicts(store, passed, failed) == chosen
 
 
@@ -93,13 +110,17 @@ def test_software_is_compared_with_that_of_the_newest_run_that_passed(store: Sto
     store.save(a_run(1), Path())
     store.save(a_run(2, verdict=Verdict.FAIL, fingerprint={"nccl": "2.28"}), Path())
     assert past_of_lab(store).changed == ""
-    assert past_runs(store, "lab", "quick", {"nccl": "2.28"}, [], LATER).changed == "nccl 2.27 -> 2.28"
+    assert (
+        past_runs(store, "lab", "quick", {"nccl": "2.28"}, [], LATER).changed == "nccl 2.27 -> 2.28"
+    )
 
 
 def test_long_lists_of_changes_are_cut() -> None:
     now = {"image": "registry/lab/check@sha256:0123456789abcdef", "a": "1", "b": "2", "c": "3"}
     assert changes({}, now) == "a unknown -> 1, b unknown -> 2, c unknown -> 3, 1 more"
-    assert changes({"image": "lab:1"}, {"image": now["image"]}) == "image lab:1 -> check@0123456789ab"
+    assert (
+        changes({"image": "lab:1"}, {"image": now["image"]}) == "image lab:1 -> check@0123456789ab"
+    )
 
 
 def with_ranks(m: Measurement, ranks: int) -> Measurement:
@@ -110,7 +131,12 @@ def test_the_same_sweep_at_other_numbers_of_ranks_is_found(store: Store) -> None
     at = {ranks: with_ranks(plateau(1.0), ranks) for ranks in (4, 8, 16)}
     other = replace(with_ranks(plateau(1.0), 8), metric="busbw")
     for number, m in enumerate((at[4], at[8], other)):
-        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,))]), Path())
+        store.save(
+            a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,))]), Path()
+        )
     by_ranks = at_other_ranks(store, "lab", [at[16], at[8], replace(at[16], unit="s")])
-    assert by_ranks == {at[16].series(): {4: at[4].series(), 8: at[8].series()}, at[8].series(): {4: at[4].series()}}
+    assert by_ranks == {
+        at[16].series(): {4: at[4].series(), 8: at[8].series()},
+        at[8].series(): {4: at[4].series()},
+    }
     assert at_other_ranks(store, "other", [at[16]]) == {}

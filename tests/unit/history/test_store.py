@@ -20,7 +20,17 @@ from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import Number, headlines, past_of
-from tests.unit.history.stored import CLUSTER, PROCESSES, START, a_pin, a_run, open_and_save, plateau, taught, wide
+from tests.unit.history.stored import (
+    CLUSTER,
+    PROCESSES,
+    START,
+    a_pin,
+    a_run,
+    open_and_save,
+    plateau,
+    taught,
+    wide,
+)
 
 
 def test_a_saved_run_comes_back(store: Store) -> None:
@@ -39,7 +49,13 @@ def test_a_saved_run_comes_back(store: Store) -> None:
 
 def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
     values = (60.0, 101.0, 100.0)
-    check = Check("collectives", Verdict.PASS, uncoded("because"), 1.0, tuple(plateau(value) for value in values))
+    check = Check(
+        "collectives",
+        Verdict.PASS,
+        uncoded("because"),
+        1.0,
+        tuple(plateau(value) for value in values),
+    )
     run = a_run(1, checks=[check])
     store.save(run, Path())
     past = past_of(a_run(2), store)
@@ -65,14 +81,21 @@ def test_runs_are_newest_first_and_limited(store: Store) -> None:
 def test_nan_and_invalid_text_are_stored(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": math.inf}, (math.nan, 1.0), None)
     check = Check("training", Verdict.CORRUPT, Reason(), 0.0, (odd,))
-    run = a_run(1, verdict=Verdict.CORRUPT, reason=uncoded("nul \0 and half a \udc80 character"), checks=[check])
+    run = a_run(
+        1,
+        verdict=Verdict.CORRUPT,
+        reason=uncoded("nul \0 and half a \udc80 character"),
+        checks=[check],
+    )
     store.save(run, Path())
     assert store.runs()[0].reason.sentence == "nul \ufffd and half a ? character"
     assert taught(store, odd.series()) == {}
 
 
 def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
-    group = Measurement("busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000))))
+    group = Measurement(
+        "busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000)))
+    )
     store.save(a_run(1, checks=[Check("c", Verdict.PASS, Reason(), 0.0, (group,))]), Path())
     assert taught(store, group.series()) == {group.series(): [1.0]}
 
@@ -80,7 +103,8 @@ def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
 def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
     store.save(a_run(1), Path())
     with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
-        store.save(a_run(1, suspects=[Suspect("node", None, 0.5, Reason())], reason=uncoded("never seen")), Path())  # type: ignore[arg-type]
+        nameless = Suspect("node", None, 0.5, Reason())  # type: ignore[arg-type]
+        store.save(a_run(1, suspects=[nameless], reason=uncoded("never seen")), Path())
     assert [row.reason.sentence for row in store.runs()] == ["because"]
     assert taught(store, plateau(0).series()) != {}
 
@@ -107,7 +131,9 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
         suspects=(blamed,),
         raw_result=unjudged,
     )
-    second = Check("collectives", Verdict.PASS, uncoded("fine"), 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
+    second = Check(
+        "collectives", Verdict.PASS, uncoded("fine"), 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7))
+    )
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
     store.save(a_run(1, checks=[first, second], setup=setup), Path())
     back = store.result("run-001")
@@ -115,7 +141,11 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     assert back.setup == setup
     assert back.suspects == [Suspect("node", "node-2", 0.9, uncoded("slow"))]
     one, two = back.checks
-    assert (one.verdict, one.reason.sentence, one.seconds) == (Verdict.FAIL, "node-1: dead; slow", 2.0)
+    assert (one.verdict, one.reason.sentence, one.seconds) == (
+        Verdict.FAIL,
+        "node-1: dead; slow",
+        2.0,
+    )
     assert one.unjudged().verdict is Verdict.FAIL
     assert one.unjudged().reason.sentence == "node-1: dead"
     assert [suspect.evidence.sentence for suspect in one.unjudged().suspects] == ["dead \ufffd"]
@@ -128,9 +158,18 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
 def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
     m, bad = plateau(0.5), plateau(0.1)
     judged = Judgement(bad, Verdict.DEGRADED, uncoded("low"), "history")
-    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m, plateau(0.6)))]), Path())
-    store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, Reason(), 0.0, (bad,), (judged,))]), Path())
-    store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (plateau(math.nan),))]), Path())
+    store.save(
+        a_run(1, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m, plateau(0.6)))]),
+        Path(),
+    )
+    store.save(
+        a_run(2, checks=[Check("collectives", Verdict.DEGRADED, Reason(), 0.0, (bad,), (judged,))]),
+        Path(),
+    )
+    store.save(
+        a_run(3, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (plateau(math.nan),))]),
+        Path(),
+    )
     readings = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
     assert readings.run.tolist() == [0, 1, 1]
     assert readings.series.tolist() == [1, 1, 1]
@@ -171,7 +210,10 @@ def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> No
 
 def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(store: Store) -> None:
     def night(number: int, *links: str, **fields: Any) -> None:
-        streams = [Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links]
+        streams = [
+            Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None)
+            for name in links
+        ]
         node = Measurement("tcp_egress", 900.0, "MB/s", Subject("node", "a"))
         checks = [Check("connectivity", Verdict.PASS, Reason(), 1.0, (*streams, node))]
         store.save(a_run(number, checks=checks, **fields), Path())
@@ -222,11 +264,15 @@ with open_store({url!r}) as store:
 
 
 def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(made_url: str) -> None:
-    """Whatever was said to be saved is there and whole; what was being saved is there whole or not at all."""
+    """Whatever was said to be saved is there and whole; what was being saved is there whole or not
+    at all.
+    """
     program = _SAVE_FOR_EVER.format(root=str(Path(__file__).parents[3]), url=made_url)
     acknowledged = 0
     for delay in (0.02, 0.05):
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+        )
         try:
             assert process.stdout
             for _ in range(3):

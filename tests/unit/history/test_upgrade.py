@@ -43,7 +43,9 @@ def _differences(url: str) -> list[object]:
 
     engine = _engine(parse_url(url))
     with engine.begin() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
+        )
         differences = list(compare_metadata(context, metadata))
     engine.dispose()
     return differences
@@ -143,7 +145,11 @@ def test_a_killed_upgrade_is_repeated_without_loss(url: str) -> None:
     program = _UPGRADE.format(root=str(Path(__file__).parents[3]), url=url)
     for statements in (1, 2, 4):
         process = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         assert process.stdin
         assert process.stdout
@@ -173,7 +179,9 @@ def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.Mo
     assert _differences(url) == []
 
 
-def test_a_new_store_that_cannot_be_made_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_store_that_cannot_be_made_leaves_nothing_behind(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("alembic.command.stamp", lambda *_: 1 / 0)  # after the tables
     with pytest.raises(ZeroDivisionError):
         open_store(url)
@@ -182,7 +190,9 @@ def test_a_new_store_that_cannot_be_made_leaves_nothing_behind(url: str, monkeyp
         assert store.runs() == []
 
 
-@pytest.mark.parametrize(("revision", "code"), [("9999", "history-too-new"), ("0003", "history-too-old")])
+@pytest.mark.parametrize(
+    ("revision", "code"), [("9999", "history-too-new"), ("0003", "history-too-old")]
+)
 def test_a_store_of_a_version_that_is_too_new_or_too_old_is_left_alone(
     tmp_path: Path, revision: str, code: str
 ) -> None:

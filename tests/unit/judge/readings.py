@@ -1,4 +1,6 @@
-"""Readings of simulated fleets as rows of a file, by numpy alone; what the judge assumes is unknown here."""
+"""Readings of simulated fleets as rows of a file, by numpy alone; what the judge assumes is unknown
+here.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,11 +32,15 @@ def of_nodes(count: int, metric: str = "matmul", first: int = 0, noise: float = 
 
 
 def of_gpus(nodes: int, metric: str = "gemm", noise: float = 0.01) -> Series:
-    return Series(metric, "gpu", [f"node-{n}/gpu-{g}" for n in range(nodes) for g in range(8)], noise=noise)
+    return Series(
+        metric, "gpu", [f"node-{n}/gpu-{g}" for n in range(nodes) for g in range(8)], noise=noise
+    )
 
 
 class Fleet:
-    """Draws the readings of one run after the other, so many of each series in case they are asked for."""
+    """Draws the readings of one run after the other, so many of each series in case they are asked
+    for.
+    """
 
     def __init__(self, seed: int, readings: int = 12) -> None:
         self.rng, self.readings = np.random.default_rng(seed), readings
@@ -53,7 +59,11 @@ class Fleet:
         for _ in range(times):
             for kind in kinds:
                 for subject in kind.subjects:
-                    values = kind.usual * factor(subject) * np.exp(kind.noise * self.rng.standard_normal(count))
+                    values = (
+                        kind.usual
+                        * factor(subject)
+                        * np.exp(kind.noise * self.rng.standard_normal(count))
+                    )
                     self._add(kind, subject, values)
             self.runs += 1
 
@@ -64,8 +74,16 @@ class Fleet:
         self.runs += 1
 
     def _add(self, kind: Series, subject: str, values: Iterable[float]) -> None:
-        head = {"run_id": f"run-{self.runs:02}", "metric": kind.metric, "subject_kind": kind.kind, "subject": subject}
-        self.rows += [{**head, "value": float(value), "unit": kind.unit, **kind.conditions} for value in values]
+        head = {
+            "run_id": f"run-{self.runs:02}",
+            "metric": kind.metric,
+            "subject_kind": kind.kind,
+            "subject": subject,
+        }
+        self.rows += [
+            {**head, "value": float(value), "unit": kind.unit, **kind.conditions}
+            for value in values
+        ]
 
     def judged(self) -> list[ReplayedRun]:
         return replay(pd.DataFrame(self.rows))

@@ -1,4 +1,6 @@
-"""A test of one node is judged with like nodes of other runs, and with the runs that had the node before."""
+"""A test of one node is judged with like nodes of other runs, and with the runs that had the node
+before.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -37,13 +39,18 @@ def facts(node: str, model: str = "H100") -> dict[str, Any]:
 def measured(node: str, *values: float) -> Check:
     """The readings of the two GPUs of a node."""
     readings = [
-        Measurement("matmul", value, "TFLOP/s", Subject("gpu", f"{node}/gpu-{gpu}")) for gpu, value in enumerate(values)
+        Measurement("matmul", value, "TFLOP/s", Subject("gpu", f"{node}/gpu-{gpu}"))
+        for gpu, value in enumerate(values)
     ]
     return Check("devices", Verdict.PASS, Reason(), measurements=tuple(readings))
 
 
 def fleet(
-    store: Store, days: float = 3, model: str = "H100", fingerprint: dict[str, str] = DRIVER, nodes: int = 12
+    store: Store,
+    days: float = 3,
+    model: str = "H100",
+    fingerprint: dict[str, str] = DRIVER,
+    nodes: int = 12,
 ) -> None:
     """A test of each of some nodes, one node a run, within an hour."""
     random = Random(1)
@@ -79,7 +86,10 @@ def test_a_slow_gpu_of_a_new_node_is_named_by_like_nodes_of_other_runs(store: St
     assert set(suspect_names(slow)) == {"new/gpu-1"}
     healthy = judged(store, _taken_thrice("new", 701.0, 698.0))
     assert (healthy.verdict, healthy.suspects) == (Verdict.PASS, ())
-    assert {judgement.source for judgement in healthy.judgements if judgement.compared} <= {"peers", "history"}
+    assert {judgement.source for judgement in healthy.judgements if judgement.compared} <= {
+        "peers",
+        "history",
+    }
     assert healthy.coverage.extent == "all"
 
 

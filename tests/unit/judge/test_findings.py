@@ -27,7 +27,9 @@ def after_healthy_runs(*kinds: Series, factor: Factor, runs: int = 8) -> Replaye
 @pytest.mark.parametrize("runs", [0, 8])
 def test_a_clock_cap_is_one_suspect(runs: int) -> None:
     """All eight GPUs of a node are slow, and with them what the node measures as a whole."""
-    run = after_healthy_runs(of_gpus(16), of_nodes(16, "training"), factor=slow("node-3", by=0.2), runs=runs)
+    run = after_healthy_runs(
+        of_gpus(16), of_nodes(16, "training"), factor=slow("node-3", by=0.2), runs=runs
+    )
     assert names(run) == {("node", "node-3")}
     (suspect,) = run.suspects
     if runs:  # the number of the node itself is the best evidence, where its noise is known
@@ -49,10 +51,20 @@ def test_several_metrics_of_a_node_are_evidence_of_one_suspect(metrics: int) -> 
     ("kinds", "slowed", "by", "blamed"),
     [
         ((of_gpus(16), of_nodes(16)), ["node-3/gpu-2"], 0.2, {("gpu", "node-3/gpu-2")}),
-        ((of_gpus(16),), ["node-3", "node-9/gpu-0"], 0.2, {("node", "node-3"), ("gpu", "node-9/gpu-0")}),
+        (
+            (of_gpus(16),),
+            ["node-3", "node-9/gpu-0"],
+            0.2,
+            {("node", "node-3"), ("gpu", "node-9/gpu-0")},
+        ),
         ((RING,), ["node-4--node-5"], 0.4, {("link", "node-4--node-5")}),
         ((RING,), ["node-4--node-5", "node-5--node-6"], 0.4, {("node", "node-5")}),
-        ((RING,), [f"node-{n}--node-{n + 1}" for n in (4, 5, 6)], 0.4, {("node", "node-5"), ("node", "node-6")}),
+        (
+            (RING,),
+            [f"node-{n}--node-{n + 1}" for n in (4, 5, 6)],
+            0.4,
+            {("node", "node-5"), ("node", "node-6")},
+        ),
     ],
     ids=["a GPU", "a node and a GPU", "a link", "all links of a node", "a chain of links"],
 )
@@ -67,14 +79,18 @@ def test_the_part_is_named_that_explains_what_is_slow(
 
 @pytest.mark.parametrize("runs", [0, 8])
 def test_the_first_gpu_of_every_node_is_one_finding_without_suspects(runs: int) -> None:
-    run = after_healthy_runs(of_gpus(16), factor=lambda subject: 0.8 if subject.endswith("/gpu-0") else 1.0, runs=runs)
+    run = after_healthy_runs(
+        of_gpus(16), factor=lambda subject: 0.8 if subject.endswith("/gpu-0") else 1.0, runs=runs
+    )
     assert (run.verdict in BAD, run.suspects) == (True, ())
     assert "gpu-0 of 16 nodes" in run.reason.sentence
 
 
 @pytest.mark.parametrize(("slow_nodes", "blamed"), [(1, 1), (4, 4), (7, 0), (16, 0)])
 def test_of_few_slow_nodes_each_is_blamed_and_of_many_none(slow_nodes: int, blamed: int) -> None:
-    run = after_healthy_runs(of_nodes(16), factor=slow(*[f"node-{n}" for n in range(slow_nodes)], by=0.3))
+    run = after_healthy_runs(
+        of_nodes(16), factor=slow(*[f"node-{n}" for n in range(slow_nodes)], by=0.3)
+    )
     assert run.verdict in BAD
     assert len(run.suspects) == blamed
     assert f"of {slow_nodes} of 16 nodes" in run.reason.sentence or blamed
@@ -93,13 +109,23 @@ def test_a_node_that_is_worse_than_all_that_are_slow_is_named_beside_them() -> N
 
 def sweeps(ranks: int) -> list[Series]:
     return [
-        Series("busbw_plateau", "cluster", ["lab"], 380.0, "GB/s", 0.02, {"operation": name, "ranks": str(ranks)})
+        Series(
+            "busbw_plateau",
+            "cluster",
+            ["lab"],
+            380.0,
+            "GB/s",
+            0.02,
+            {"operation": name, "ranks": str(ranks)},
+        )
         for name in ("all_reduce", "all_gather", "reduce_scatter")
     ]
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(0.5, False), (0.7, False), (1.0, True)])
-def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(factor: float, passes: bool) -> None:
+def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(
+    factor: float, passes: bool
+) -> None:
     fleet = Fleet(8)
     fleet.run(*sweeps(128), times=12)
     fleet.run(*sweeps(256), factor=lambda _: factor, times=4)

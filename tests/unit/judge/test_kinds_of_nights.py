@@ -1,5 +1,6 @@
-"""Nights that are no plain ones: roll-outs, weekends, rounded and two-humped readings, nodes and metrics that come and
-go, changes that follow each other."""
+"""Nights that are no plain ones: roll-outs, weekends, rounded and two-humped readings, nodes and
+metrics that come and go, changes that follow each other.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,7 +82,9 @@ def test_a_driver_that_slows_nothing_is_not_reported() -> None:
 # Weekdays
 
 
-def dated(kind: str, count: int, nights: int, left: Callable[[date, int], float]) -> list[ReplayedRun]:
+def dated(
+    kind: str, count: int, nights: int, left: Callable[[date, int], float]
+) -> list[ReplayedRun]:
     """Nights from a Monday on, each with what is `left` of the rate on that day of that subject."""
     rng, rows = np.random.default_rng(5), []
     for nth in range(nights):
@@ -89,7 +92,9 @@ def dated(kind: str, count: int, nights: int, left: Callable[[date, int], float]
         for n in range(count):
             subject = "lab" if kind == "cluster" else f"node-{n}"
             for value in 40 * left(day, n) * np.exp(0.02 * rng.standard_normal(READINGS)):
-                rows.append((f"run-{nth:02}", f"{day}T02:00:00", "tcp_stream", kind, subject, value, "GB/s"))
+                rows.append(
+                    (f"run-{nth:02}", f"{day}T02:00:00", "tcp_stream", kind, subject, value, "GB/s")
+                )
     columns = ["run_id", "started", "metric", "subject_kind", "subject", "value", "unit"]
     return replay(pd.DataFrame(rows, columns=columns))
 
@@ -106,14 +111,24 @@ def test_a_weekend_dip_is_learnt_in_two_weeks(kind: str, count: int) -> None:
 
 
 def test_a_node_that_loses_more_than_the_weekend_takes_is_found_on_a_weekend() -> None:
-    runs = dated("node", 16, 34, lambda day, node: weekend_dip(day, node) * (0.9 if node == 3 and day.day == 7 else 1))
+    runs = dated(
+        "node",
+        16,
+        34,
+        lambda day, node: weekend_dip(day, node) * (0.9 if node == 3 and day.day == 7 else 1),
+    )
     saturday = (date(2026, 2, 7) - MONDAY).days
     assert names(runs[saturday]) == {("node", "node-3")}
     assert passed(runs[14:saturday])
 
 
 def test_a_weekend_sized_loss_on_a_weekday_is_reported() -> None:
-    runs = dated("node", 16, 31, lambda day, node: 0.92 if day >= date(2026, 2, 3) else weekend_dip(day, node))
+    runs = dated(
+        "node",
+        16,
+        31,
+        lambda day, node: 0.92 if day >= date(2026, 2, 3) else weekend_dip(day, node),
+    )
     assert runs[-1].verdict is Verdict.DEGRADED
 
 
@@ -128,14 +143,26 @@ def test_readings_that_are_rounded_to_two_percent_pass(seed: int, nodes: int) ->
     for nth in range(14):
         for n in range(nodes):
             for value in 54.7 * np.exp(0.01 * rng.standard_normal(READINGS)):
-                rows.append((f"run-{nth:02}", "host_to_device", "node", f"node-{n}", round(value / 1.094) * 1.094))
-    frame = pd.DataFrame(rows, columns=["run_id", "metric", "subject_kind", "subject", "value"]).assign(unit="GB/s")
+                rows.append(
+                    (
+                        f"run-{nth:02}",
+                        "host_to_device",
+                        "node",
+                        f"node-{n}",
+                        round(value / 1.094) * 1.094,
+                    )
+                )
+    frame = pd.DataFrame(
+        rows, columns=["run_id", "metric", "subject_kind", "subject", "value"]
+    ).assign(unit="GB/s")
     assert passed(replay(frame))
 
 
 @pytest.mark.parametrize("nodes", [2, 8])
 def test_readings_with_two_humps_pass(nodes: int) -> None:
-    """A third of the readings are 20 % lower, as those of a protocol that is chosen anew each time."""
+    """A third of the readings are 20 % lower, as those of a protocol that is chosen anew each
+    time.
+    """
     rng = np.random.default_rng(6)
     rows = []
     for nth in range(20):
@@ -143,7 +170,9 @@ def test_readings_with_two_humps_pass(nodes: int) -> None:
             lower = 1 - 0.2 * (rng.random(READINGS) < 1 / 3)
             for value in 300 * lower * np.exp(0.01 * rng.standard_normal(READINGS)):
                 rows.append((f"run-{nth:02}", "busbw_plateau", "node", f"node-{n}", value))
-    frame = pd.DataFrame(rows, columns=["run_id", "metric", "subject_kind", "subject", "value"]).assign(unit="GB/s")
+    frame = pd.DataFrame(
+        rows, columns=["run_id", "metric", "subject_kind", "subject", "value"]
+    ).assign(unit="GB/s")
     runs = replay(frame)
     assert all(not run.suspects for run in runs)
 
@@ -155,7 +184,11 @@ def test_a_first_reading_that_is_always_lower_is_no_loss() -> None:
         for n in range(8):
             node = of_nodes(1, first=n)
             fleet.run(node, readings=0)
-            cold = 700 * np.exp(0.01 * fleet.rng.standard_normal(READINGS)) * [0.97, *[1.0] * (READINGS - 1)]
+            cold = (
+                700
+                * np.exp(0.01 * fleet.rng.standard_normal(READINGS))
+                * [0.97, *[1.0] * (READINGS - 1)]
+            )
             fleet.read(node, f"node-{n}", *cold)
             fleet.runs -= 1
         fleet.runs += 1
@@ -221,8 +254,20 @@ def test_what_recovers_passes_the_same_night_and_can_be_lost_again() -> None:
     fleet.run(of_nodes(16), times=10)
     for lost in (True, True, False, False, True):
         fleet.run(of_nodes(16), factor=slow("node-4", by=0.12 * lost))
-    assert [names(run) == {("node", "node-4")} for run in fleet.judged()[-5:]] == [True, True, False, False, True]
-    assert [run.verdict is Verdict.PASS for run in fleet.judged()[-5:]] == [False, False, True, True, False]
+    assert [names(run) == {("node", "node-4")} for run in fleet.judged()[-5:]] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert [run.verdict is Verdict.PASS for run in fleet.judged()[-5:]] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_two_successive_changes_are_both_reported() -> None:

@@ -41,7 +41,11 @@ def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> No
     for _ in range(20):
         fleet.run(nodes, readings=0)
         for subject in nodes.subjects:
-            values = 700 * np.exp(0.007 * fleet.rng.standard_normal(12)) * (1 - depth * (fleet.rng.random(12) < share))
+            values = (
+                700
+                * np.exp(0.007 * fleet.rng.standard_normal(12))
+                * (1 - depth * (fleet.rng.random(12) < share))
+            )
             fleet.read(nodes, subject, *values)
     runs = fleet.judged()
     assert [run for run in runs if run.suspects] == []
@@ -49,7 +53,9 @@ def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> No
 
 
 def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> None:
-    """By 2 %, and one that every run found 25 % lower, accepted: its own median counts, not that of its peers."""
+    """By 2 %, and one that every run found 25 % lower, accepted: its own median counts, not that of
+    its peers.
+    """
     nodes, rng = of_nodes(16), np.random.default_rng(3)
     levels = dict(zip(nodes.subjects, np.exp(0.02 * rng.standard_normal(16)), strict=True))
     fleet = a_fleet(runs=0)
@@ -74,7 +80,9 @@ def test_one_slow_reading_does_not_blame_and_three_that_agree_do() -> None:
     for count in range(4):
         fleet = a_fleet(nodes)
         fleet.run(of_nodes(15))
-        fleet.read(nodes, "node-15", *[500.0] * count, *[700.0, 695.0, 705.0, 698.0, 703.0] * (count < 3))
+        fleet.read(
+            nodes, "node-15", *[500.0] * count, *[700.0, 695.0, 705.0, 698.0, 703.0] * (count < 3)
+        )
         run = fleet.tonight()
         assert names(run) == ({("node", "node-15")} if count == 3 else set())
         assert (run.verdict in BAD) is (count == 3)
@@ -93,7 +101,9 @@ def test_runs_that_agree_blame_where_each_reads_once() -> None:
 def test_ten_percent_are_found_the_same_night(nodes: int) -> None:
     for seed in range(3):
         fleet = a_fleet(of_nodes(nodes), of_nodes(nodes, "copy"), seed=seed)
-        fleet.run(of_nodes(nodes), of_nodes(nodes, "copy"), factor=slow("node-5", by=0.1), readings=24)
+        fleet.run(
+            of_nodes(nodes), of_nodes(nodes, "copy"), factor=slow("node-5", by=0.1), readings=24
+        )
         assert names(fleet.tonight()) == {("node", "node-5")}
 
 
@@ -127,7 +137,10 @@ def test_the_reason_can_be_checked_by_hand() -> None:
 def test_of_times_the_longer_ones_are_worse() -> None:
     steps = Series("step_time", "node", [f"node-{n}" for n in range(16)], 10.0, "ms")
     fleet = a_fleet(steps)
-    fleet.run(steps, factor=lambda subject: 1.3 if subject == "node-2" else 0.7 if subject == "node-3" else 1.0)
+    fleet.run(
+        steps,
+        factor=lambda subject: 1.3 if subject == "node-2" else 0.7 if subject == "node-3" else 1.0,
+    )
     run = fleet.tonight()
     assert names(run) == {("node", "node-2")}
     assert "% above its median" in run.reason.sentence
@@ -150,7 +163,12 @@ def test_an_improvement_is_not_blamed(better: str, factor: float, nodes: int) ->
 def test_a_fault_gets_the_same_verdict_every_night_until_it_is_repaired(healthy: int) -> None:
     """Three of 16 nodes, 30 % slow: from the first night on, and later."""
     fleet = a_fleet(of_nodes(16), of_nodes(16, "copy"), runs=healthy)
-    fleet.run(of_nodes(16), of_nodes(16, "copy"), factor=slow("node-3", "node-7", "node-11", by=0.3), times=9)
+    fleet.run(
+        of_nodes(16),
+        of_nodes(16, "copy"),
+        factor=slow("node-3", "node-7", "node-11", by=0.3),
+        times=9,
+    )
     fleet.run(of_nodes(16), of_nodes(16, "copy"), times=3)
     runs = fleet.judged()[healthy:]
     assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 9 + [Verdict.PASS] * 3
@@ -173,7 +191,12 @@ def test_a_fleet_that_slows_down_together_is_one_finding_every_night() -> None:
 @pytest.mark.parametrize(("known", "new"), [(2, 3), (8, 10), (16, 20)])
 def test_new_nodes_at_half_speed_never_pass_and_none_is_named_alone(known: int, new: int) -> None:
     fleet = a_fleet(of_nodes(known))
-    fleet.run(of_nodes(known), of_nodes(new, first=known), factor=slow(*_of(known, known + new), by=0.5), times=4)
+    fleet.run(
+        of_nodes(known),
+        of_nodes(new, first=known),
+        factor=slow(*_of(known, known + new), by=0.5),
+        times=4,
+    )
     for run in fleet.judged()[8:]:
         assert run.verdict in BAD
         assert run.suspects == ()
@@ -225,8 +248,12 @@ def judged(tonight: Floats) -> Outcome:
 
 
 @pytest.mark.parametrize("nodes, with_peers", [(8, True), (64, False)])
-def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(nodes: int, with_peers: bool) -> None:
-    """What all nodes lost together is known from many peers, read once each, better than what one node lost."""
+def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(
+    nodes: int, with_peers: bool
+) -> None:
+    """What all nodes lost together is known from many peers, read once each, better than what one
+    node lost.
+    """
     tonight = np.full((4, nodes), np.nan)
     tonight[0] = 0.0
     tonight[:, 0] = -0.012
@@ -257,12 +284,24 @@ def test_a_stray_among_low_readings_does_not_hide_the_loss() -> None:
 
 @pytest.mark.parametrize("sigma, doubtful", [(0.5, False), (0.05, True)])
 def test_what_only_earlier_runs_can_decide_is_not_read_again(sigma: float, doubtful: bool) -> None:
-    """Four new nodes of which one has a third: what such nodes may differ by decides, however often it is read."""
+    """Four new nodes of which one has a third: what such nodes may differ by decides, however often
+    it is read.
+    """
     first = np.log([24.0, 24.0, 8.0, 23.7])
     again = np.array([[np.nan, np.nan, first[2], np.nan]])
     none = np.empty((0, 4))
-    past = Past(none, none, none, none, none.astype(np.int64), none.astype(np.bool_), np.array([UNKNOWN_DAY]))
-    this_run = ThisRun(first, again[0], np.zeros(4, dtype=np.int64), np.full(4, sigma), np.full(4, math.log(8)))
+    past = Past(
+        none,
+        none,
+        none,
+        none,
+        none.astype(np.int64),
+        none.astype(np.bool_),
+        np.array([UNKNOWN_DAY]),
+    )
+    this_run = ThisRun(
+        first, again[0], np.zeros(4, dtype=np.int64), np.full(4, sigma), np.full(4, math.log(8))
+    )
     readings = np.vstack([first, *[again] * (1 if doubtful else 15)])
     outcome = judge(learn(past, this_run), readings)
     assert (bool(outcome.doubtful[2]), bool(outcome.bad[2])) == (doubtful, False)

@@ -1,4 +1,6 @@
-"""`seatrial replay`: which readings it takes, in which order runs are judged, and what it says of a bad file."""
+"""`seatrial replay`: which readings it takes, in which order runs are judged, and what it says of a
+bad file.
+"""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +25,9 @@ HEAD = "run_id,metric,subject_kind,subject,value,unit"
 
 
 def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The exit status of `seatrial replay`, and what it prints on standard output and standard error."""
+    """The exit status of `seatrial replay`, and what it prints on standard output and standard
+    error.
+    """
     return command("replay", *arguments), *capsys.readouterr()
 
 
@@ -79,7 +83,13 @@ def nightly(count: int = 6, **columns: str) -> pd.DataFrame:
     for run in range(count):
         usual = 380.0 if run < count - 2 else 190.0
         at = {"run_id": f"run-{run}", "started": f"2026-11-{run + 1:02}T01:00:00+00:00", **columns}
-        head = {**at, "metric": "busbw_plateau", "subject_kind": "cluster", "subject": "lab", "unit": "GB/s"}
+        head = {
+            **at,
+            "metric": "busbw_plateau",
+            "subject_kind": "cluster",
+            "subject": "lab",
+            "unit": "GB/s",
+        }
         rows += [{**head, "value": usual * np.exp(0.01 * rng.standard_normal())} for _ in range(12)]
     return pd.DataFrame(rows)
 
@@ -93,12 +103,20 @@ def test_runs_are_judged_in_order_of_their_start_whatever_the_order_of_rows() ->
     turned = pd.concat([part for _, part in reversed(list(rows.groupby("run_id", sort=False)))])
     assert verdicts(replay(turned)) == verdicts(replay(rows))
     assert [run.run_id for run in replay(turned)] == [f"run-{number}" for number in range(10)]
-    assert list(verdicts(replay(rows)).values())[-3:] == [Verdict.PASS, Verdict.DEGRADED, Verdict.DEGRADED]
+    assert list(verdicts(replay(rows)).values())[-3:] == [
+        Verdict.PASS,
+        Verdict.DEGRADED,
+        Verdict.DEGRADED,
+    ]
 
 
 def test_without_a_start_the_order_of_the_file_counts() -> None:
     rows = nightly(10).drop(columns="started")
-    assert list(verdicts(replay(rows)).values())[-3:] == [Verdict.PASS, Verdict.DEGRADED, Verdict.DEGRADED]
+    assert list(verdicts(replay(rows)).values())[-3:] == [
+        Verdict.PASS,
+        Verdict.DEGRADED,
+        Verdict.DEGRADED,
+    ]
 
 
 @pytest.mark.parametrize("column", ["cluster", "suite"])
@@ -109,7 +127,9 @@ def test_clusters_and_suites_are_judged_apart(column: str) -> None:
     other["value"] /= 10
     both = replay(pd.concat([one, other]))
     alone = [*replay(one), *replay(other)]
-    assert {run.run_id: run.to_dict() for run in both} == {run.run_id: run.to_dict() for run in alone}
+    assert {run.run_id: run.to_dict() for run in both} == {
+        run.run_id: run.to_dict() for run in alone
+    }
 
 
 def test_another_condition_is_another_series() -> None:
@@ -187,7 +207,11 @@ def test_the_command_prints_a_line_or_an_object_for_each_run(
     *_, last = json.loads(out)
     assert set(last) == {"run_id", "verdict", "reason", "suspects", "readings"}
     (suspect,) = last["suspects"]
-    assert (suspect["kind"], suspect["name"], set(suspect)) == ("node", "node-5", {"kind", "name", "confidence"})
+    assert (suspect["kind"], suspect["name"], set(suspect)) == (
+        "node",
+        "node-5",
+        {"kind", "name", "confidence"},
+    )
     assert (last["verdict"], 0.5 < suspect["confidence"] < 1, status) == ("degraded", True, 0)
 
 
@@ -203,10 +227,16 @@ def test_the_command_prints_a_line_or_an_object_for_each_run(
             HEAD.replace("subject_kind", "subjectkind") + "\na,b,node,n,1,x\n",
             ["column subject_kind is missing", "subjectkind"],
         ),
-        (HEAD + "\nr,m,node,n,1,x\nr,m,node,n,fast,x\n", ["line 3", "value", "'fast'", "not a number"]),
+        (
+            HEAD + "\nr,m,node,n,1,x\nr,m,node,n,fast,x\n",
+            ["line 3", "value", "'fast'", "not a number"],
+        ),
         (HEAD + "\nr,m,node,n,,x\n", ["line 2", "value", "not a number"]),
         (HEAD + "\nr,m,rack,n,1,x\n", ["line 2", "subject_kind", "'rack'", "node", "gpu", "link"]),
-        (HEAD + ",better\nr,m,node,n,1,x,more\n", ["line 2", "better", "'more'", "higher", "lower"]),
+        (
+            HEAD + ",better\nr,m,node,n,1,x,more\n",
+            ["line 2", "better", "'more'", "higher", "lower"],
+        ),
         (HEAD + "\nr,m,rack,n,fast,x\n", ["line 2: value", "line 2: subject_kind"]),
         (HEAD + "\nr,m,node,n,1,x,y,z\n", ["line 2", "8 cells", "6 columns"]),
     ],
@@ -233,7 +263,9 @@ def test_text_of_a_file_cannot_forge_a_line_of_output(tmp_path: Path) -> None:
     assert not {"\x1b", "\n"} & set(str(raised.value))
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_no_text_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "nights.csv"
     file.write_bytes(b"\xff\xfe\x00run_id")
     assert replayed(capsys, str(file))[0] == 2
@@ -249,7 +281,9 @@ def test_a_file_without_rows_has_no_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("column", ["run_id", "metric", "subject", "unit"])
 def test_a_blank_name_is_refused(column: str, tmp_path: Path) -> None:
     """A run without an id or a number without a unit is a damaged file."""
-    cells = dict(zip(HEAD.split(","), ("r", "m", "node", "n", "1", "x"), strict=True)) | {column: ""}
+    cells = dict(zip(HEAD.split(","), ("r", "m", "node", "n", "1", "x"), strict=True)) | {
+        column: ""
+    }
     file = tmp_path / "nights.csv"
     file.write_text(HEAD + "\n" + ",".join(cells.values()) + "\n")
     if column == "unit":  # a ratio has none

@@ -30,10 +30,16 @@ def log_text(
     each = ranks // nodes
     lines = [
         *before,
-        "# nThread 1 nGpus 1 minBytes 67108864 maxBytes 8589934592 step: 4(factor) warmup iters: 5 iters: 20",
+        (
+            "# nThread 1 nGpus 1 minBytes 67108864 maxBytes 8589934592 step: 4(factor) warmup "
+            "iters: 5 iters: 20"
+        ),
         "# Using devices",
         *(
-            f"#  Rank {i} Group  0 Pid {100 + i} on node-{i // each} device  {i % each} [0x{i % each:02x}] NVIDIA GPU"
+            (
+                f"#  Rank {i} Group  0 Pid {100 + i} on node-{i // each} device  {i % each} "
+                f"[0x{i % each:02x}] NVIDIA GPU"
+            )
             for i in range(ranks)
         ),
         "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong",

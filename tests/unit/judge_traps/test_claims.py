@@ -1,4 +1,6 @@
-"""What a log says of network, devices, hosts and algorithm, held against what it is said to be of."""
+"""What a log says of network, devices, hosts and algorithm, held against what it is said to be
+of.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +35,9 @@ def devices(count: int, host: str = "node-0", link: str = "IB") -> str:
     return f"{host}:1:1 [0] NCCL INFO NET/IB : Using {listed} [RO]; OOB eth0:10.0.0.1<0>"
 
 
-def over_four_nodes(before: Sequence[str] = (), factor: float = 1.0, sizes: Sequence[int] = SIZES) -> str:
+def over_four_nodes(
+    before: Sequence[str] = (), factor: float = 1.0, sizes: Sequence[int] = SIZES
+) -> str:
     return log_text([factor * value for value in OVER_NODES], 32, 4, before, sizes=sizes)
 
 
@@ -59,19 +63,29 @@ def over_four_nodes(before: Sequence[str] = (), factor: float = 1.0, sizes: Sequ
         ("Ethernet", Verdict.PASS),
     ],
 )
-def test_tcp_between_nodes_of_eight_gpus_does_not_pass(line: str, fabric: str | None, verdict: Verdict) -> None:
-    after = [] if "Socket" in line or "No device" in line else [f"{INFO}Using network AWS Libfabric"]
+def test_tcp_between_nodes_of_eight_gpus_does_not_pass(
+    line: str, fabric: str | None, verdict: Verdict
+) -> None:
+    after = (
+        [] if "Socket" in line or "No device" in line else [f"{INFO}Using network AWS Libfabric"]
+    )
     text = over_four_nodes([INFO + line, *after], 0.03)
     result = judged(text, LogsConfig("H100-SXM", 4, 8, fabric))
     assert result.verdict is verdict, result.reason
-    assert (line in result.reason.sentence) is (verdict is not Verdict.PASS), "the line is the evidence"
+    assert (line in result.reason.sentence) is (verdict is not Verdict.PASS), (
+        "the line is the evidence"
+    )
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(11.5, Verdict.INCONCLUSIVE), (60.0, Verdict.PASS)])
-def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(busbw: float, verdict: Verdict) -> None:
+def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(
+    busbw: float, verdict: Verdict
+) -> None:
     result = judged(log_text([busbw] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8))
     assert result.verdict is verdict
-    assert ("is what TCP sockets reach: say --fabric" in result.reason.sentence) is (verdict is not Verdict.PASS)
+    assert ("is what TCP sockets reach: say --fabric" in result.reason.sentence) is (
+        verdict is not Verdict.PASS
+    )
 
 
 def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
@@ -81,10 +95,20 @@ def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
 
 
 @pytest.mark.parametrize("fabric", ["RoCE", "EFA", "NVLink", "Ethernet"])
-def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(fabric: str) -> None:
-    slow, faster = (judged(log_text([rate] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, fabric)) for rate in (8.9, 9.1))
-    reason = f"all_reduce between nodes reaches 8.90 GB/s, under 2 % of a GPU's links (450 GB/s); fabric: {fabric}"
-    assert (slow.verdict, reason in slow.reason.sentence) == (Verdict.INCONCLUSIVE, True), slow.reason
+def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(
+    fabric: str,
+) -> None:
+    slow, faster = (
+        judged(log_text([rate] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, fabric))
+        for rate in (8.9, 9.1)
+    )
+    reason = (
+        "all_reduce between nodes reaches 8.90 GB/s, under 2 % of a GPU's links (450 GB/s); "
+        f"fabric: {fabric}"
+    )
+    assert (slow.verdict, reason in slow.reason.sentence) == (Verdict.INCONCLUSIVE, True), (
+        slow.reason
+    )
     assert "under 2 %" not in faster.reason.sentence
     named = judged(log_text([4.4] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, "Ethernet-1x40G"))
     assert named.verdict is Verdict.PASS, "9 in 10 of what such links carry"
@@ -92,13 +116,20 @@ def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_s
 
 def test_a_run_far_below_its_gpus_links_does_not_pass_without_a_fabric() -> None:
     conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "ranks": 32}
-    sizes = [Measurement("busbw", 5.0, "GB/s", Subject("cluster", ""), {**conditions, "message_bytes": G})]
+    sizes = [
+        Measurement(
+            "busbw", 5.0, "GB/s", Subject("cluster", ""), {**conditions, "message_bytes": G}
+        )
+    ]
     plateau = Measurement("busbw_plateau", 5.0, "GB/s", Subject("cluster", ""), conditions)
     check = Check("collectives", Verdict.PASS, uncoded("swept"), measurements=(*sizes, plateau))
     names = [f"node-{i}" for i in range(4)]
     setup = with_links(Setup("H100-SXM", 4, 8, 8))
     (judged_check,) = assess([check], Knowledge(setup, nodes=names)).checks
-    assert (judged_check.verdict, judged_check.reason.code) == (Verdict.INCONCLUSIVE, "far-below-links")
+    assert (judged_check.verdict, judged_check.reason.code) == (
+        Verdict.INCONCLUSIVE,
+        "far-below-links",
+    )
 
 
 def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
@@ -106,11 +137,21 @@ def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
 ) -> None:
     log, cluster = tmp_path / "r.log", tmp_path / "c.yaml"
     log.write_text(log_text([5.0] * 5, 32, 4))
-    for fabric, status in (("IB-8x400", 2), ("ib-8x400G", 2), ("InfiniBand", 2), (IB, 1), ("IB-4x400G", 1)):
+    for fabric, status in (
+        ("IB-8x400", 2),
+        ("ib-8x400G", 2),
+        ("InfiniBand", 2),
+        (IB, 1),
+        ("IB-4x400G", 1),
+    ):
         cluster.write_text(
-            f"nodes: 4\nhardware: H100-SXM\ngpus_per_node: 8\nplatform: {{kind: slurm}}\nfabric: {fabric}\n"
+            f"nodes: 4\nhardware: H100-SXM\ngpus_per_node: 8\nplatform: {{kind: slurm}}\n"
+            f"fabric: {fabric}\n"
         )
-        assert command("judge", str(log), "--hardware", "H100-SXM", "--nodes", "4", "--fabric", fabric) == status
+        assert (
+            command("judge", str(log), "--hardware", "H100-SXM", "--nodes", "4", "--fabric", fabric)
+            == status
+        )
         errors = capsys.readouterr().err
         assert command("render", str(cluster)) == (2 if status == 2 else 0)
         if status == 2:
@@ -140,8 +181,12 @@ def test_links_that_are_described_need_no_fabric_of_the_catalog() -> None:
         ("AWS Libfabric", IB, Verdict.PASS),  # libfabric has verbs as well
     ],
 )
-def test_another_network_than_the_claimed_one_is_named(network: str, fabric: str, verdict: Verdict) -> None:
-    result = judged(over_four_nodes([f"{INFO}Using network {network}"]), LogsConfig("H100-SXM", 4, 8, fabric))
+def test_another_network_than_the_claimed_one_is_named(
+    network: str, fabric: str, verdict: Verdict
+) -> None:
+    result = judged(
+        over_four_nodes([f"{INFO}Using network {network}"]), LogsConfig("H100-SXM", 4, 8, fabric)
+    )
     assert result.verdict is verdict, result.reason
     assert (f", not of {fabric}" in result.reason.sentence) is (verdict is not Verdict.PASS)
 
@@ -164,7 +209,10 @@ def test_a_fabric_that_the_log_names_has_a_reference(factor: float, verdict: Ver
     busbw = [factor * value for value in (120.0, 230.0, 298.0, 330.0, 339.0)]
     text = log_text(busbw, 16, 2, [f"{INFO}Using network FasTrak"])
     result = judged(text, LogsConfig("H100-SXM", 2, 8))
-    assert (result.verdict, "held against GPUDirect-TCPXO, which the log names" in result.reason.sentence) == (
+    assert (
+        result.verdict,
+        "held against GPUDirect-TCPXO, which the log names" in result.reason.sentence,
+    ) == (
         verdict,
         True,
     )
@@ -180,7 +228,9 @@ def test_ethernet_is_a_fabric_that_sockets_do_for(fabric: str) -> None:
 def test_sockets_fail_also_where_results_were_not_checked() -> None:
     text = log_text(HEALTHY, 16, 2, ["node-0:1:1 [0] NCCL INFO Using network Socket"])
     unchecked = "\n".join(
-        " ".join("N/A" if i in (8, 12) else word for i, word in enumerate(line.split())) if line[0].isdigit() else line
+        " ".join("N/A" if i in (8, 12) else word for i, word in enumerate(line.split()))
+        if line[0].isdigit()
+        else line
         for line in text.splitlines()
     )
     assert "N/A" in unchecked
@@ -213,13 +263,18 @@ def test_a_link_that_is_switched_off_with_nothing_to_compare_is_a_fault() -> Non
     [
         ([devices(6)], Verdict.DEGRADED),
         ([devices(8), devices(7, "node-2")], Verdict.DEGRADED),
-        ([f"{INFO}NCCL_IB_HCA set by environment to mlx5_0,mlx5_1,mlx5_2,mlx5_3."], Verdict.DEGRADED),
+        (
+            [f"{INFO}NCCL_IB_HCA set by environment to mlx5_0,mlx5_1,mlx5_2,mlx5_3."],
+            Verdict.DEGRADED,
+        ),
         ([devices(8)], Verdict.PASS),
         ([devices(10)], Verdict.PASS),  # storage has NICs of its own
         ([f"{INFO}NCCL_IB_HCA set by environment to mlx5."], Verdict.PASS),
     ],
 )
-def test_fewer_network_devices_than_the_fabric_has_are_named(lines: list[str], verdict: Verdict) -> None:
+def test_fewer_network_devices_than_the_fabric_has_are_named(
+    lines: list[str], verdict: Verdict
+) -> None:
     result = judged(over_four_nodes([*lines, f"{INFO}Using network IB"]), QUAD)
     assert result.verdict is verdict, result.reason
     assert (f"and {IB} has 8" in result.reason.sentence) is (verdict is not Verdict.PASS)
@@ -228,9 +283,24 @@ def test_fewer_network_devices_than_the_fabric_has_are_named(lines: list[str], v
 @pytest.mark.parametrize(
     ("line", "nics"),
     [
-        ("NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] mlx5_0:1/RoCE} [RO]; OOB", 3),
-        ("NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ibp25s0:10.20.0.119<0>", 2),
-        ("NET/IB : Using [0]mlx5_bond_0:1/RoCE [1]mlx5_bond_1:1/RoCE [RO]; OOB bond0:10.0.0.1<0>", 4),
+        (
+            (
+                "NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] "
+                "mlx5_0:1/RoCE} [RO]; OOB"
+            ),
+            3,
+        ),
+        (
+            (
+                "NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB "
+                "ibp25s0:10.20.0.119<0>"
+            ),
+            2,
+        ),
+        (
+            "NET/IB : Using [0]mlx5_bond_0:1/RoCE [1]mlx5_bond_1:1/RoCE [RO]; OOB bond0:10.0.0.1<0>",
+            4,
+        ),
         ("NET/OFI Selected Provider is efa (found 4 nics)", 4),
     ],
 )
@@ -251,7 +321,10 @@ def test_more_hosts_than_claimed_are_another_cluster(each: int | None) -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "the 16 ranks are on 4 hosts, not on 2" in result.reason.sentence
     assert (
-        judged(log_text((*OVER_NODES[:-1], 380.0), 16, 2), LogsConfig("H100-SXM", 2, each, IB)).verdict is Verdict.PASS
+        judged(
+            log_text((*OVER_NODES[:-1], 380.0), 16, 2), LogsConfig("H100-SXM", 2, each, IB)
+        ).verdict
+        is Verdict.PASS
     )
 
 
@@ -277,11 +350,16 @@ def test_without_nvls_a_node_is_held_to_a_ring(setting: str, hardware: str) -> N
     assert judged(log_text(RING, before=[setting]), config).verdict is Verdict.PASS
     slow = judged(log_text([0.6 * value for value in RING], before=[setting]), config)
     assert slow.verdict in (Verdict.DEGRADED, Verdict.FAIL)
-    assert judged(log_text([480.0] * 5, before=[setting]), config).verdict is Verdict.INCONCLUSIVE, "no ring does that"
+    assert (
+        judged(log_text([480.0] * 5, before=[setting]), config).verdict is Verdict.INCONCLUSIVE
+    ), "no ring does that"
 
 
 def test_b200_without_nvls_is_held_to_the_published_ring() -> None:
-    busbw, before = (499.0, 577.0, 627.0, 670.0, 677.0), [f"{INFO}NCCL_NVLS_ENABLE set by environment to 0."]
+    busbw, before = (
+        (499.0, 577.0, 627.0, 670.0, 677.0),
+        [f"{INFO}NCCL_NVLS_ENABLE set by environment to 0."],
+    )
     result = judged(log_text(busbw, before=before), LogsConfig("B200-SXM", 1, 8))
     assert (result.verdict, "by Ring/Tree" in result.reason.sentence) == (Verdict.PASS, True)
 
@@ -289,7 +367,9 @@ def test_b200_without_nvls_is_held_to_the_published_ring() -> None:
 def test_two_nodes_without_nvls_are_held_to_a_ring_and_not_bound_by_one() -> None:
     config, before = LogsConfig("H100-SXM", 2, 8, "EFA-3200G"), ["NCCL_NVLS_ENABLE=0"]
     for value, verdict in ((365.0, Verdict.PASS), (440.0, Verdict.PASS), (200.0, Verdict.DEGRADED)):
-        result = judged(log_text([0.8 * value, 0.9 * value, value, value, value], 16, 2, before), config)
+        result = judged(
+            log_text([0.8 * value, 0.9 * value, value, value, value], 16, 2, before), config
+        )
         assert result.verdict is verdict, result.reason
 
 
@@ -300,7 +380,9 @@ def test_two_nodes_without_nvls_are_held_to_a_ring_and_not_bound_by_one() -> Non
 @pytest.mark.parametrize(
     ("busbw", "verdict"), [(149.0, Verdict.FAIL), (280.0, Verdict.DEGRADED), (380.0, Verdict.PASS)]
 )
-def test_one_or_two_sizes_are_held_against_the_model(sizes: tuple[int, ...], busbw: float, verdict: Verdict) -> None:
+def test_one_or_two_sizes_are_held_against_the_model(
+    sizes: tuple[int, ...], busbw: float, verdict: Verdict
+) -> None:
     assert judged(log_text([busbw] * len(sizes), 32, 4, sizes=sizes), QUAD).verdict is verdict
 
 
@@ -318,18 +400,27 @@ def test_one_or_two_sizes_are_held_against_the_model(sizes: tuple[int, ...], bus
         (8, IB, 375.0, Verdict.PASS),
     ],
 )
-def test_a_loss_between_nodes_is_no_pass(nodes: int, fabric: str | None, busbw: float, verdict: Verdict) -> None:
+def test_a_loss_between_nodes_is_no_pass(
+    nodes: int, fabric: str | None, busbw: float, verdict: Verdict
+) -> None:
     sizes = (G, 2 * G, 4 * G, 8 * G, 16 * G)
-    text = log_text([0.92 * busbw, 0.96 * busbw, busbw, busbw, busbw], 8 * nodes, nodes, sizes=sizes)
+    text = log_text(
+        [0.92 * busbw, 0.96 * busbw, busbw, busbw, busbw], 8 * nodes, nodes, sizes=sizes
+    )
     result = judged(text, LogsConfig("H100-SXM", nodes, 8, fabric))
     assert result.verdict is verdict, result.reason
 
 
-@pytest.mark.parametrize(("time_us", "verdict"), [(2000.0, Verdict.DEGRADED), (200.0, Verdict.PASS)])
+@pytest.mark.parametrize(
+    ("time_us", "verdict"), [(2000.0, Verdict.DEGRADED), (200.0, Verdict.PASS)]
+)
 def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdict) -> None:
     lines = over_four_nodes().splitlines()
     first = next(i for i, line in enumerate(lines) if is_row(line))
-    small = [f"{8 << i} {2 << i} float sum -1 {time_us} 0.00 0.00 0 {time_us} 0.00 0.00 0" for i in range(10)]
+    small = [
+        f"{8 << i} {2 << i} float sum -1 {time_us} 0.00 0.00 0 {time_us} 0.00 0.00 0"
+        for i in range(10)
+    ]
     result = judged("\n".join([*lines[:first], *small, *lines[first:]]), QUAD)
     assert (result.verdict, "messages of up to 64K take" in result.reason.sentence) == (
         verdict,
@@ -337,19 +428,28 @@ def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdic
     )
     outlier = small[0].replace("200.0", "2193.5")  # of a first row, as people published it
     if verdict is Verdict.PASS:
-        assert judged("\n".join([*lines[:first], outlier, *small[1:], *lines[first:]]), QUAD).verdict is Verdict.PASS
+        assert (
+            judged("\n".join([*lines[:first], outlier, *small[1:], *lines[first:]]), QUAD).verdict
+            is Verdict.PASS
+        )
 
 
 @pytest.mark.parametrize(
     ("fabric", "share", "verdict"),
-    [(IB, 0.1, Verdict.FAIL), (None, 0.55, Verdict.DEGRADED), (None, 0.9, Verdict.PASS)],  # without any reference too
+    # Without any reference too
+    [(IB, 0.1, Verdict.FAIL), (None, 0.55, Verdict.DEGRADED), (None, 0.9, Verdict.PASS)],
 )
-def test_in_place_much_slower_at_every_size(fabric: str | None, share: float, verdict: Verdict) -> None:
+def test_in_place_much_slower_at_every_size(
+    fabric: str | None, share: float, verdict: Verdict
+) -> None:
     lines = []
     for line in over_four_nodes().splitlines():
         fields = line.split()
         if is_row(line):
-            fields[9:12] = [f"{float(fields[9]) / share:.2f}", *(f"{float(f) * share:.2f}" for f in fields[10:12])]
+            fields[9:12] = [
+                f"{float(fields[9]) / share:.2f}",
+                *(f"{float(f) * share:.2f}" for f in fields[10:12]),
+            ]
         lines.append(" ".join(fields))
     result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, fabric))
     slow = f"in place {share * 376:.3g} GB/s against 376 GB/s" in result.reason.sentence
@@ -360,7 +460,9 @@ def test_in_place_much_slower_at_every_size(fabric: str | None, share: float, ve
     ("share", "busbw", "verdict"),
     [(0.25, "94.0", Verdict.DEGRADED), (0.6, "226", Verdict.DEGRADED), (0.9, "338", Verdict.PASS)],
 )
-def test_the_largest_size_at_much_less_than_the_one_below(share: float, busbw: str, verdict: Verdict) -> None:
+def test_the_largest_size_at_much_less_than_the_one_below(
+    share: float, busbw: str, verdict: Verdict
+) -> None:
     sizes = [64 * M, 256 * M, G, 4 * G, 8 * G, 16 * G]
     text = log_text([*OVER_NODES, share * OVER_NODES[-1]], 32, 4, sizes=sizes)
     result = judged(text, QUAD)

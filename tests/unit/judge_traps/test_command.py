@@ -36,7 +36,14 @@ def test_the_exit_status_is_the_verdicts(
     assert run(str(tmp_path / "sweep.log"), *flags, "--json") == status
     document = json.loads(capsys.readouterr().out)
     outcome = {"verdict", "reason", "code", "next_step", "findings"}
-    assert set(document) == {*outcome, "judged", "numbers", "judgements", "measurements", "not_judged"}
+    assert set(document) == {
+        *outcome,
+        "judged",
+        "numbers",
+        "judgements",
+        "measurements",
+        "not_judged",
+    }
     assert document["verdict"] == verdict
     assert run(str(tmp_path / "sweep.log"), *flags) == status
     assert capsys.readouterr().out.splitlines()[-1] == f"{verdict}: {document['reason']}"
@@ -68,7 +75,10 @@ ASSERTIONS = "NVRM: nvAssertFailedNoLog: Assertion failed: 0 @ osapi.c:1688"
         (f"Nov 24 22:57:55 node-0 kernel: [142500.501070] {ASSERTIONS}\n", "kernel"),
         (f"[142500.501070] {ASSERTIONS}\n", "kernel"),
         ("[    2.1] mlx5_core 0000:17:00.0: firmware version: 28.39.1002\n", "kernel"),
-        ("INFO found nccl\nnode-0:561:561 [0] NCCL INFO comm 0x14 rank 0 nranks 2 - Init START\n", "NCCL"),
+        (
+            "INFO found nccl\nnode-0:561:561 [0] NCCL INFO comm 0x14 rank 0 nranks 2 - Init START\n",
+            "NCCL",
+        ),
         ("[2020-12-14T08:59:01.890] launch task 63532.0 request from UID:1\n", "Slurm"),
         ("Jan 05 14:44:41 node-0 systemd[1]: Started nvidia-persistenced.service\n", "system"),
     ],
@@ -78,7 +88,10 @@ def test_a_log_that_is_known_and_names_no_failure_is_inconclusive(
 ) -> None:
     (tmp_path / "node").write_text(text)
     assert run(str(tmp_path / "node")) == 3
-    assert f"inconclusive: {program} log without a line that names a failure" in capsys.readouterr().out
+    assert (
+        f"inconclusive: {program} log without a line that names a failure"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +102,9 @@ def test_other_text_is_no_log(text: str, tmp_path: Path) -> None:
     assert run(str(tmp_path / "node")) == 2
 
 
-def test_a_typo_in_the_hardware_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_typo_in_the_hardware_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "log").write_text(log_text(HEALTHY))
     assert run(str(tmp_path / "log"), "--hardware", "h10-sxm", "--nodes", "1") == 2
     error = capsys.readouterr().err
@@ -98,10 +113,14 @@ def test_a_typo_in_the_hardware_is_no_pass(tmp_path: Path, capsys: pytest.Captur
     assert "known: cpu, A100-SXM" in capsys.readouterr().err
 
 
-def test_hardware_without_reference_values_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hardware_without_reference_values_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "log").write_text(log_text(HEALTHY))
     assert run(str(tmp_path / "log"), "--hardware", "other", "--nodes", "1") == 0
-    assert "no comparable reference: hardware other is not in the catalog" in capsys.readouterr().out
+    assert (
+        "no comparable reference: hardware other is not in the catalog" in capsys.readouterr().out
+    )
 
 
 PAIR_OF_8 = ("--hardware", "H100-SXM", "--nodes", "2", "--gpus-per-node", "8", "--json")
@@ -124,7 +143,11 @@ def test_a_log_of_each_node_by_itself_is_judged_as_one_of_a_node(
 ) -> None:
     assert command("judge", str(folder), *PAIR_OF_8) == 0, capsys.readouterr().out
     measured = json.loads(capsys.readouterr().out)["judgements"]
-    assert {each["conditions"]["log"] for each in measured} == {"all_reduce", "intra-node-0", "intra-node-1"}
+    assert {each["conditions"]["log"] for each in measured} == {
+        "all_reduce",
+        "intra-node-0",
+        "intra-node-1",
+    }
     slow = log_text([value / 3 for value in HEALTHY], 8, before=INSIDE)
     (folder / "intra-node-0.log").write_text(slow)
     assert command("judge", str(folder), *PAIR_OF_8) == 1
@@ -138,7 +161,9 @@ def test_a_log_that_holds_nothing_and_logs_of_single_nodes_alone_are_no_pass(fol
     assert command("judge", str(folder), *PAIR_OF_8) in (1, 3)
 
 
-def test_a_folder_without_logs_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_logs_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("judge", str(tmp_path), *PAIR_OF_8) == 2
     assert "a folder needs 1 to 10,000 files" in capsys.readouterr().err
 
@@ -151,14 +176,21 @@ GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
     [
         ("NCCL_MNNVL_ENABLE=0", GB200),
         ("node-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.", H100),
-        ("mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
+        (
+            "mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8",
+            LogsConfig("H100-SXM", 2, 4, "IB-8x400G"),
+        ),
         ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
     ],
 )
-def test_a_control_as_fast_as_its_treatment_makes_the_verdict_inconclusive(switch: str, asked: LogsConfig) -> None:
+def test_a_control_as_fast_as_its_treatment_makes_the_verdict_inconclusive(
+    switch: str, asked: LogsConfig
+) -> None:
     """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1))
-    off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch]))
+    off = log(
+        "off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch])
+    )
     judgement = judge_logs([on, off], asked)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert "off is no control" in judgement.reason.sentence
@@ -178,11 +210,14 @@ def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
     ("switch", "asked", "ranks"),
     [
         ("NCCL_IB_DISABLE=1", H100, 8),  # one node has no network to miss
-        ("NCCL_P2P_DISABLE=1", LogsConfig("H100-SXM", 2, 1, "IB-1x400G"), 2),  # a GPU alone has no neighbour
+        # A GPU alone has no neighbour
+        ("NCCL_P2P_DISABLE=1", LogsConfig("H100-SXM", 2, 1, "IB-1x400G"), 2),
         ("NCCL_IB_DISABLE=0", LogsConfig("H100-SXM", 2, 4, "IB-8x400G"), 8),
     ],
 )
-def test_a_switch_without_a_necessary_effect_is_no_control(switch: str, asked: LogsConfig, ranks: int) -> None:
+def test_a_switch_without_a_necessary_effect_is_no_control(
+    switch: str, asked: LogsConfig, ranks: int
+) -> None:
     values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
     pair = [
         log("a", log_text(values, ranks, asked.nodes or 1)),
@@ -193,12 +228,20 @@ def test_a_switch_without_a_necessary_effect_is_no_control(switch: str, asked: L
 
 def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
     judgement = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
-    assert (judgement.verdict, judgement.reason.sentence) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
+    assert (judgement.verdict, judgement.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        "b: no nccl-tests output in it",
+    )
 
 
 def test_the_worst_log_decides_and_every_judgement_names_its_log() -> None:
     slow = log_text([value / 4 for value in HEALTHY])
     judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reason.sentence.startswith("b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)")
-    assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {"a", "b"}
+    assert judgement.reason.sentence.startswith(
+        "b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)"
+    )
+    assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {
+        "a",
+        "b",
+    }

@@ -15,12 +15,18 @@ HEADER = "minBytes 67108864 maxBytes 8589934592 step: 4(factor)"
 Change = Callable[[int, float], float]
 
 
-def whole_sweep(change: Change = lambda size, us: us, gb_s: float = 375.0, ranks: int = 32, nodes: int = 4) -> str:
-    """What all_reduce_perf prints from 8 bytes to 8G: 35 us of latency and that rate, each time changed."""
+def whole_sweep(
+    change: Change = lambda size, us: us, gb_s: float = 375.0, ranks: int = 32, nodes: int = 4
+) -> str:
+    """What all_reduce_perf prints from 8 bytes to 8G: 35 us of latency and that rate, each time
+    changed.
+    """
     factor = busbw_factor("all_reduce", ranks)
     times = {size: change(size, 35 + size * factor / gb_s / 1e3) for size in SIZES}
     busbw = [size * factor / us / 1e3 for size, us in times.items()]
-    text = log_text(busbw, ranks, nodes, sizes=SIZES).replace(HEADER, "minBytes 8 maxBytes 8589934592 step: 2(factor)")
+    text = log_text(busbw, ranks, nodes, sizes=SIZES).replace(
+        HEADER, "minBytes 8 maxBytes 8589934592 step: 2(factor)"
+    )
     exact = [f"{us:.2f}" for us in times.values()]
     lines, row = [], 0
     for line in text.splitlines():
@@ -52,25 +58,37 @@ def test_a_healthy_sweep_passes() -> None:
 )
 def test_small_and_middle_messages_that_are_slow_are_degraded(change: Change, reason: str) -> None:
     result = judged(whole_sweep(change), QUAD)
-    assert (result.verdict, reason in result.reason.sentence) == (Verdict.DEGRADED, True), result.reason
+    assert (result.verdict, reason in result.reason.sentence) == (Verdict.DEGRADED, True), (
+        result.reason
+    )
 
 
 @pytest.mark.parametrize("lost", [8, 4096, 1 << 32, 1 << 33])
 def test_a_row_that_the_header_asks_for_and_the_table_lacks_is_named(lost: int) -> None:
     text = "\n".join(line for line in whole_sweep().splitlines() if not line.startswith(f"{lost} "))
     result = judged(text, QUAD)
-    assert (result.verdict, "1 of 31 sizes are missing" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True), (
-        result.reason
-    )
+    assert (result.verdict, "1 of 31 sizes are missing" in result.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    ), result.reason
 
 
 def test_small_sizes_that_were_cut_off_are_a_note_and_memory_ends_a_sweep() -> None:
     text = whole_sweep()
-    excerpt = "\n".join(line for line in text.splitlines() if not line[:1].isdigit() or int(line.split()[0]) >= 8 * M)
+    excerpt = "\n".join(
+        line
+        for line in text.splitlines()
+        if not line[:1].isdigit() or int(line.split()[0]) >= 8 * M
+    )
     result = judged(excerpt, QUAD)
-    assert (result.verdict, "the table begins at 8M, the header at 8" in result.reason.sentence) == (Verdict.PASS, True)
+    assert (
+        result.verdict,
+        "the table begins at 8M, the header at 8" in result.reason.sentence,
+    ) == (Verdict.PASS, True)
     limit = "# Reducing maxBytes to 9000000000 due to memory limitation"
-    longer = text.replace("maxBytes 8589934592", "maxBytes 68719476736").replace("# size", f"{limit}\n# size")
+    longer = text.replace("maxBytes 8589934592", "maxBytes 68719476736").replace(
+        "# size", f"{limit}\n# size"
+    )
     assert judged(longer, QUAD).verdict is Verdict.PASS
     assert judged(longer.replace(limit, "#"), QUAD).verdict is Verdict.INCONCLUSIVE
 
@@ -86,19 +104,27 @@ def test_small_sizes_that_were_cut_off_are_a_note_and_memory_ends_a_sweep() -> N
         (4, IB, 190.0, Verdict.PASS),  # half of the NICs are of the other four GPUs
     ],
 )
-def test_nodes_of_few_gpus_are_held_to_their_own_nics(each: int, fabric: str, busbw: float, verdict: Verdict) -> None:
+def test_nodes_of_few_gpus_are_held_to_their_own_nics(
+    each: int, fabric: str, busbw: float, verdict: Verdict
+) -> None:
     result = judged(log_text([busbw] * 5, 4 * each, 4), LogsConfig("H100-SXM", 4, each, fabric))
     assert result.verdict is verdict, result.reason
 
 
-@pytest.mark.parametrize(("busbw", "verdict"), [(363.0, Verdict.PASS), (178.0, Verdict.DEGRADED), (80.0, Verdict.FAIL)])
-def test_half_of_a_node_is_held_to_rings_over_the_same_links(busbw: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("busbw", "verdict"), [(363.0, Verdict.PASS), (178.0, Verdict.DEGRADED), (80.0, Verdict.FAIL)]
+)
+def test_half_of_a_node_is_held_to_rings_over_the_same_links(
+    busbw: float, verdict: Verdict
+) -> None:
     """Four H200, whose NVLink is that of the H100, reach 363 GB/s."""
     result = judged(log_text([busbw] * 5, 4), LogsConfig("H100-SXM", 1, 4))
     assert result.verdict is verdict, result.reason
 
 
-@pytest.mark.parametrize(("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (5.0, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (5.0, Verdict.FAIL)]
+)
 def test_neighbours_are_held_to_one_nic(busbw: float, verdict: Verdict) -> None:
     text = of_operation(log_text([busbw] * 5, 16, 2), "sendrecv", "sum -1")
     result = judged(text, LogsConfig("H100-SXM", 2, 8, IB))
@@ -109,7 +135,8 @@ def rates(slow: int, host: str, gbit_s: int = 200) -> list[str]:
     """What NCCL lists of the NICs of a host, of which `slow` have that rate."""
     return [
         f"{host}:1:1 [0] NCCL INFO NET/IB: [{i}] mlx5_{i}:uverbs{i}:1/IB provider=Mlx5"
-        f" speed={(gbit_s if i < slow else 400) * 1000} context=0x55 pciPath=/sys/devices/pci0000:37 ar=1"
+        f" speed={(gbit_s if i < slow else 400) * 1000} context=0x55 "
+        "pciPath=/sys/devices/pci0000:37 ar=1"
         for i in range(8)
     ] + [devices(8, host)]
 
@@ -118,8 +145,16 @@ def rates(slow: int, host: str, gbit_s: int = 200) -> list[str]:
     ("lines", "verdict", "reason"),
     [
         ([devices(8, link="RoCE")], Verdict.INCONCLUSIVE, "the log is of RoCE, not of IB-8x400G"),
-        ([devices(7).replace(" [RO]", " [7]mlx5_an0:1/RoCE [RO]")], Verdict.DEGRADED, "lists 7 network devices"),
-        ([*rates(0, "node-0"), *rates(1, "node-2")], Verdict.DEGRADED, "lists 7 network devices on node-2"),
+        (
+            [devices(7).replace(" [RO]", " [7]mlx5_an0:1/RoCE [RO]")],
+            Verdict.DEGRADED,
+            "lists 7 network devices",
+        ),
+        (
+            [*rates(0, "node-0"), *rates(1, "node-2")],
+            Verdict.DEGRADED,
+            "lists 7 network devices on node-2",
+        ),
         ([*rates(0, "node-0"), *rates(0, "node-2")], Verdict.PASS, "every result right"),
     ],
 )
@@ -135,12 +170,17 @@ def test_nics_of_another_link_or_rate_are_none_of_the_fabric(
 
 
 def test_processors_have_no_user_buffers() -> None:
-    """In place at a fraction of out of place is a fault of NCCL's registration; the gloo probe has none."""
+    """In place at a fraction of out of place is a fault of NCCL's registration; the gloo probe has
+    none.
+    """
     lines = []
     for line in log_text(OVER_NODES, 32, 4).splitlines():
         words = line.split()
         if line[:1].isdigit():
-            words[9:12] = [f"{float(words[9]) * 4:.2f}", *(f"{float(word) / 4:.2f}" for word in words[10:12])]
+            words[9:12] = [
+                f"{float(words[9]) * 4:.2f}",
+                *(f"{float(word) / 4:.2f}" for word in words[10:12]),
+            ]
         lines.append(" ".join(words))
     text = "\n".join(lines)
     assert judged(text, LogsConfig(None, 4, 8)).verdict is Verdict.DEGRADED

@@ -51,16 +51,26 @@ def test_the_order_of_logs_does_not_matter(order: list[str], busbw: list[float])
     assert judge_logs([log(name, texts[name]) for name in order], H100).verdict is Verdict.CORRUPT
 
 
-@given(st.floats(0.01, 1e4), st.floats(0.01, 1e4), st.floats(1e-3, 1e3), st.floats(0.3, 0.95), st.floats(0.1, 0.99))
+@given(
+    st.floats(0.01, 1e4),
+    st.floats(0.01, 1e4),
+    st.floats(1e-3, 1e3),
+    st.floats(0.3, 0.95),
+    st.floats(0.1, 0.99),
+)
 def test_only_the_ratio_of_value_and_baseline_counts(
     value: float, centre: float, factor: float, low: float, floor: float
 ) -> None:
-    """A shift on log scales: what value and baseline have in common changes nothing (away from the edges)."""
+    """A shift on log scales: what value and baseline have in common changes nothing (away from the
+    edges).
+    """
 
     def verdict(scale: float) -> Verdict:
         bounds = (centre * low * scale, None, centre * low * floor * scale)
         m = Measurement("busbw_plateau", value * scale, "GB/s", Subject("cluster", "lab"))
-        judgement = judge(m, [Baseline("catalog", centre * scale, *bounds, 1, "what was published")])
+        judgement = judge(
+            m, [Baseline("catalog", centre * scale, *bounds, 1, "what was published")]
+        )
         assert judgement is not None
         return judgement.verdict
 

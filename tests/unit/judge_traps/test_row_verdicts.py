@@ -1,4 +1,6 @@
-"""What rows say against a sweep, and numbers that its links have no room for: each was a wrong verdict once."""
+"""What rows say against a sweep, and numbers that its links have no room for: each was a wrong
+verdict once.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +8,16 @@ import pytest
 
 from seatrial.logs.cluster import LogsConfig
 from seatrial.model.verdict import Verdict
-from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text, of_operation
+from tests.unit.judge_traps.sweeplogs import (
+    HEALTHY,
+    SIZES,
+    G,
+    M,
+    is_row,
+    judged,
+    log_text,
+    of_operation,
+)
 
 PAIR = LogsConfig("H100-SXM", 2, None, "IB-8x400G")
 PAIR_OF_8 = LogsConfig("H100-SXM", 2, 8, "IB-8x400G")
@@ -22,7 +33,10 @@ ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
         (log_text(HEALTHY, wrong=9), LogsConfig("H100-SXM", 1, 8)),
         (log_text(ACROSS, 14, 2, wrong=9), PAIR),
         (log_text(ACROSS, 14, 2, wrong=9), PAIR_OF_8),
-        (log_text(HEALTHY, wrong=9).replace("NVIDIA GPU", "NVIDIA A100-SXM4-80GB"), LogsConfig("H100-SXM", 1, 8)),
+        (
+            log_text(HEALTHY, wrong=9).replace("NVIDIA GPU", "NVIDIA A100-SXM4-80GB"),
+            LogsConfig("H100-SXM", 1, 8),
+        ),
     ],
 )
 def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsConfig) -> None:
@@ -32,14 +46,18 @@ def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsCo
 
 
 @pytest.mark.parametrize("busbw", [350.0, 187.5])
-def test_an_old_footer_that_says_failed_is_corrupt_though_the_ranks_are_unknown(busbw: float) -> None:
+def test_an_old_footer_that_says_failed_is_corrupt_though_the_ranks_are_unknown(
+    busbw: float,
+) -> None:
     side = "{us:.2f} 200.00 {busbw:.2f} 1e-06"
     rows = [
         f"{size} {size // 4} float sum {side} {side}".format(us=size / 200e3, busbw=busbw)
         for size in (64 * M, 256 * M, G)
     ]
     header = "# size count type redop time algbw busbw error time algbw busbw error"
-    text = "\n".join([header, *rows, "# Out of bounds values : 4 FAILED", "# Avg bus bandwidth : 123.4"])
+    text = "\n".join(
+        [header, *rows, "# Out of bounds values : 4 FAILED", "# Avg bus bandwidth : 123.4"]
+    )
     assert judged(text, PAIR).verdict is Verdict.CORRUPT
 
 
@@ -53,14 +71,29 @@ def test_too_few_ranks_at_a_fraction_of_the_speed_is_a_fail() -> None:
 
 def test_a_collective_over_one_rank_says_nothing() -> None:
     sides = [f"{size / 1e6:.2f} 1000.00 0.00 0" for size in SIZES]
-    rows = [f"{size} {size // 4} float sum -1 {side} {side}" for size, side in zip(SIZES, sides, strict=True)]
-    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and not line.startswith("#  Rank")]
+    rows = [
+        f"{size} {size // 4} float sum -1 {side} {side}"
+        for size, side in zip(SIZES, sides, strict=True)
+    ]
+    lines = [
+        line
+        for line in log_text(HEALTHY).splitlines()
+        if not is_row(line) and not line.startswith("#  Rank")
+    ]
     device = "#  Rank 0 Group  0 Pid 100 on node-0 device  0 [0x00] NVIDIA GPU"
-    result = judged("\n".join([*lines[:2], device, *lines[2:-2], *rows, *lines[-2:]]), LogsConfig("H100-SXM", 1, 1))
-    assert (result.verdict, "single rank has no other one" in result.reason.sentence) == (Verdict.NOT_RUN, True)
+    result = judged(
+        "\n".join([*lines[:2], device, *lines[2:-2], *rows, *lines[-2:]]),
+        LogsConfig("H100-SXM", 1, 1),
+    )
+    assert (result.verdict, "single rank has no other one" in result.reason.sentence) == (
+        Verdict.NOT_RUN,
+        True,
+    )
 
 
-@pytest.mark.parametrize(("largest", "verdict"), [(64 << 10, Verdict.INCONCLUSIVE), (16 * M, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("largest", "verdict"), [(64 << 10, Verdict.INCONCLUSIVE), (16 * M, Verdict.FAIL)]
+)
 def test_a_sweep_that_ends_within_latency_gives_no_plateau(largest: int, verdict: Verdict) -> None:
     sizes = [largest >> (7 - n) for n in range(8)]
     result = judged(log_text([0.01 * 2**n for n in range(8)], sizes=sizes))
@@ -69,9 +102,14 @@ def test_a_sweep_that_ends_within_latency_gives_no_plateau(largest: int, verdict
 
 @pytest.mark.parametrize("change", [lambda line: "", lambda line: line.replace(".", ",")])
 def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> None:
-    text = "\n".join(change(line) if is_row(line) else line for line in log_text(HEALTHY).splitlines())
+    text = "\n".join(
+        change(line) if is_row(line) else line for line in log_text(HEALTHY).splitlines()
+    )
     result = judged(text)
-    assert (result.verdict, "without a data row" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True)
+    assert (result.verdict, "without a data row" in result.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,9 +122,14 @@ def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> 
 def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
     pairs = zip(log_text(HEALTHY).splitlines(), other.splitlines(), strict=True)
     mixed = judged("\n".join(line for pair in pairs for line in pair))
-    assert (mixed.verdict, "several programs" in mixed.reason.sentence) == (Verdict.INCONCLUSIVE, True)
+    assert (mixed.verdict, "several programs" in mixed.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
     rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
-    slower = [line for line in log_text([value * 0.99 for value in HEALTHY]).splitlines() if is_row(line)]
+    slower = [
+        line for line in log_text([value * 0.99 for value in HEALTHY]).splitlines() if is_row(line)
+    ]
     lines = log_text(HEALTHY).splitlines()
     assert judged("\n".join([*lines[:-2], *slower, *lines[-2:]])).verdict is Verdict.PASS
     assert len(rows) == len(slower)
@@ -97,13 +140,18 @@ def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
 
 def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
     result = judged(of_operation(log_text([300.0] * 5), "broadcast", "none 0"), PAIR_OF_8)
-    assert (result.verdict, result.reason.sentence) == (Verdict.FAIL, "broadcast: 8 of 16 ranks took part")
+    assert (result.verdict, result.reason.sentence) == (
+        Verdict.FAIL,
+        "broadcast: 8 of 16 ranks took part",
+    )
 
 
 def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_ranks() -> None:
     def without_header(busbw: float) -> str:
         lines = of_operation(log_text([busbw] * 5, 16, 2), "broadcast", "none 0").splitlines()
-        return "\n".join(["broadcast_perf", *(line for line in lines[1:] if not line.startswith("#  Rank"))])
+        return "\n".join(
+            ["broadcast_perf", *(line for line in lines[1:] if not line.startswith("#  Rank"))]
+        )
 
     fast, slow = (judged(without_header(busbw), PAIR_OF_8) for busbw in (370.0, 30.0))
     assert (fast.verdict, "how many of 16 ranks took part is unknown" in fast.reason.sentence) == (
@@ -117,20 +165,29 @@ def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_
 
 
 def in_groups(text: str, group: Callable[[int], int], ranks: int = 16, nodes: int = 2) -> str:
-    """The log of one group as that of `ranks` over `nodes`, each of which is in the group that `group` says."""
+    """The log of one group as that of `ranks` over `nodes`, each of which is in the group that
+    `group` says.
+    """
     lines = text.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("#  Rank"))
     rest = [line for line in lines[first:] if not line.startswith("#  Rank")]
     each = ranks // nodes
     devices = [
-        f"#  Rank {i} Group {group(i):2} Pid {i} on node-{i // each} device  {i % each} [0x{i % each:02x}] NVIDIA GPU"
+        (
+            f"#  Rank {i} Group {group(i):2} Pid {i} on node-{i // each} device  {i % each} "
+            f"[0x{i % each:02x}] NVIDIA GPU"
+        )
         for i in range(ranks)
     ]
     return "\n".join([*lines[:first], *devices, *rest])
 
 
-@pytest.mark.parametrize(("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (12.0, Verdict.FAIL)])
-def test_groups_across_nodes_are_held_against_their_part_of_the_nics(busbw: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (12.0, Verdict.FAIL)]
+)
+def test_groups_across_nodes_are_held_against_their_part_of_the_nics(
+    busbw: float, verdict: Verdict
+) -> None:
     """NCCL_TESTS_SPLIT="MOD 8": eight groups of one GPU per node, with 50 GB/s of NICs each."""
     result = judged(in_groups(log_text([busbw] * 5, 2), lambda rank: rank % 8), PAIR_OF_8)
     assert result.verdict is verdict
@@ -141,7 +198,10 @@ def test_groups_across_nodes_are_held_against_their_part_of_the_nics(busbw: floa
 def test_groups_within_nodes_are_held_against_one_node() -> None:
     """NCCL_TESTS_SPLIT="DIV 8"."""
     result = judged(in_groups(log_text(HEALTHY), lambda rank: rank // 8), PAIR_OF_8)
-    assert (result.verdict, "as expected by catalog" in result.reason.sentence) == (Verdict.PASS, True)
+    assert (result.verdict, "as expected by catalog" in result.reason.sentence) == (
+        Verdict.PASS,
+        True,
+    )
 
 
 @pytest.mark.parametrize("setup", [PAIR, PAIR_OF_8])
@@ -155,7 +215,12 @@ def test_groups_within_nodes_are_held_against_one_node() -> None:
     ids=["ranks missing", "a node missing", "unlike groups"],
 )
 def test_groups_that_are_not_all_ranks_or_not_alike(
-    ranks: int, nodes: int, group: Callable[[int], int], verdict: Verdict, reason: str, setup: LogsConfig
+    ranks: int,
+    nodes: int,
+    group: Callable[[int], int],
+    verdict: Verdict,
+    reason: str,
+    setup: LogsConfig,
 ) -> None:
     text = in_groups(log_text([48.0] * 5, 2), group, ranks, nodes)
     result = judged(text, setup)
@@ -164,17 +229,26 @@ def test_groups_that_are_not_all_ranks_or_not_alike(
 
 
 def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
-    """NCCL_TESTS_SPLIT_MASK=0x1 or MOD: 16 ranks in two groups of 8, one on each node, over NVLink."""
+    """NCCL_TESTS_SPLIT_MASK=0x1 or MOD: 16 ranks in two groups of 8, one on each node, over
+    NVLink.
+    """
     lines = []
     for line in log_text(HEALTHY, 8).splitlines():
         lines.append(line)
         if line.startswith("#  Rank 7 "):
             lines += [
-                f"#  Rank {8 + i} Group  1 Pid {200 + i} on node-1 device  {i} [0x{i:02x}] NVIDIA GPU" for i in range(8)
+                (
+                    f"#  Rank {8 + i} Group  1 Pid {200 + i} on node-1 device  {i} "
+                    f"[0x{i:02x}] NVIDIA GPU"
+                )
+                for i in range(8)
             ]
     text = "\n".join(lines)
     assert judged(text, PAIR_OF_8).verdict is Verdict.PASS
-    assert judged(text.replace("376", "100"), LogsConfig("H100-SXM", 3, 8, "IB-8x400G")).verdict is Verdict.FAIL
+    assert (
+        judged(text.replace("376", "100"), LogsConfig("H100-SXM", 3, 8, "IB-8x400G")).verdict
+        is Verdict.FAIL
+    )
 
 
 # Physics
@@ -183,7 +257,12 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "setup", "verdict", "words"),
     [
-        (log_text([860.0] * 5), LogsConfig("H100-SXM", 1), Verdict.INCONCLUSIVE, "over those links"),
+        (
+            log_text([860.0] * 5),
+            LogsConfig("H100-SXM", 1),
+            Verdict.INCONCLUSIVE,
+            "over those links",
+        ),
         (log_text([860.0] * 5), LogsConfig("H100-SXM", 1, 8), Verdict.INCONCLUSIVE, "700 GB/s"),
         (
             log_text([692.0] * 5, 96, 12),
@@ -191,17 +270,42 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
             Verdict.INCONCLUSIVE,
             "600 GB/s",
         ),
-        (of_operation(log_text([395.0] * 5, 16, 2), "sendrecv", "sum -1"), PAIR_OF_8, Verdict.INCONCLUSIVE, "100 GB/s"),
-        (of_operation(log_text([45.0] * 5, 16, 2), "sendrecv", "sum -1"), PAIR_OF_8, Verdict.PASS, ""),
+        (
+            of_operation(log_text([395.0] * 5, 16, 2), "sendrecv", "sum -1"),
+            PAIR_OF_8,
+            Verdict.INCONCLUSIVE,
+            "100 GB/s",
+        ),
+        (
+            of_operation(log_text([45.0] * 5, 16, 2), "sendrecv", "sum -1"),
+            PAIR_OF_8,
+            Verdict.PASS,
+            "",
+        ),
         (
             log_text([1878.0] * 5, 72, 18),
             LogsConfig("GB200-NVL72", 18, 4, "MNNVL+IB"),
             Verdict.INCONCLUSIVE,
             "1,751 GB/s",
         ),
-        (log_text([840.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "MNNVL"), Verdict.PASS, ""),
-        (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB-4x400G"), Verdict.INCONCLUSIVE, "MNNVL"),
-        (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB"), Verdict.INCONCLUSIVE, "MNNVL"),
+        (
+            log_text([840.0] * 5, 72, 18),
+            LogsConfig("GB200-NVL72", 18, 4, "MNNVL"),
+            Verdict.PASS,
+            "",
+        ),
+        (
+            log_text([850.0] * 5, 72, 18),
+            LogsConfig("GB200-NVL72", 18, 4, "IB-4x400G"),
+            Verdict.INCONCLUSIVE,
+            "MNNVL",
+        ),
+        (
+            log_text([850.0] * 5, 72, 18),
+            LogsConfig("GB200-NVL72", 18, 4, "IB"),
+            Verdict.INCONCLUSIVE,
+            "MNNVL",
+        ),
         (log_text([376.0] * 5, 32, 8), LogsConfig("GB300-NVL72", 8, 4, "RoCE"), Verdict.PASS, ""),
         (
             of_operation(log_text([24.0] * 5, 16, 2), "sendrecv", "sum -1"),
@@ -222,5 +326,8 @@ def test_more_than_the_links_carry_was_not_measured_over_them(
 def test_a_floor_above_another_sources_measurement_does_not_fail() -> None:
     sizes = [*SIZES, 16 * G]
     mi300x = LogsConfig("MI300X", 1, 8)
-    assert judged(log_text([280.0, 305.0, 310.0, 311.0, 311.0, 311.0], sizes=sizes), mi300x).verdict is Verdict.PASS
+    assert (
+        judged(log_text([280.0, 305.0, 310.0, 311.0, 311.0, 311.0], sizes=sizes), mi300x).verdict
+        is Verdict.PASS
+    )
     assert judged(log_text([140.0] * 6, sizes=sizes), mi300x).verdict is Verdict.FAIL

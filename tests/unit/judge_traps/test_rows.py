@@ -11,7 +11,16 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
 from tests.command_line import command
-from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text, of_operation
+from tests.unit.judge_traps.sweeplogs import (
+    HEALTHY,
+    SIZES,
+    G,
+    M,
+    is_row,
+    judged,
+    log_text,
+    of_operation,
+)
 
 
 def test_busbw_is_not_made_of_launch_times() -> None:
@@ -20,7 +29,9 @@ def test_busbw_is_not_made_of_launch_times() -> None:
     for size, busbw in zip(SIZES, HEALTHY, strict=True):
         side = f"11.52 {busbw / 1.75:.2f} {busbw:.2f} 0"
         rows.append(f"{size} {size // 4} float sum -1 {side} {side}")
-    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and "# size" not in line]
+    lines = [
+        line for line in log_text(HEALTHY).splitlines() if not is_row(line) and "# size" not in line
+    ]
     result = judged("\n".join([*lines[:-2], header, *rows, *lines[-2:]]))
     assert result.verdict is Verdict.PASS
     assert "476" in result.reason.sentence
@@ -41,8 +52,13 @@ def test_hypercubes_algbw_counts_the_other_ranks_parts_alone() -> None:
 
 def test_data_types_of_one_table_are_sweeps_of_their_own() -> None:
     rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
-    slow = [line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)]
-    half = [line.replace(f" {int(line.split()[1])} float", f" {int(line.split()[1]) * 2} half") for line in slow]
+    slow = [
+        line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)
+    ]
+    half = [
+        line.replace(f" {int(line.split()[1])} float", f" {int(line.split()[1]) * 2} half")
+        for line in slow
+    ]
     lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line)]
     result = judged("\n".join([*lines[:-2], *rows, *half, *lines[-2:]]))
     assert [(check.name, check.verdict) for check in result.checks] == [
@@ -53,7 +69,9 @@ def test_data_types_of_one_table_are_sweeps_of_their_own() -> None:
 
 def test_reductions_of_one_table_are_sweeps_of_their_own_and_roots_too() -> None:
     rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
-    slow = [line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)]
+    slow = [
+        line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)
+    ]
     lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line)]
     prod = [line.replace("sum", "prod") for line in slow]
     result = judged("\n".join([*lines[:-2], *rows, *prod, *lines[-2:]]))
@@ -71,16 +89,39 @@ def test_rows_with_and_without_a_root_are_of_several_programs() -> None:
     broadcast = of_operation(log_text(HEALTHY), "broadcast", "none 0").splitlines()
     all_gather = of_operation(log_text(HEALTHY), "all_gather", "none -1", 7 / 8).splitlines()
     pairs = zip(broadcast, all_gather, strict=True)
-    result = judged("\n".join(line for pair in pairs for line in (pair if is_row(pair[0]) else pair[:1])))
-    assert (result.verdict, "several programs" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True), result.reason
+    result = judged(
+        "\n".join(line for pair in pairs for line in (pair if is_row(pair[0]) else pair[:1]))
+    )
+    assert (result.verdict, "several programs" in result.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    ), result.reason
 
 
 def test_the_json_files_cpu_time_is_no_time_of_the_collective() -> None:
     side = {"cpu_time": 3.21, "alg_bw": 20.97, "bus_bw": 36.7, "nwrong": 0}
-    item = {"size": M, "count": M // 4, "type": "float", "redop": "sum", "root": "-1", "out_of_place": side}
-    document = {"version": 3, "args": ["all_reduce_perf"], "config": {}, "results": [item], "out_of_bounds": {}}
+    item = {
+        "size": M,
+        "count": M // 4,
+        "type": "float",
+        "redop": "sum",
+        "root": "-1",
+        "out_of_place": side,
+    }
+    document = {
+        "version": 3,
+        "args": ["all_reduce_perf"],
+        "config": {},
+        "results": [item],
+        "out_of_bounds": {},
+    }
     assert parse_text(json.dumps(document))[0].launch_times
-    timed = {**item, "out_of_place": {"time" if name == "cpu_time" else name: value for name, value in side.items()}}
+    timed = {
+        **item,
+        "out_of_place": {
+            "time" if name == "cpu_time" else name: value for name, value in side.items()
+        },
+    }
     assert not parse_text(json.dumps({**document, "results": [timed]}))[0].launch_times
 
 
@@ -91,7 +132,10 @@ def test_a_row_whose_pieces_were_tagged_is_read(tag: str, header: bool) -> None:
     for line in log_text(HEALTHY).splitlines():
         fields = line.split()
         if is_row(line):
-            lines.append(f"{tag}  {' '.join(fields[:5])}{tag} {' '.join(fields[5:9])}{tag} {' '.join(fields[9:])}")
+            lines.append(
+                f"{tag}  {' '.join(fields[:5])}{tag} {' '.join(fields[5:9])}{tag} "
+                f"{' '.join(fields[9:])}"
+            )
         elif header:
             lines.append(tag + line)
     (sweep,) = parse_text("\n".join(lines), "log")
@@ -101,9 +145,14 @@ def test_a_row_whose_pieces_were_tagged_is_read(tag: str, header: bool) -> None:
 
 @pytest.mark.parametrize("cut", [5, 30, 43])
 def test_a_row_that_was_cut_within_a_number_is_read(cut: int) -> None:
-    """As mpirun --tag-output cuts the output of a program that fills its buffer before it writes."""
+    """As mpirun --tag-output cuts the output of a program that fills its buffer before it
+    writes.
+    """
     tag = "[1,0]<stdout>:"
-    lines = [tag + line[:cut] + (tag if is_row(line) else "") + line[cut:] for line in log_text(HEALTHY).splitlines()]
+    lines = [
+        tag + line[:cut] + (tag if is_row(line) else "") + line[cut:]
+        for line in log_text(HEALTHY).splitlines()
+    ]
     (sweep,) = parse_text("\n".join(lines), "log")
     assert [row.in_place.busbw_gb_s for row in sweep.rows if row.in_place] == list(HEALTHY)
 
@@ -115,9 +164,14 @@ def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_millise
         side = f"{size / algbw / 1e6:.3f} {algbw:.2f} {busbw:.2f} 1e-06"
         rows.append(f"#   {size} {size // 4} float sum {side} {side}")
     header = (
-        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res"
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  "
+        "algbw  busbw      res"
     )
-    result = judged("\n".join([header, *rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 123.4"]))
+    result = judged(
+        "\n".join(
+            [header, *rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 123.4"]
+        )
+    )
     assert result.verdict is Verdict.PASS
     assert "476" in result.reason.sentence
 
@@ -138,7 +192,9 @@ def test_the_printed_average_of_a_mixed_sweep_is_ignored() -> None:
     assert judged(slow).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize(("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), ("NVLS", Verdict.PASS)])
+@pytest.mark.parametrize(
+    ("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), ("NVLS", Verdict.PASS)]
+)
 def test_what_is_impossible_for_a_ring_is_not_for_nvls(algorithm: str, verdict: Verdict) -> None:
     judgement = judged(log_text([550.0] * 5, before=[f"export NCCL_ALGO={algorithm}"]))
     assert judgement.verdict is verdict
@@ -150,7 +206,12 @@ def test_a_ring_is_held_against_rings() -> None:
     busbw = (300.0, 330.0, 355.0, 365.0, 367.0)
     sizes = (512 * M, G, 4 * G, 8 * G, 16 * G)
     h200 = LogsConfig("H200-SXM", 1, 8)
-    assert judged(log_text(busbw, sizes=sizes, before=["NCCL_ALGO=Ring all_reduce_perf"]), h200).verdict is Verdict.PASS
+    assert (
+        judged(
+            log_text(busbw, sizes=sizes, before=["NCCL_ALGO=Ring all_reduce_perf"]), h200
+        ).verdict
+        is Verdict.PASS
+    )
     assert judged(log_text(busbw, sizes=sizes), h200).verdict is Verdict.FAIL
 
 
@@ -165,12 +226,17 @@ def test_a_log_is_judged_by_the_same_reference_as_a_run() -> None:
 
 def test_twelve_gpus_asked_for_and_four_in_one_pod_fail() -> None:
     judgement = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
-    assert (judgement.verdict, judgement.reason.sentence) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
+    assert (judgement.verdict, judgement.reason.sentence) == (
+        Verdict.FAIL,
+        "all_reduce: 4 of 12 ranks took part",
+    )
     assert judgement.checks[0].judgements == (), "no number is judged"
 
 
 def test_all_ranks_on_one_node_of_two() -> None:
-    judgement = judged(log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
+    judgement = judged(
+        log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G")
+    )
     assert judgement.verdict is Verdict.FAIL
     assert judgement.reason.sentence == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
     spread = judged(log_text(HEALTHY, ranks=8, nodes=2), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
@@ -195,7 +261,9 @@ def test_nccl_tests_without_mpi_is_named() -> None:
     both = "\n".join("\n".join(alone).format(pid=pid, host=f"node-{pid}") for pid in (1, 2))
     judgement = judged(both, LogsConfig("H100-SXM", 2, 1))
     assert judgement.verdict is Verdict.FAIL
-    assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason.sentence
+    assert (
+        "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason.sentence
+    )
 
 
 def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> None:
@@ -204,7 +272,9 @@ def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> No
     assert judged(text).verdict is Verdict.FAIL
     unsaid = judged(text, LogsConfig("H100-SXM", 1))
     assert unsaid.verdict is Verdict.INCONCLUSIVE
-    assert unsaid.reason.sentence.startswith("7 of 8 ranks took part, 8 GPUs per node being usual for H100-SXM")
+    assert unsaid.reason.sentence.startswith(
+        "7 of 8 ranks took part, 8 GPUs per node being usual for H100-SXM"
+    )
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(4, 3), (15, 2), (8, 10), (6, 3)])
@@ -220,8 +290,13 @@ def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said
 
 
 @pytest.mark.parametrize("is_before", [False, True])
-def test_a_program_that_ends_with_an_exception_beside_a_healthy_sweep_does_not_pass(is_before: bool) -> None:
+def test_a_program_that_ends_with_an_exception_beside_a_healthy_sweep_does_not_pass(
+    is_before: bool,
+) -> None:
     ended = "terminate called without an active exception\n"
     healthy = log_text(HEALTHY)
     judgement = judged(ended + healthy if is_before else healthy + ended)
-    assert judgement.verdict is Verdict.FAIL and "an exception that nothing caught" in judgement.reason.sentence
+    assert (
+        judgement.verdict is Verdict.FAIL
+        and "an exception that nothing caught" in judgement.reason.sentence
+    )

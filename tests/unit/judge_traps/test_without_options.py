@@ -1,4 +1,6 @@
-"""`seatrial judge FILE`: what the log names of the cluster, and options that fill a gap or contradict."""
+"""`seatrial judge FILE`: what the log names of the cluster, and options that fill a gap or
+contradict.
+"""
 
 from pathlib import Path
 
@@ -13,7 +15,10 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, judged, log_text
 
 NO_OPTIONS = LogsConfig()
 SXM, PCIE, MI210 = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "AMD Instinct MI210"
-REMOTE = "node-0: Test NCCL failure common.cu:1279 'remote process exited or there was a network error / '"
+REMOTE = (
+    "node-0: Test NCCL failure common.cu:1279 'remote process exited or there was a network "
+    "error / '"
+)
 
 
 def of_model(text: str, model: str = SXM) -> str:
@@ -43,7 +48,9 @@ def test_two_ranks_of_one_host_name_and_device_are_on_two_nodes() -> None:
     assert claim_of(sweep, [sweep], NO_OPTIONS).nodes == 2
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.8, Verdict.DEGRADED), (0.2, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, Verdict.PASS), (0.8, Verdict.DEGRADED), (0.2, Verdict.FAIL)]
+)
 def test_a_log_alone_is_held_against_what_its_gpus_reach(factor: float, verdict: Verdict) -> None:
     result = judged(of_model(log_text([factor * value for value in HEALTHY])), NO_OPTIONS)
     assert result.verdict is verdict, result.reason
@@ -53,21 +60,37 @@ def test_a_log_alone_is_held_against_what_its_gpus_reach(factor: float, verdict:
 def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
     assert judged(of_model(log_text(HEALTHY, 7)), NO_OPTIONS).verdict is Verdict.INCONCLUSIVE
     assert judged(of_model(log_text(HEALTHY, 4)), NO_OPTIONS).verdict is Verdict.PASS
-    assert judged(of_model(log_text(HEALTHY, 4)), LogsConfig(None, 1)).verdict is Verdict.INCONCLUSIVE
+    assert (
+        judged(of_model(log_text(HEALTHY, 4)), LogsConfig(None, 1)).verdict is Verdict.INCONCLUSIVE
+    )
 
 
 def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
-    text = "\n".join(line for line in log_text(HEALTHY).splitlines() if not line.startswith("#  Rank"))
+    text = "\n".join(
+        line for line in log_text(HEALTHY).splitlines() if not line.startswith("#  Rank")
+    )
     result = judged(text, NO_OPTIONS)
-    assert (result.verdict, "give --nodes" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True)
+    assert (result.verdict, "give --nodes" in result.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
     assert judged(text, LogsConfig("H100-SXM", 1)).verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("kept", ["float     sum", "float"])  # the second does not depend on the ranks
+# The second does not depend on the ranks
+@pytest.mark.parametrize("kept", ["float     sum", "float"])
 def test_rows_alone_blame_nobody_and_show_their_curve(kept: str) -> None:
-    """Without a header the number of nodes is unknown; where busbw does not tell the ranks, they are too."""
-    rows = [line.replace("float     sum", kept) for line in log_text(HEALTHY).splitlines() if " sum " in line]
-    result = judged("\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 300"]), NO_OPTIONS)
+    """Without a header the number of nodes is unknown; where busbw does not tell the ranks, they
+    are too.
+    """
+    rows = [
+        line.replace("float     sum", kept)
+        for line in log_text(HEALTHY).splitlines()
+        if " sum " in line
+    ]
+    result = judged(
+        "\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 300"]), NO_OPTIONS
+    )
     assert result.verdict is Verdict.INCONCLUSIVE, result.reason
     for words in ("give --nodes", "5 sizes from", "plateau 4"):
         assert words in result.reason.sentence
@@ -80,7 +103,9 @@ def test_wrong_results_and_causes_count_without_a_header() -> None:
     assert judged(f"{row}\n{REMOTE}", NO_OPTIONS).reason.code == "log-nccl-remote"
 
 
-@pytest.mark.parametrize("config", [NO_OPTIONS, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")])
+@pytest.mark.parametrize(
+    "config", [NO_OPTIONS, LogsConfig("MI300X", 1), LogsConfig("H100-SXM", 4, 8, "IB-8x400G")]
+)
 @pytest.mark.parametrize("rows", [True, False])
 def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: bool) -> None:
     lines = of_model(log_text(HEALTHY), MI210).splitlines()[: -4 if rows else 11]
@@ -103,7 +128,10 @@ def test_one_gpu_of_another_model_is_named(config: LogsConfig) -> None:
     text = of_model(log_text(HEALTHY)).replace(f"[0x03] {SXM}", f"[0x03] {PCIE}")
     result = judged(text, config)
     assert result.verdict is Verdict.DEGRADED
-    assert "7 ranks have H100-SXM, and others do not: H100-PCIE at rank 3 on node-0" in result.reason.sentence
+    assert (
+        "7 ranks have H100-SXM, and others do not: H100-PCIE at rank 3 on node-0"
+        in result.reason.sentence
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What the Helm chart knows from seatrial; `python -m tests.unit.kubernetes.chart` writes its facts.yaml anew."""
+"""What the Helm chart knows from seatrial; `python -m tests.unit.kubernetes.chart` writes its
+facts.yaml anew.
+"""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +15,10 @@ from seatrial.text.redact import SECRET_NAME
 CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
 FACTS = CHART / "facts.yaml"
 MACHINES: tuple[str, ...] = get_args(KubernetesPlatform.model_fields["machine"].annotation)
-_HEAD = "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/platforms/kubernetes; a test compares.\n"
+_HEAD = (
+    "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/platforms/kubernetes; "
+    "a test compares.\n"
+)
 
 
 def facts() -> str:

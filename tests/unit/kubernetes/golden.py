@@ -1,4 +1,6 @@
-"""The cluster files behind tests/golden/kubernetes; `python -m tests.unit.kubernetes.golden` writes those anew."""
+"""The cluster files behind tests/golden/kubernetes; `python -m tests.unit.kubernetes.golden` writes
+those anew.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -17,7 +19,9 @@ _PLATFORMS = ("eks-p5", "eks-p5en", "nebius-h100", "oke-h100", "aks-h100", "gb20
 _IMAGE = "registry.example.com/testbed:1"
 
 
-def _cluster(launcher: str = "job", machine: str = "generic", gpus: int = 8, **more: Any) -> dict[str, Any]:
+def _cluster(
+    launcher: str = "job", machine: str = "generic", gpus: int = 8, **more: Any
+) -> dict[str, Any]:
     settings = more.pop("platform", {})
     return {
         "name": "golden",
@@ -31,7 +35,10 @@ def _cluster(launcher: str = "job", machine: str = "generic", gpus: int = 8, **m
 
 
 CLUSTERS: dict[str, dict[str, Any]] = {
-    **{launcher: _cluster(launcher) for launcher in ("job", "jobset", "pytorchjob", "trainjob", "mpijob")},
+    **{
+        launcher: _cluster(launcher)
+        for launcher in ("job", "jobset", "pytorchjob", "trainjob", "mpijob")
+    },
     **{machine: _cluster(machine=machine) for machine in ("a3-mega", "a3-ultra", "a4")},
     **{machine: _cluster(machine=machine, gpus=4) for machine in ("a4x", "a4x-max")},
     "everything": _cluster(
@@ -45,7 +52,9 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             "topology": {"required": "cloud.google.com/gce-topology-block"},
             "priority_class": "low",
             "node_selector": {"pool": "gpu"},
-            "tolerations": [{"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}],
+            "tolerations": [
+                {"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}
+            ],
             "target_nodes": ["a", "b", "c"],
             "avoid_nodes": ["d"],
             "image_pull_secrets": ["pull"],
@@ -61,7 +70,11 @@ CLUSTERS: dict[str, dict[str, Any]] = {
         hardware="GH200",
         gpus=4,
         platform={
-            "resources": {"rdma/rdma_shared_device_a": 8, "hugepages-2Mi": "5120Mi", "memory": "64Gi"},
+            "resources": {
+                "rdma/rdma_shared_device_a": 8,
+                "hugepages-2Mi": "5120Mi",
+                "memory": "64Gi",
+            },
             "annotations": {"k8s.v1.cni.cncf.io/networks": "ib-a,ib-b"},
         },
     ),
@@ -83,7 +96,8 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             ],
         },
     ),
-    # A scheduler of the site's, another runtime, a claim by name, a container that sets limits before the node starts.
+    # A scheduler of the site's, another runtime, a claim by name, a container that sets limits
+    # before the node starts.
     "fragments": _cluster(
         "jobset",
         "a4",
@@ -111,7 +125,10 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             },
         },
     ),
-    **{name: {"name": "golden", **yaml.safe_load((_EXAMPLES / f"{name}.yaml").read_text())} for name in _PLATFORMS},
+    **{
+        name: {"name": "golden", **yaml.safe_load((_EXAMPLES / f"{name}.yaml").read_text())}
+        for name in _PLATFORMS
+    },
 }
 
 

@@ -43,23 +43,37 @@ def api(*versions: str) -> Api:
         (("kueue.x-k8s.io/v1beta2",), "kueue.x-k8s.io/v1beta2"),
     ],
 )
-def test_kueue_is_read_in_the_version_that_the_cluster_serves(served: tuple[str, ...], read: str) -> None:
+def test_kueue_is_read_in_the_version_that_the_cluster_serves(
+    served: tuple[str, ...], read: str
+) -> None:
     assert api(*served).resource(WORKLOAD) == read
 
 
 def test_a_kind_that_is_not_there_says_what_to_install() -> None:
-    with pytest.raises(UnknownKindError, match=r"does not know Workload \(kueue.x-k8s.io/v1beta2\): install Kueue"):
+    with pytest.raises(
+        UnknownKindError, match=r"does not know Workload \(kueue.x-k8s.io/v1beta2\): install Kueue"
+    ):
         api().resource(WORKLOAD)
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        ("404 page not found\n", UnknownKindError, "cannot list: the cluster does not know that kind any more"),
-        ('{"message": "namespaces \\"n\\" not found"}', MissingError, "kubectl create namespace default"),
+        (
+            "404 page not found\n",
+            UnknownKindError,
+            "cannot list: the cluster does not know that kind any more",
+        ),
+        (
+            '{"message": "namespaces \\"n\\" not found"}',
+            MissingError,
+            "kubectl create namespace default",
+        ),
     ],
 )
-def test_an_unknown_kind_and_a_missing_namespace_are_different_errors(body: str, kind: type[Any], message: str) -> None:
+def test_an_unknown_kind_and_a_missing_namespace_are_different_errors(
+    body: str, kind: type[Any], message: str
+) -> None:
     refused = ApiException(status=404, reason="Not Found")
     refused.body = body
     with pytest.raises(MissingError, match=message) as raised, api().explained("list"):
@@ -68,23 +82,41 @@ def test_an_unknown_kind_and_a_missing_namespace_are_different_errors(body: str,
 
 
 def test_an_api_server_without_the_right_certificate_does_not_answer() -> None:
-    refused = ApiException(status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch")
+    refused = ApiException(
+        status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch"
+    )
     asked = api()
-    asked.__dict__["client"] = SimpleNamespace(configuration=SimpleNamespace(host="https://k8s.example.com"))
+    asked.__dict__["client"] = SimpleNamespace(
+        configuration=SimpleNamespace(host="https://k8s.example.com")
+    )
     with (
-        pytest.raises(LaunchError, match=r"k8s.example.com does not answer \(SSLError .* mismatch\)") as raised,
+        pytest.raises(
+            LaunchError, match=r"k8s.example.com does not answer \(SSLError .* mismatch\)"
+        ) as raised,
         asked.explained("list"),
     ):
         raise refused
     assert raised.value.reason.code == "api-server-unreachable"
 
 
-def test_the_login_plugin_is_that_of_the_named_context_or_of_the_current_one(tmp_path: Path) -> None:
-    users = [{"name": "here", "user": {}}, {"name": "there", "user": {"exec": {"command": "no-such-plugin"}}}]
-    contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("here", "there")]
+def test_the_login_plugin_is_that_of_the_named_context_or_of_the_current_one(
+    tmp_path: Path,
+) -> None:
+    users = [
+        {"name": "here", "user": {}},
+        {"name": "there", "user": {"exec": {"command": "no-such-plugin"}}},
+    ]
+    contexts = [
+        {"name": name, "context": {"cluster": "c", "user": name}} for name in ("here", "there")
+    ]
     clusters = [{"name": "c", "cluster": {"server": "https://k8s.example.com"}}]
     file = tmp_path / "kubeconfig"
-    described = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": "here"}
+    described = {
+        "clusters": clusters,
+        "contexts": contexts,
+        "users": users,
+        "current-context": "here",
+    }
     file.write_text(json.dumps(described))
     for context in (None, "here"):
         _require_plugin(str(file), context)
@@ -92,7 +124,11 @@ def test_the_login_plugin_is_that_of_the_named_context_or_of_the_current_one(tmp
         _require_plugin(str(file), "there")
 
 
-JOB, JOBSET, POD = Kind("batch/v1", "Job"), Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), Kind("v1", "Pod")
+JOB, JOBSET, POD = (
+    Kind("batch/v1", "Job"),
+    Kind("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    Kind("v1", "Pod"),
+)
 SERVED = {
     "/api/v1": ["pods/Pod", "pods/log/Pod", "nodes/Node"],
     "/apis/batch/v1": ["jobs/Job"],
@@ -112,7 +148,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if path not in SERVED:
             raise NotFoundError(ApiException(status=404))
         split = [each.rpartition("/") for each in SERVED[path]]
-        return {"resources": [{"name": name, "kind": kind, "namespaced": kind != "Node"} for name, _, kind in split]}
+        return {
+            "resources": [
+                {"name": name, "kind": kind, "namespaced": kind != "Node"}
+                for name, _, kind in split
+            ]
+        }
 
     monkeypatch.setattr("kubernetes.dynamic.DynamicClient.request", request)
     return paths

@@ -1,4 +1,6 @@
-"""Following pods on their way up: what the watches bring is played back, and time passes as the test says."""
+"""Following pods on their way up: what the watches bring is played back, and time passes as the
+test says.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -62,13 +64,22 @@ Follow = Callable[..., tuple[list[dict[str, Any]], Played]]
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
-    def run(*steps: Step, pace_s: float = 0.0, **platform: Any) -> tuple[list[dict[str, Any]], Played]:
+    def run(
+        *steps: Step, pace_s: float = 0.0, **platform: Any
+    ) -> tuple[list[dict[str, Any]], Played]:
         clock = [0.0]
         played = Played(list(steps), clock, pace_s)
         monkeypatch.setattr(bringup, "Watches", played)
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
         asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **platform}}
-        planned = plan(Run("20260101-0000-abcde", Cluster.model_validate(asked), load_suite("quick"), Path("out")))
+        planned = plan(
+            Run(
+                "20260101-0000-abcde",
+                Cluster.model_validate(asked),
+                load_suite("quick"),
+                Path("out"),
+            )
+        )
         launcher = LAUNCHERS[planned.settings.launcher]
         parent = {"metadata": {"uid": "u"}}
         return BringUp(cast(Api, QuietApi()), planned, launcher, parent).wait(), played
@@ -78,7 +89,11 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
 
 def pod(index: int, *, node: str | None = "n", ready: bool = False, **more: Any) -> dict[str, Any]:
     status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}], **more}
-    return {"metadata": {"name": f"p-{index}"}, "spec": {"nodeName": node} if node else {}, "status": status}
+    return {
+        "metadata": {"name": f"p-{index}"},
+        "spec": {"nodeName": node} if node else {},
+        "status": status,
+    }
 
 
 def listed(*pods: dict[str, Any]) -> WatchEvent:
@@ -90,49 +105,74 @@ def changed(body: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -
 
 
 def complaint(name: str = NAME) -> WatchEvent:
-    event = {"reason": "FailedCreate", "message": "exceeded quota: none", "involvedObject": {"name": name}}
+    event = {
+        "reason": "FailedCreate",
+        "message": "exceeded quota: none",
+        "involvedObject": {"name": name},
+    }
     return WatchEvent("Event", "ADDED", event)
 
 
 def test_pods_are_there_once_each_answers(follow: Follow) -> None:
-    pods, played = follow(listed(), changed(pod(0, ready=True)), changed(pod(1)), changed(pod(1, ready=True)))
+    pods, played = follow(
+        listed(), changed(pod(0, ready=True)), changed(pod(1)), changed(pod(1, ready=True))
+    )
     assert [each["metadata"]["name"] for each in pods] == ["p-0", "p-1"]
-    assert [each["kind"] for each in played.asked[1:]] == ["Pod", "Job", "Event"]  # watches, and no more calls
+    # Watches, and no more calls
+    assert [each["kind"] for each in played.asked[1:]] == ["Pod", "Job", "Event"]
 
 
-@pytest.mark.parametrize(("pace_s", "most", "least"), [(0.0, 4, 1), (0.01, 60, 40), (0.5, 1001, 999)])
+@pytest.mark.parametrize(
+    ("pace_s", "most", "least"), [(0.0, 4, 1), (0.01, 60, 40), (0.5, 1001, 999)]
+)
 def test_changes_that_arrive_together_are_checked_together(
     follow: Follow, monkeypatch: pytest.MonkeyPatch, pace_s: float, most: int, least: int
 ) -> None:
-    """As many looks as changes would cost the square of the nodes; none while changes come would miss what is wrong."""
+    """As many looks as changes would cost the square of the nodes; none while changes come would
+    miss what is wrong.
+    """
     looks: list[int] = []
     look = waiting.problem
 
-    def counted(pods: Collection[Any], since: dict[str, float], now: float) -> waiting.PodProblem | None:
+    def counted(
+        pods: Collection[Any], since: dict[str, float], now: float
+    ) -> waiting.PodProblem | None:
         looks.append(len(pods))
         return look(pods, since, now)
 
     monkeypatch.setattr(waiting, "problem", counted)
     both = changed(pod(0, ready=True)), changed(pod(1, ready=True))
-    pods, _ = follow(listed(), *[changed(pod(index % 2)) for index in range(998)], *both, pace_s=pace_s)
+    pods, _ = follow(
+        listed(), *[changed(pod(index % 2)) for index in range(998)], *both, pace_s=pace_s
+    )
     assert len(pods) == 2
     assert least <= len(looks) <= most
 
 
 def test_pods_that_a_renewed_watch_lists_keep_their_clocks(follow: Follow) -> None:
-    """A watch ends every few minutes. The wait for a node is over by then, and the wait for sshd goes on."""
+    """A watch ends every few minutes.
+
+    The wait for a node is over by then, and the wait for sshd goes on.
+    """
     both = (pod(0), pod(1))
-    with pytest.raises(LaunchError, match=r"not up within 900 s \(platform.start_timeout_s\): 0 of 2 nodes answer"):
+    with pytest.raises(
+        LaunchError, match=r"not up within 900 s \(platform.start_timeout_s\): 0 of 2 nodes answer"
+    ):
         follow(listed(*both), 300.0, listed(*both), 300.0, listed(*both), 301.0, queue_timeout_s=5)
 
 
 def test_the_wait_for_a_node_ends(follow: Follow) -> None:
-    with pytest.raises(LaunchError, match=r"not up within 5 s \(platform.queue_timeout_s\): 1 of 2 pods have a node"):
+    with pytest.raises(
+        LaunchError,
+        match=r"not up within 5 s \(platform.queue_timeout_s\): 1 of 2 pods have a node",
+    ):
         follow(listed(pod(0), pod(1, node=None)), 6.0, queue_timeout_s=5)
 
 
 def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> None:
-    pods, _ = follow(listed(), complaint(), 5.0, changed(pod(0, ready=True)), changed(pod(1, ready=True)))
+    pods, _ = follow(
+        listed(), complaint(), 5.0, changed(pod(0, ready=True)), changed(pod(1, ready=True))
+    )
     assert len(pods) == 2
     for name in (NAME, f"{NAME}-node-0"):  # a Job's own, and that of a JobSet's Job
         with pytest.raises(LaunchError, match="its pods are not admitted: exceeded quota: none"):
@@ -142,7 +182,9 @@ def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> No
 
 
 def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> None:
-    """What holds up the first pod after ten minutes in a queue may be as short as at any other time."""
+    """What holds up the first pod after ten minutes in a queue may be as short as at any other
+    time.
+    """
     wait = of_kueue(("QuotaReserved", "False", "LocalQueue q is inactive"))
     up = listed(pod(0, ready=True), pod(1, ready=True))
     pods, _ = follow(wait, listed(), 600.0, ADMITTED, complaint(), 20.0, up, queue="night")
@@ -168,15 +210,41 @@ def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, steps: Sequence
 def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> None:
     """Also where a watch that is begun anew brings the event once more."""
     up = listed(pod(0, ready=True), pod(1, ready=True))
-    steps = (ADMITTED, listed(), complaint(), 20.0, EVICTED, 60.0, complaint(), 60.0, ADMITTED, 20.0, up)
+    steps = (
+        ADMITTED,
+        listed(),
+        complaint(),
+        20.0,
+        EVICTED,
+        60.0,
+        complaint(),
+        60.0,
+        ADMITTED,
+        20.0,
+        up,
+    )
     assert len(follow(*steps, queue="night")[0]) == 2
-    evicted = (ADMITTED, listed(pod(0)), complaint(), 60.0, EVICTED, listed(), 60.0, ADMITTED, 20.0, up)
+    evicted = (
+        ADMITTED,
+        listed(pod(0)),
+        complaint(),
+        60.0,
+        EVICTED,
+        listed(),
+        60.0,
+        ADMITTED,
+        20.0,
+        up,
+    )
     assert len(follow(*evicted, queue="night")[0]) == 2
 
 
 def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
     ended = pod(
-        0, containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
+        0,
+        containerStatuses=[
+            {"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+        ],
     )
     with pytest.raises(LaunchError, match="ended with status 0"):
         follow(listed(ended, pod(1)))
@@ -187,11 +255,19 @@ def test_an_image_that_is_pulled_at_the_second_try_is_enough(follow: Follow) -> 
         state = {"waiting": {"reason": reason, "message": "429 Too Many Requests"}}
         return changed(pod(0, containerStatuses=[{"name": "node", "state": state}]))
 
-    tries = (listed(pod(1, ready=True)), pulls("ErrImagePull"), 30.0, pulls("ImagePullBackOff"), 20.0)
+    tries = (
+        listed(pod(1, ready=True)),
+        pulls("ErrImagePull"),
+        30.0,
+        pulls("ImagePullBackOff"),
+        20.0,
+    )
     assert len(follow(*tries, changed(pod(0, ready=True)))[0]) == 2
     again = (*tries, changed(pod(0)), 1.0, pulls("ErrImagePull"), 50.0)
     assert len(follow(*again, changed(pod(0, ready=True)))[0]) == 2
-    with pytest.raises(LaunchError, match=r"pod p-0 on n: the image cannot be pulled \(ImagePullBackOff\): 429"):
+    with pytest.raises(
+        LaunchError, match=r"pod p-0 on n: the image cannot be pulled \(ImagePullBackOff\): 429"
+    ):
         follow(*tries, 11.0, changed(pod(0, ready=True)))
 
 
@@ -208,13 +284,18 @@ def test_pods_on_their_way_out_do_not_count(follow: Follow) -> None:
     assert [each["metadata"]["name"] for each in pods] == ["p-1", "p-2"]
 
 
-OWNED = {"name": "job-seatrial", "ownerReferences": [{"kind": "Job", "uid": "u"}]}  # Kueue may leave out the label
+# Kueue may leave out the label
+OWNED = {"name": "job-seatrial", "ownerReferences": [{"kind": "Job", "uid": "u"}]}
 LABELLED = {"name": "job-seatrial", "labels": {"kueue.x-k8s.io/job-uid": "u"}}
 
 
 def test_the_workload_is_told_from_others_of_the_namespace(follow: Follow) -> None:
     gone = {"spec": {"active": False}, "status": {}}
-    other = changed({"metadata": {"name": "other", "ownerReferences": [{"uid": "v"}]}, **gone}, "ADDED", "Workload")
+    other = changed(
+        {"metadata": {"name": "other", "ownerReferences": [{"uid": "v"}]}, **gone},
+        "ADDED",
+        "Workload",
+    )
     up = listed(pod(0, ready=True), pod(1, ready=True))
     assert len(follow(other, up, queue="night")[0]) == 2
     for metadata in (OWNED, LABELLED):
@@ -224,7 +305,12 @@ def test_the_workload_is_told_from_others_of_the_namespace(follow: Follow) -> No
 
 def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
     message = "insufficient quota for nvidia.com/gpu in flavor a4, request > maximum capacity (8)"
-    condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
+    condition = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "reason": "Pending",
+        "message": message,
+    }
     workload = {"metadata": OWNED, "spec": {}, "status": {"conditions": [condition]}}
     with pytest.raises(LaunchError, match="will never be admitted: insufficient quota"):
         follow(listed(), changed(workload, "ADDED", "Workload"), queue="night")
@@ -242,25 +328,39 @@ def test_a_workload_that_kueue_makes_anew_is_waited_for(follow: Follow) -> None:
 
 
 def of_kueue(*conditions: tuple[str, str, str]) -> WatchEvent:
-    listed = [{"type": kind, "status": status, "reason": kind, "message": text} for kind, status, text in conditions]
-    return changed({"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
+    listed = [
+        {"type": kind, "status": status, "reason": kind, "message": text}
+        for kind, status, text in conditions
+    ]
+    return changed(
+        {"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload"
+    )
 
 
 ADMITTED = of_kueue(("QuotaReserved", "True", ""), ("Admitted", "True", ""))
-EVICTED = of_kueue(("QuotaReserved", "False", "make room"), ("Admitted", "False", ""), ("Evicted", "True", "make room"))
+EVICTED = of_kueue(
+    ("QuotaReserved", "False", "make room"),
+    ("Admitted", "False", ""),
+    ("Evicted", "True", "make room"),
+)
 
 
 def test_pods_that_kueue_takes_back_are_waited_for_anew(follow: Follow) -> None:
-    """Neither is it their failure that they end, nor does the time that they had count against those that come."""
+    """Neither is it their failure that they end, nor does the time that they had count against
+    those that come.
+    """
     leaving = [pod(i, containerStatuses=ended_container(143)) for i in (0, 1)]
     for each in leaving:
         each["metadata"]["deletionTimestamp"] = "now"
     up = (ADMITTED, listed(pod(0), pod(1)))
     again = (ADMITTED, listed(pod(2, ready=True), pod(3, ready=True)))
-    pods, _ = follow(*up, 20.0, EVICTED, listed(*leaving), 20.0, *again, queue="night", start_timeout_s=30)
+    pods, _ = follow(
+        *up, 20.0, EVICTED, listed(*leaving), 20.0, *again, queue="night", start_timeout_s=30
+    )
     assert [each["metadata"]["name"] for each in pods] == ["p-2", "p-3"]
     with pytest.raises(
-        LaunchError, match=r"not up within 50 s \(platform.queue_timeout_s\): queued again after it was"
+        LaunchError,
+        match=r"not up within 50 s \(platform.queue_timeout_s\): queued again after it was",
     ):
         follow(*up, 40.0, EVICTED, listed(*leaving), 20.0, queue="night", queue_timeout_s=50)
 
@@ -271,9 +371,15 @@ def ended_container(status: int) -> list[dict[str, Any]]:
 
 def test_a_priority_that_kueue_does_not_know_ends_the_wait(follow: Follow) -> None:
     about = {"name": NAME}
-    event = {"reason": "WorkloadPriorityClassNotFound", "message": 'WorkloadPriorityClass "x" not found'}
+    event = {
+        "reason": "WorkloadPriorityClassNotFound",
+        "message": 'WorkloadPriorityClass "x" not found',
+    }
     watch_event = changed({**event, "involvedObject": about}, "ADDED", "Event")
-    with pytest.raises(LaunchError, match=r'^Kueue does not queue it: WorkloadPriorityClass "x" not found'):
+    with pytest.raises(
+        LaunchError, match=r'^Kueue does not queue it: WorkloadPriorityClass "x" not found'
+    ):
         follow(listed(), watch_event, 31.0, queue="night", queue_priority="x")
-    with pytest.raises(LaunchError, match="is there a WorkloadPriorityClass x"):  # release 0.19 sends no event
+    # Release 0.19 sends no event
+    with pytest.raises(LaunchError, match="is there a WorkloadPriorityClass x"):
         follow(listed(), 31.0, queue="night", queue_priority="x")

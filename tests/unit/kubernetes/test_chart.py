@@ -1,4 +1,6 @@
-"""What the Helm chart says of machines, names and paths is what seatrial says; tests/e2e/kubernetes renders it."""
+"""What the Helm chart says of machines, names and paths is what seatrial says; tests/e2e/kubernetes
+renders it.
+"""
 
 import json
 import re
@@ -19,18 +21,24 @@ def test_the_charts_facts_are_seatrials() -> None:
 def test_the_same_machines_launchers_and_times_are_legal() -> None:
     legal = SCHEMA["properties"]
     assert set(legal["machine"]["enum"]) == set(MACHINES)
-    assert set(legal["launcher"]["enum"]) <= set(get_args(KubernetesPlatform.model_fields["launcher"].annotation))
+    assert set(legal["launcher"]["enum"]) <= set(
+        get_args(KubernetesPlatform.model_fields["launcher"].annotation)
+    )
     deadline = KubernetesPlatform.model_json_schema()["properties"]["deadline_s"]
     assert legal["deadlineSeconds"]["minimum"] == deadline["minimum"]
     assert legal["deadlineSeconds"]["maximum"] == deadline["maximum"]
     assert set(legal["tolerations"]["items"]["properties"]) == set(Toleration.model_fields)
 
 
-@pytest.mark.parametrize("word", ["now", "randAlphaNum", "uuidv4", "genPrivateKey", "lookup", "default.svc"])
+@pytest.mark.parametrize(
+    "word", ["now", "randAlphaNum", "uuidv4", "genPrivateKey", "lookup", "default.svc"]
+)
 def test_the_same_values_render_the_same_everywhere(word: str) -> None:
     templates = list((CHART / "templates").iterdir())
     assert templates
-    assert not [file.name for file in templates if re.search(rf"\b{re.escape(word)}\b", file.read_text())]
+    assert not [
+        file.name for file in templates if re.search(rf"\b{re.escape(word)}\b", file.read_text())
+    ]
 
 
 def _objects(schema: Any) -> list[dict[str, Any]]:
@@ -44,6 +52,7 @@ def _objects(schema: Any) -> list[dict[str, Any]]:
 
 
 def test_unknown_values_are_refused_everywhere() -> None:
-    objects = [each for each in _objects(SCHEMA) if each != {"type": "object"}]  # which is `global`, Helm's own
+    # Which is `global`, Helm's own
+    objects = [each for each in _objects(SCHEMA) if each != {"type": "object"}]
     assert len(objects) > 10
     assert all("additionalProperties" in each for each in objects)

@@ -15,18 +15,34 @@ def pod(index: int, node: str | None = None, role: str = "node", **spec: Any) ->
     env = [{"name": "HF_TOKEN", "value": "hf_secret"}]
     return {
         "metadata": {"name": f"p-{index}", "labels": {"seatrial/role": role}},
-        "spec": {"containers": [{"name": "node", "env": env}], **({"nodeName": node} if node else {}), **spec},
+        "spec": {
+            "containers": [{"name": "node", "env": env}],
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
         "status": {
             "phase": "Running",
             "podIP": f"10.0.0.{index}",
-            "containerStatuses": [{"name": "node", "state": {"running": {"startedAt": "2026-11-21T15:00:00Z"}}}],
+            "containerStatuses": [
+                {"name": "node", "state": {"running": {"startedAt": "2026-11-21T15:00:00Z"}}}
+            ],
         },
     }
 
 
 def event(name: str, when: str, reason: str = "Started", **more: Any) -> dict[str, Any]:
-    about = {"involvedObject": {"kind": "Pod", "name": name}, "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
-    return {**about, "lastTimestamp": when, "reason": reason, "type": "Normal", "message": "a\n b", **more}
+    about = {
+        "involvedObject": {"kind": "Pod", "name": name},
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+    }
+    return {
+        **about,
+        "lastTimestamp": when,
+        "reason": reason,
+        "type": "Normal",
+        "message": "a\n b",
+        **more,
+    }
 
 
 def test_files_are_called_after_the_nodes() -> None:
@@ -59,7 +75,10 @@ def test_sidecars_and_an_operators_own_pods_lie_beside() -> None:
 
 def test_why_a_container_ended_is_told_above_its_log() -> None:
     ended = pod(0, "a")
-    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": None}, "running": None}
+    state = {
+        "terminated": {"exitCode": 137, "reason": "OOMKilled", "message": None},
+        "running": None,
+    }
     ended["status"]["containerStatuses"][0]["state"] = state
     assert pod_logs([ended])[0].title.endswith("container node: terminated OOMKilled 137")
 
@@ -84,7 +103,9 @@ def test_logs_are_read_until_time_is_up_and_every_pod_has_its_state(
 ) -> None:
     api = Logs(seconds, clock := [0.0])
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    write_pod_logs(cast(Api, api), [pod(i, f"n-{i}") for i in range(512)], tmp_path, 10.0, Secrets())
+    write_pod_logs(
+        cast(Api, api), [pod(i, f"n-{i}") for i in range(512)], tmp_path, 10.0, Secrets()
+    )
     texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert len(texts) == 512
     assert texts["coordinator.log"].splitlines()[1] == "Server listening"

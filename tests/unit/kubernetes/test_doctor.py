@@ -31,7 +31,12 @@ DEPLOYMENTS = Path(__file__).parents[3] / "deployments" / "kubernetes"
 
 
 def node(
-    name: str, gpus: int = 8, ready: str = "True", cpu: str = "224", memory: str = "4Ti", **more: Any
+    name: str,
+    gpus: int = 8,
+    ready: str = "True",
+    cpu: str = "224",
+    memory: str = "4Ti",
+    **more: Any,
 ) -> dict[str, Any]:
     labels = {
         "kubernetes.io/hostname": name,
@@ -43,7 +48,9 @@ def node(
         "spec": more,
         "status": {
             "allocatable": {"nvidia.com/gpu": str(gpus), "cpu": cpu, "memory": memory},
-            "conditions": [{"type": "Ready", "status": ready, "message": "kubelet stopped posting node status"}],
+            "conditions": [
+                {"type": "Ready", "status": ready, "message": "kubelet stopped posting node status"}
+            ],
         },
     }
 
@@ -62,16 +69,23 @@ def test_enough_nodes_are_no_problem() -> None:
 def test_a_gpu_that_is_missing_is_named() -> None:
     assert lacking(node("a"), node("b", gpus=7)) == (
         "2 nodes are asked for, 1 could take one if idle: 2 of 2 nodes are meant"
-        " (kubernetes.io/arch=amd64, cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
+        " (kubernetes.io/arch=amd64, cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 "
+        "of 8 nvidia.com/gpu"
     )
-    assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in lacking(node("a"), node("b", gpus=0))
+    assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in lacking(
+        node("a"), node("b", gpus=0)
+    )
 
 
 def test_what_keeps_pods_away_is_named() -> None:
-    assert "b: is not ready: kubelet stopped posting" in lacking(node("a"), node("b", ready="Unknown"))
+    assert "b: is not ready: kubelet stopped posting" in lacking(
+        node("a"), node("b", ready="Unknown")
+    )
     assert "b: is cordoned" in lacking(node("a"), node("b", unschedulable=True))
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
-    assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in lacking(node("a"), node("b", taints=[taint]))
+    assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in lacking(
+        node("a"), node("b", taints=[taint])
+    )
 
 
 def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, Reason | None]:
@@ -85,14 +99,19 @@ def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, Reason | None]
 
 def offering(name: str, **devices: int) -> dict[str, Any]:
     one = node(name)
-    one["status"]["allocatable"] |= {key.replace("__", "/"): str(count) for key, count in devices.items()}
+    one["status"]["allocatable"] |= {
+        key.replace("__", "/"): str(count) for key, count in devices.items()
+    }
     return one
 
 
 def test_a_device_that_is_requested_and_not_offered_is_named() -> None:
     nodes = offering("a", rdma__ib=8), offering("b", rdma__ib=1)
     assert on_any(*nodes, resources={"rdma/ib": 2})[0].endswith("b: offers 1 of 2 rdma/ib")
-    assert "b: offers 0 of 1 rdma/x: is the device plugin running?" in on_any(*nodes, resources={"rdma/x": 1})[0]
+    assert (
+        "b: offers 0 of 1 rdma/x: is the device plugin running?"
+        in on_any(*nodes, resources={"rdma/x": 1})[0]
+    )
     assert on_any(*nodes, resources={"rdma/ib": 1}) == ("", None)
 
 
@@ -127,7 +146,9 @@ def test_taints_that_are_tolerated_are_none() -> None:
     gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     soft = {"key": "x", "effect": "PreferNoSchedule"}
     tolerated = [{"key": "team", "operator": "Equal", "value": "ml"}]
-    assert not lacking(node("a", taints=[gpu, soft]), node("b", taints=[taint]), tolerations=tolerated)
+    assert not lacking(
+        node("a", taints=[gpu, soft]), node("b", taints=[taint]), tolerations=tolerated
+    )
 
 
 def test_other_nodes_are_not_meant() -> None:
@@ -138,10 +159,15 @@ def test_other_nodes_are_not_meant() -> None:
 
 
 def test_a_node_that_is_too_small_is_named() -> None:
-    assert "b: offers 4 CPUs for 8 GPUs; each rank needs one of its own" in lacking(node("a"), node("b", cpu="4"))
+    assert "b: offers 4 CPUs for 8 GPUs; each rank needs one of its own" in lacking(
+        node("a"), node("b", cpu="4")
+    )
     assert "b: offers 7900m CPUs for 8 GPUs" in lacking(node("a"), node("b", cpu="7900m"))
     small = node("b", memory="200000000Ki")
-    reason = "b: offers 200000000Ki of memory, less than the 250Gi that /dev/shm may take: lower platform.shared_memory"
+    reason = (
+        "b: offers 200000000Ki of memory, less than the 250Gi that /dev/shm may take: lower "
+        "platform.shared_memory"
+    )
     assert reason in lacking(node("a"), small)  # what the machine family has
     assert not lacking(node("a"), small, shared_memory="100Gi")
 
@@ -150,7 +176,10 @@ def test_nodes_without_gpus_beside_them_are_no_problem_and_come_last_where_there
     others = [node(f"cpu-{i}", gpus=0) for i in range(9)]
     assert not lacking(*others, node("a"), node("b"))
     text = lacking(*others, node("a"), node("b", gpus=7))
-    assert "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8" in text
+    assert (
+        "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8"
+        in text
+    )
 
 
 def granted_by(file: str) -> set[tuple[str, str, str, str]]:
@@ -170,11 +199,15 @@ def granted_by(file: str) -> set[tuple[str, str, str, str]]:
 def needed(permissions: Iterable[Permission]) -> set[tuple[str, str, str, str]]:
     """The same of what is asked for."""
     kinds = {True: "ClusterRole", False: "Role"}
-    return {(kinds[p.cluster_wide], p.group, p.resource, verb) for p in permissions for verb in p.verbs}
+    return {
+        (kinds[p.cluster_wide], p.group, p.resource, verb) for p in permissions for verb in p.verbs
+    }
 
 
 def test_the_roles_that_ship_grant_what_is_needed_and_no_more() -> None:
-    every = [rights(launcher, queue=True, profile=MACHINES["a4x-max"]) for launcher in LAUNCHERS.values()]
+    every = [
+        rights(launcher, queue=True, profile=MACHINES["a4x-max"]) for launcher in LAUNCHERS.values()
+    ]
     assert granted_by("role.yaml") == needed(chain(*every)) | LOOKUPS
     acts = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {"dry_run": False}})
     looks = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
@@ -204,14 +237,22 @@ def queue(name: str, **active: str) -> dict[str, Any]:
     [
         ((queue("night", status="True"), queue("day")), []),
         ((), ["queue night: no such LocalQueue in namespace default; there is none"]),
-        ((queue("week"), queue("day")), ["queue night: no such LocalQueue in namespace default; there are: day, week"]),
-        ((queue("night"),), ["queue night: Kueue has not looked at it yet: does its controller run?"]),
+        (
+            (queue("week"), queue("day")),
+            ["queue night: no such LocalQueue in namespace default; there are: day, week"],
+        ),
+        (
+            (queue("night"),),
+            ["queue night: Kueue has not looked at it yet: does its controller run?"],
+        ),
         (
             (queue("night", status="False", reason="Stopped", message="LocalQueue is stopped"),),
             ["queue night: is not active (Stopped): LocalQueue is stopped"],
         ),
     ],
 )
-def test_a_queue_that_admits_nothing_is_named(queues: tuple[dict[str, Any], ...], messages: list[str]) -> None:
+def test_a_queue_that_admits_nothing_is_named(
+    queues: tuple[dict[str, Any], ...], messages: list[str]
+) -> None:
     settings = KubernetesPlatform(kind="kubernetes", queue="night")
     assert list(map(str, _queue(cast(Api, Queues(*queues)), settings))) == messages

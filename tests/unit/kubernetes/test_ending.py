@@ -14,7 +14,13 @@ from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan
 
 JOB = {"kind": "Job", "status": {}}
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}
-EVICTED = {"status": {"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}]}}
+EVICTED = {
+    "status": {
+        "conditions": [
+            {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}
+        ]
+    }
+}
 
 
 def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
@@ -26,10 +32,30 @@ def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
     ("pod", "parent", "workload", "reason"),
     [
         (None, JOB, None, "pod p was deleted while the run used it"),
-        (None, None, None, "pod p was deleted while the run used it, with what the run had submitted"),
-        ({"metadata": {"deletionTimestamp": "now"}}, JOB, None, "pod p was deleted while the run used it"),
-        (with_condition("DisruptionTarget", "EvictionByEvictionAPI"), JOB, None, "EvictionByEvictionAPI: so it is"),
-        (None, with_condition("Failed", "DeadlineExceeded"), None, "over its time: DeadlineExceeded: so it is"),
+        (
+            None,
+            None,
+            None,
+            "pod p was deleted while the run used it, with what the run had submitted",
+        ),
+        (
+            {"metadata": {"deletionTimestamp": "now"}},
+            JOB,
+            None,
+            "pod p was deleted while the run used it",
+        ),
+        (
+            with_condition("DisruptionTarget", "EvictionByEvictionAPI"),
+            JOB,
+            None,
+            "EvictionByEvictionAPI: so it is",
+        ),
+        (
+            None,
+            with_condition("Failed", "DeadlineExceeded"),
+            None,
+            "over its time: DeadlineExceeded: so it is",
+        ),
         (None, JOB, EVICTED, "Kueue evicted it: Preempted: room"),
     ],
 )
@@ -43,7 +69,8 @@ def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, re
         (POD, None, True),
         (None, None, False),
         (POD, None, False),
-        (with_condition("DisruptionTarget", "DeletionByTaintManager"), None, False),  # as of a node that is silent
+        # As of a node that is silent
+        (with_condition("DisruptionTarget", "DeletionByTaintManager"), None, False),
         (None, EVICTED, False),
     ],
 )
@@ -52,7 +79,9 @@ def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "its", [{"ownerReferences": [{"uid": "u"}]}, {"labels": {"kueue.x-k8s.io/job-uid": "u"}}], ids=["owned", "labelled"]
+    "its",
+    [{"ownerReferences": [{"uid": "u"}]}, {"labels": {"kueue.x-k8s.io/job-uid": "u"}}],
+    ids=["owned", "labelled"],
 )
 def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
     there = [{"metadata": {"ownerReferences": [{"uid": "v"}]}}, {"metadata": its}]
@@ -82,7 +111,9 @@ def test_what_went_because_another_ended_names_the_first() -> None:
     ]
     for pod in (None, failed_pod("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
         reason = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
-        assert str(reason) == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+        assert (
+            str(reason) == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+        )
 
 
 def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
@@ -92,19 +123,32 @@ def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
 
 def test_without_the_first_pod_the_job_names_the_cause() -> None:
     reason = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
-    assert str(reason) == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+    assert str(reason) == (
+        "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+    )
 
 
 @pytest.mark.parametrize("left", [[failed_pod("first", "t")], []], ids=["failed", "gone"])
 def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
-    ready = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    ready = {
+        "metadata": {"name": "n"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
 
     def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
         return [ready] if kind is NODE else left
 
-    asked = cast(Api, SimpleNamespace(find=lambda kind, name: FAILED_JOB if kind.kind == "Job" else None, list=listed))
+    asked = cast(
+        Api,
+        SimpleNamespace(
+            find=lambda kind, name: FAILED_JOB if kind.kind == "Job" else None, list=listed
+        ),
+    )
     planned = cast(
-        KubernetesPlan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
+        KubernetesPlan,
+        SimpleNamespace(
+            name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None)
+        ),
     )
     reason = str(blameless_reason(asked, planned, LAUNCHERS["job"], "p", "n"))
     assert ("because pod first ended" in reason) is bool(left)
@@ -112,12 +156,19 @@ def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
 
 def node(name: str, ready: str) -> dict[str, Any]:
     since = "2026-11-21T03:00:00Z"
-    condition = {"type": "Ready", "status": ready, "message": "Kubelet stopped.", "lastTransitionTime": since}
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "message": "Kubelet stopped.",
+        "lastTransitionTime": since,
+    }
     return {"metadata": {"name": name}, "status": {"conditions": [condition]}}
 
 
 class There:
-    """An API server with two nodes, of which the second is silent; remembers what was removed by force."""
+    """An API server with two nodes, of which the second is silent; remembers what was removed by
+    force.
+    """
 
     def __init__(self, may_look: bool = True) -> None:
         self.forced: list[tuple[str | None, int | None]] = []
@@ -128,7 +179,9 @@ class There:
             raise MissingError("may not list nodes")
         return [node("node-0", "True"), node("node-1", "Unknown")]
 
-    def delete_all(self, kind: Kind, selector: str, field_selector: str | None, grace_s: int | None) -> None:
+    def delete_all(
+        self, kind: Kind, selector: str, field_selector: str | None, grace_s: int | None
+    ) -> None:
         assert kind.kind == "Pod"
         self.forced.append((field_selector, grace_s))
 
@@ -156,7 +209,8 @@ def test_a_silent_node_is_to_blame_and_loses_its_pods(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("may_look", "pod", "node", "message"),
     [
-        (True, "pod-0", "node-0", r"1 pods of r1 are still ending.*: pod-0 on node-0"),  # the node is well
+        # The node is well
+        (True, "pod-0", "node-0", r"1 pods of r1 are still ending.*: pod-0 on node-0"),
         (False, "pod-1", "node-1", "pod-1 on node-1"),  # without the right to list nodes
     ],
 )
@@ -172,5 +226,10 @@ def test_a_node_that_is_not_known_to_be_ill_is_not_blamed_and_its_pods_are_not_f
 def test_a_condition_of_another_form_is_left_out() -> None:
     entries: list[dict[str, str]] = [{"status": "Running"}]  # as Volcano writes them
     assert failed({"kind": "Job", "status": {"conditions": entries}}) is None
-    entries.append({"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"})
-    assert failed({"kind": "Job", "status": {"conditions": entries}}) == "the Job failed (DeadlineExceeded): too long"
+    entries.append(
+        {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+    )
+    assert (
+        failed({"kind": "Job", "status": {"conditions": entries}})
+        == "the Job failed (DeadlineExceeded): too long"
+    )

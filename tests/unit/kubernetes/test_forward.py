@@ -1,4 +1,7 @@
-"""Whose fault it is when a pod cannot be reached: the pod's, or the way to it. Answers are played back."""
+"""Whose fault it is when a pod cannot be reached: the pod's, or the way to it.
+
+Answers are played back.
+"""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +18,10 @@ from seatrial.platforms.kubernetes.plan import Kind
 
 RUNNING: dict[str, Any] = {"metadata": {"name": "p"}, "status": {"phase": "Running"}}
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-DEAD = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [{"state": KILLED}]}}
+DEAD = {
+    "metadata": {"name": "p"},
+    "status": {"phase": "Running", "containerStatuses": [{"state": KILLED}]},
+}
 
 
 def api(pod: dict[str, Any] | SeatrialError | None) -> Api:
@@ -33,7 +39,9 @@ API = api(RUNNING)
 
 
 class Forward:
-    """What the library returns: one end of a socket pair, and what the kubelet said against the stream."""
+    """What the library returns: one end of a socket pair, and what the kubelet said against the
+    stream.
+    """
 
     def __init__(self, first: bytes, error: str | None = None) -> None:
         self.near, self.far = socket.socketpair()
@@ -54,7 +62,9 @@ class Forward:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
-    """Plays back what opening a stream comes to, the last one again and again; returns the pods that were dialled."""
+    """Plays back what opening a stream comes to, the last one again and again; returns the pods
+    that were dialled.
+    """
     opened: list[Forward] = []
 
     def play(*outcomes: Exception | Forward) -> list[str]:
@@ -86,7 +96,10 @@ def refused(text: str) -> ApiException:
     ("outcome", "message"),
     [
         (refused("Handshake status 404 Not Found -+-+- {}"), "pod p is gone"),
-        (refused("Handshake status 500 -+-+- error dialing backend: dial tcp: no route"), "the kubelet of its node"),
+        (
+            refused("Handshake status 500 -+-+- error dialing backend: dial tcp: no route"),
+            "the kubelet of its node",
+        ),
         (Forward(b"", "error forwarding port 222: connection refused"), "connection refused"),
         (Forward(b""), "the stream was closed"),
     ],
@@ -107,16 +120,24 @@ NO_SANDBOX = 'Handshake status 500 Internal Server Error -+-+- pod not found ("p
     [
         (DEAD, r"^pod p ended with status 137 \(OOMKilled\)$"),
         (
-            {"metadata": {}, "status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"}},
+            {
+                "metadata": {},
+                "status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"},
+            },
             "p: Evicted: no disk",
         ),
         ({"metadata": {}, "status": {"phase": "Succeeded"}}, "pod p has succeeded"),
         (None, "pod p is gone"),
     ],
 )
-@pytest.mark.parametrize("outcome", [lambda: refused(NO_SANDBOX), lambda: Forward(b"", "connection refused")])
+@pytest.mark.parametrize(
+    "outcome", [lambda: refused(NO_SANDBOX), lambda: Forward(b"", "connection refused")]
+)
 def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
-    answers: Callable[..., list[str]], outcome: Callable[[], Any], pod: dict[str, Any] | None, message: str
+    answers: Callable[..., list[str]],
+    outcome: Callable[[], Any],
+    pod: dict[str, Any] | None,
+    message: str,
 ) -> None:
     dialled = answers(outcome())
     with pytest.raises(OSError, match=message):
@@ -124,7 +145,9 @@ def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
     assert len(dialled) == 1
 
 
-def test_an_unreadable_pod_blames_the_path_to_the_cluster(answers: Callable[..., list[str]]) -> None:
+def test_an_unreadable_pod_blames_the_path_to_the_cluster(
+    answers: Callable[..., list[str]],
+) -> None:
     answers(refused("[Errno 111] Connection refused"))
     with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
         forward.dial_pod(api(LaunchError("the API server does not answer")), "p", 222, 1)
@@ -139,7 +162,9 @@ def test_an_unreadable_pod_blames_the_path_to_the_cluster(answers: Callable[...,
         (refused("Handshake status 503 Service Unavailable"), 4),
     ],
 )
-def test_errors_that_blame_the_path_to_it(answers: Callable[..., list[str]], outcome: Exception, tries: int) -> None:
+def test_errors_that_blame_the_path_to_it(
+    answers: Callable[..., list[str]], outcome: Exception, tries: int
+) -> None:
     dialled = answers(outcome)
     with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
         forward.dial_pod(API, "p", 222, 1)
@@ -155,7 +180,9 @@ def test_an_api_server_that_is_back_is_used_and_nothing_of_the_ssh_server_is_los
         stream.far.close()
 
 
-def test_a_server_that_says_nothing_leaves_no_stream_open(answers: Callable[..., list[str]]) -> None:
+def test_a_server_that_says_nothing_leaves_no_stream_open(
+    answers: Callable[..., list[str]],
+) -> None:
     stream = Forward(b"x")
     stream.near.recv(1)
     answers(stream)

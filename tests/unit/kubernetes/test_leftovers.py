@@ -34,16 +34,28 @@ class There:
     def annotate(self, kind: Kind, name: str, annotations: dict[str, str | None]) -> None:
         (annotated,) = (each for each in self.list(kind) if each["metadata"]["name"] == name)
         kept = {**annotated["metadata"]["annotations"], **annotations}
-        annotated["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
+        annotated["metadata"]["annotations"] = {
+            key: value for key, value in kept.items() if value is not None
+        }
 
 
 def kubernetes_object(run_id: str, **annotations: str) -> dict[str, Any]:
-    return {"metadata": {"labels": {RUN_ID: run_id}, "annotations": annotations, "creationTimestamp": LONG_AGO}}
+    return {
+        "metadata": {
+            "labels": {RUN_ID: run_id},
+            "annotations": annotations,
+            "creationTimestamp": LONG_AGO,
+        }
+    }
 
 
-def platform(launcher: str = "job", namespace: str = "default", **objects: list[dict[str, Any]]) -> Kubernetes:
+def platform(
+    launcher: str = "job", namespace: str = "default", **objects: list[dict[str, Any]]
+) -> Kubernetes:
     settings = {"kind": "kubernetes", "launcher": launcher, "namespace": namespace}
-    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "image": "image:1", "platform": settings})
+    cluster = Cluster.model_validate(
+        {"name": "c", "nodes": 2, "image": "image:1", "platform": settings}
+    )
     made = platform_for(cluster)
     assert isinstance(made, Kubernetes)
     made._api = cast(Api, There(**objects))
@@ -75,7 +87,9 @@ def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
     for run_id in ("over", "at-work"):
         states.remember(states.make_folder(run_id, "kubernetes"), here._cluster)
     states.keep(root / "kubernetes" / "over", -1)
-    assert [(each.run_id, each.what) for each in here.leftovers()] == [("over", "its keys on this machine")]
+    assert [(each.run_id, each.what) for each in here.leftovers()] == [
+        ("over", "its keys on this machine")
+    ]
     assert elsewhere.leftovers() == []
 
 
@@ -116,20 +130,37 @@ def test_a_run_with_several_objects_is_one_leftover(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("phase", "abandoned"),
-    [("Running", False), ("Pending", False), ("Unknown", False), ("Succeeded", False), ("Failed", True), (None, True)],
+    [
+        ("Running", False),
+        ("Pending", False),
+        ("Unknown", False),
+        ("Succeeded", False),
+        ("Failed", True),
+        (None, True),
+    ],
 )
-def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(phase: str | None, abandoned: bool) -> None:
+def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(
+    phase: str | None, abandoned: bool
+) -> None:
     """One that ended by itself has taken its nodes down, or keeps them."""
     made = kubernetes_object("r1", **{OWNER: "trial-x/1", EXPIRES: "2999-01-01T00:00:00Z"})
-    secret = kubernetes_object("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
-    pods = [{"metadata": {"name": "trial-x", "labels": {}}, "status": {"phase": phase}}] if phase else []
+    secret = kubernetes_object(
+        "r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"}
+    )
+    pods = (
+        [{"metadata": {"name": "trial-x", "labels": {}}, "status": {"phase": phase}}]
+        if phase
+        else []
+    )
     leftovers = platform(Job=[made], Secret=[secret], Pod=pods).leftovers()
     assert [each.run_id for each in leftovers] == (["r1"] if abandoned else [])
 
 
 def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
-    secret = kubernetes_object("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
+    secret = kubernetes_object(
+        "r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"}
+    )
     secret["metadata"]["name"] = "seatrial-r1"
     node = {"metadata": {"labels": {RUN_ID: "r1"}, "name": "node-0"}, "spec": {"nodeName": "a"}}
     here = platform(Secret=[secret], Pod=[node])
@@ -140,7 +171,9 @@ def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
 
 
 def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not on another cluster, nor in another namespace, nor under the name of a host whose network it has."""
+    """Not on another cluster, nor in another namespace, nor under the name of a host whose network
+    it has.
+    """
     monkeypatch.setattr("socket.gethostname", lambda: "trial-x")
     beside = platform(Pod=[{"metadata": {"name": "trial-x"}}])._api
     assert own_pod(beside, None) is None
@@ -150,16 +183,25 @@ def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.M
     assert own_pod(platform()._api, None) is None
 
 
-def test_a_folder_in_place_of_a_kubeconfig_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_kubeconfig_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """What Docker makes where the file that is mounted is not there."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     with pytest.raises(MissingError, match=r"no cluster to talk to: .*Is a directory"):
         connect(None)
 
 
-def test_a_missing_login_program_of_a_kubeconfig_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_login_program_of_a_kubeconfig_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The library would ask without a login."""
-    user = {"exec": {"command": "gke-gcloud-auth-plugin", "apiVersion": "client.authentication.k8s.io/v1beta1"}}
+    user = {
+        "exec": {
+            "command": "gke-gcloud-auth-plugin",
+            "apiVersion": "client.authentication.k8s.io/v1beta1",
+        }
+    }
     content = {
         "current-context": "one",
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "me"}}],
@@ -170,22 +212,31 @@ def test_a_missing_login_program_of_a_kubeconfig_is_reported(monkeypatch: pytest
     kubeconfig.write_text(json.dumps(content))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match=r"by the program gke-gcloud-auth-plugin, which this machine does not have"):
+    with pytest.raises(
+        MissingError,
+        match=r"by the program gke-gcloud-auth-plugin, which this machine does not have",
+    ):
         connect(None)
     plugin = tmp_path / "gke-gcloud-auth-plugin"
     plugin.write_text("#!/bin/sh\necho 'ERROR: Reauthentication failed' >&2\nexit 1\n")
     plugin.chmod(0o755)
-    with pytest.raises(MissingError, match=r"logs in failed: process returned 1\. ERROR: Reauthentication failed$"):
+    with pytest.raises(
+        MissingError, match=r"logs in failed: process returned 1\. ERROR: Reauthentication failed$"
+    ):
         connect(None)
 
 
 class Refusal:
     status = 403 + 19
     reason = "Invalid"
-    body = '{"message": "admission webhook denied: specified trainingRuntime must be created before"}'
+    body = (
+        '{"message": "admission webhook denied: specified trainingRuntime must be created before"}'
+    )
 
 
-def test_a_runtime_that_the_trainer_has_not_seen_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_the_trainer_has_not_seen_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     error = refused("create TrainJob", "default", Refusal())
     assert isinstance(error, RuntimeUnseenError)

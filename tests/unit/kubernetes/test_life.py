@@ -86,7 +86,9 @@ def platform_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, **platform: Any
 ) -> tuple[kubernetes.Kubernetes, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
-    monkeypatch.setattr(kubernetes, "BringUp", lambda *_: SimpleNamespace(wait=lambda: server.objects["Pod"]))
+    monkeypatch.setattr(
+        kubernetes, "BringUp", lambda *_: SimpleNamespace(wait=lambda: server.objects["Pod"])
+    )
     monkeypatch.setattr(kubernetes, "wait_for_deletion", lambda *_: None)
     monkeypatch.setattr("time.sleep", lambda _: None)
     asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **platform}}
@@ -96,7 +98,9 @@ def platform_and_run(
     return made, Run(RUN, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_from_its_submission_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Server(pod(10, "b"), pod(2, "b"), pod(1, "a"))
     server.objects["Node"] = [
         {"metadata": {"name": f"{name}", "labels": {"topology.kubernetes.io/zone": zone}}}
@@ -141,14 +145,20 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "none").exists()
 
 
-def test_a_queue_must_be_known_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_must_be_known_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Server(pod(0), pod(1))
-    platform, run = platform_and_run(tmp_path, monkeypatch, server, queue="night", host_network=True)
+    platform, run = platform_and_run(
+        tmp_path, monkeypatch, server, queue="night", host_network=True
+    )
     assert platform.launch(run).network is None
     assert "Workload" in server.known
 
 
-def test_a_webhook_that_never_sees_the_runtime_ends_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_that_never_sees_the_runtime_ends_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Server(pod(0), pod(1))
     server.unseen = 100
     platform, run = platform_and_run(tmp_path, monkeypatch, server)
@@ -166,7 +176,9 @@ def test_without_the_right_to_see_nodes_hosts_are_in_the_order_of_their_index(
     assert [node.name for node in platform.launch(run).nodes] == ["n-9", "n-10"]
     kubeflow = {INDEX: "", "training.kubeflow.org/replica-type": "worker"}
     master = {INDEX: "", "training.kubeflow.org/replica-type": "master"}
-    workers = [pod(i, **kubeflow, **{"training.kubeflow.org/replica-index": str(i)}) for i in (11, 3)]
+    workers = [
+        pod(i, **kubeflow, **{"training.kubeflow.org/replica-index": str(i)}) for i in (11, 3)
+    ]
     first = pod(20, **master, **{"training.kubeflow.org/replica-index": "20"})
     ordered = kubernetes.ordered([*workers, first], {})
     assert [each["metadata"]["name"] for each in ordered] == ["p-20", "p-3", "p-11"]
@@ -211,24 +223,38 @@ def on_watch(change: str, *pods: dict[str, Any]) -> WatchEvent:
 def test_pods_are_waited_for_as_long_as_some_go(monkeypatch: pytest.MonkeyPatch) -> None:
     both = on_watch("LISTED", pod(0), pod(1))
     assert gone(monkeypatch, on_watch("LISTED")) == {}
-    assert gone(monkeypatch, both, 20.0, on_watch("DELETED", pod(0)), 20.0, on_watch("DELETED", pod(1))) == {}
-    assert gone(monkeypatch, both, 20.0, on_watch("DELETED", pod(0)), 26.0, on_watch("DELETED", pod(1))) == {
-        "p-1": "n-1"
-    }
+    assert (
+        gone(
+            monkeypatch, both, 20.0, on_watch("DELETED", pod(0)), 20.0, on_watch("DELETED", pod(1))
+        )
+        == {}
+    )
+    assert gone(
+        monkeypatch, both, 20.0, on_watch("DELETED", pod(0)), 26.0, on_watch("DELETED", pod(1))
+    ) == {"p-1": "n-1"}
     late = {**pod(7), "spec": {}}
     assert gone(
-        monkeypatch, both, on_watch("DELETED", pod(0)), on_watch("DELETED", pod(9)), on_watch("ADDED", late)
+        monkeypatch,
+        both,
+        on_watch("DELETED", pod(0)),
+        on_watch("DELETED", pod(9)),
+        on_watch("ADDED", late),
     ) == {
         "p-1": "n-1",
         "p-7": "no node",
     }
-    assert gone(monkeypatch, both, on_watch("LISTED", pod(1))) == {"p-1": "n-1"}  # the watch began anew
+    # The watch began anew
+    assert gone(monkeypatch, both, on_watch("LISTED", pod(1))) == {"p-1": "n-1"}
     with pytest.raises(LaunchError, match=RUN):
         gone(monkeypatch, on_watch("DELETED", pod(0)))  # never listed
 
 
 def placed_pod(**spec: str) -> dict[str, Any]:
-    return {"metadata": {"name": "r1-0-x7x", "namespace": "trials"}, "spec": spec, "status": {"podIP": "10.0.0.1"}}
+    return {
+        "metadata": {"name": "r1-0-x7x", "namespace": "trials"},
+        "spec": spec,
+        "status": {"podIP": "10.0.0.1"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -255,16 +281,28 @@ def test_a_name_is_in_the_hostfile_and_its_key_is_pinned() -> None:
 def test_nodes_of_a_zone_and_of_a_block_are_groups() -> None:
     """Blocks of different zones have the same label."""
     labels = {
-        f"gke-{i}": {LEVELS[0]: "ab"[i // 2], LEVELS[1]: "1", "kubernetes.io/hostname": f"gke-{i}"} for i in range(4)
+        f"gke-{i}": {LEVELS[0]: "ab"[i // 2], LEVELS[1]: "1", "kubernetes.io/hostname": f"gke-{i}"}
+        for i in range(4)
     }
     halves = frozenset({"gke-0", "gke-1"}), frozenset({"gke-2", "gke-3"})
-    assert topology_groups(labels) == {"a": halves[0], "a/1": halves[0], "b": halves[1], "b/1": halves[1]}
+    assert topology_groups(labels) == {
+        "a": halves[0],
+        "a/1": halves[0],
+        "b": halves[1],
+        "b/1": halves[1],
+    }
     assert topology_groups({"gke-0": {}}) == {}
 
 
 def test_nodes_that_nvlink_joins_are_a_group_within_their_zone() -> None:
     """A tray that lost its label at a reboot is in the zone alone."""
     domains = {"n-0": "0c9f.1", "n-1": "0c9f.1", "n-2": "77aa.1"}
-    labels = {name: {LEVELS[0]: "a", "nvidia.com/gpu.clique": domain} for name, domain in domains.items()}
+    labels = {
+        name: {LEVELS[0]: "a", "nvidia.com/gpu.clique": domain} for name, domain in domains.items()
+    }
     groups = topology_groups({**labels, "n-3": {LEVELS[0]: "a"}})
-    assert groups == {"a": {"n-0", "n-1", "n-2", "n-3"}, "a/0c9f.1": {"n-0", "n-1"}, "a/77aa.1": {"n-2"}}
+    assert groups == {
+        "a": {"n-0", "n-1", "n-2", "n-3"},
+        "a/0c9f.1": {"n-0", "n-1"},
+        "a/77aa.1": {"n-2"},
+    }

@@ -1,4 +1,6 @@
-"""What a cluster file names and the cluster lacks: objects are played back as the API server would show them."""
+"""What a cluster file names and the cluster lacks: objects are played back as the API server would
+show them.
+"""
 
 from typing import Any, cast
 
@@ -15,7 +17,9 @@ from tests.unit.kubernetes.golden import CLUSTERS
 
 CLAIM: dict[str, Any] = {"volumes": [{"kind": "pvc", "mount": "/data", "claim": "tokens"}]}
 BUCKET: dict[str, Any] = {"volumes": [{"kind": "gcs", "mount": "/data", "bucket": "tokens"}]}
-TOKEN: dict[str, Any] = {"secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}]}
+TOKEN: dict[str, Any] = {
+    "secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}]
+}
 
 
 class There:
@@ -38,7 +42,9 @@ class There:
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the registry answers; it is silent unless a test says otherwise."""
-    answers: dict[str, Any] = {"it": UnreachableError("registry registry.example.com cannot be asked")}
+    answers: dict[str, Any] = {
+        "it": UnreachableError("registry registry.example.com cannot be asked")
+    }
 
     def look_up(reference: str) -> StoredImage | None:
         if isinstance(answers["it"], Exception):
@@ -86,7 +92,10 @@ PULL = kubernetes_object("Secret", "pull", type="kubernetes.io/dockerconfigjson"
         (
             TOKEN,
             [],
-            "secret_env: HF_TOKEN: no Secret hugging-face in namespace trials: kubectl -n trials create secret",
+            (
+                "secret_env: HF_TOKEN: no Secret hugging-face in namespace trials: kubectl -n "
+                "trials create secret"
+            ),
         ),
         (
             TOKEN,
@@ -104,9 +113,17 @@ PULL = kubernetes_object("Secret", "pull", type="kubernetes.io/dockerconfigjson"
             "the cluster has no low: it has high",
         ),
         (CLAIM, [], "claim tokens is not in namespace trials: create it"),
-        (CLAIM, [claim("Lost")], "claim tokens is Lost, so no pod can have it: kubectl -n trials describe pvc tokens"),
+        (
+            CLAIM,
+            [claim("Lost")],
+            "claim tokens is Lost, so no pod can have it: kubectl -n trials describe pvc tokens",
+        ),
         (CLAIM, [claim("Pending"), AT_ONCE], "claim tokens is Pending, so no pod can have it"),
-        (CLAIM, [claim("Bound", "ReadWriteOnce")], "is ReadWriteOnce, for one node; 2 need one that is ReadWriteMany"),
+        (
+            CLAIM,
+            [claim("Bound", "ReadWriteOnce")],
+            "is ReadWriteOnce, for one node; 2 need one that is ReadWriteMany",
+        ),
         (CLAIM, [claim("Bound", "ReadOnlyMany")], "is ReadOnlyMany: say read_only: true"),
         (
             BUCKET,
@@ -136,26 +153,41 @@ def test_what_is_missing_is_named_with_the_next_step(
         ({}, []),
     ],
 )
-def test_what_is_there_is_no_problem(settings: dict[str, Any], objects: list[dict[str, Any]]) -> None:
+def test_what_is_there_is_no_problem(
+    settings: dict[str, Any], objects: list[dict[str, Any]]
+) -> None:
     assert problems(There(*objects), **settings) == []
 
 
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ([kubernetes_object("PriorityClass", "seatrial-qualify", value=-1000, preemptionPolicy="Never")], ""),
+        (
+            [
+                kubernetes_object(
+                    "PriorityClass", "seatrial-qualify", value=-1000, preemptionPolicy="Never"
+                )
+            ],
+            "",
+        ),
         (
             [kubernetes_object("PriorityClass", "high", value=1)],
             "the cluster has no seatrial-qualify: kubectl apply -f",
         ),
         (
-            [kubernetes_object("PriorityClass", "seatrial-qualify", value=5, preemptionPolicy="Never")],
+            [
+                kubernetes_object(
+                    "PriorityClass", "seatrial-qualify", value=5, preemptionPolicy="Never"
+                )
+            ],
             "would not give way",
         ),
         ([kubernetes_object("PriorityClass", "seatrial-qualify", value=-1)], "or preempt others"),
     ],
 )
-def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str, Any]], message: str) -> None:
+def test_tests_of_idle_nodes_need_a_class_that_gives_way(
+    classes: list[dict[str, Any]], message: str
+) -> None:
     cluster = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
     assert isinstance(cluster.platform, KubernetesPlatform)
     reasons = list(prerequisites(cast(Api, There(*classes)), cluster, cluster.platform))
@@ -166,7 +198,13 @@ def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str,
 def test_unreadable_objects_are_not_reported() -> None:
     kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
     both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]
-    asked = {"image_pull_secrets": ["p"], "service_account": "s", "priority_class": "c", "volumes": both, **TOKEN}
+    asked = {
+        "image_pull_secrets": ["p"],
+        "service_account": "s",
+        "priority_class": "c",
+        "volumes": both,
+        **TOKEN,
+    }
     assert problems(There(forbidden=kinds), **asked) == []
     assert problems(There(claim("Pending"), forbidden=("StorageClass",)), **CLAIM) == []
 
@@ -174,7 +212,9 @@ def test_unreadable_objects_are_not_reported() -> None:
 def test_an_image_that_its_registry_does_not_have_is_named(registry: dict[str, Any]) -> None:
     registry["it"] = None
     (problem,) = problems(There())
-    assert problem.startswith("image registry.example.com/testbed:1 does not exist: its registry has no such name or")
+    assert problem.startswith(
+        "image registry.example.com/testbed:1 does not exist: its registry has no such name or"
+    )
     assert problems(There(), image_pull_policy="Never") == []  # then nobody pulls it
 
 

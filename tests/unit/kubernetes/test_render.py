@@ -1,4 +1,6 @@
-"""What is submitted to Kubernetes, by launcher and machine family: golden files, and the rules that hold for all."""
+"""What is submitted to Kubernetes, by launcher and machine family: golden files, and the rules that
+hold for all.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,9 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 from kubeflow_trainer_api.models.trainer_v1alpha1_train_job import TrainerV1alpha1TrainJob
-from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import TrainerV1alpha1TrainingRuntime
+from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import (
+    TrainerV1alpha1TrainingRuntime,
+)
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
@@ -62,7 +66,9 @@ def pod_specs(part_of_manifest: Any) -> list[dict[str, Any]]:
 def test_every_object_carries_the_run(name: str) -> None:
     for body in objects(name):
         assert body["metadata"]["labels"]["seatrial/run-id"] == "20260101-0000-abcde", body["kind"]
-        assert body["metadata"]["namespace"] == CLUSTERS[name]["platform"].get("namespace", "default")
+        assert body["metadata"]["namespace"] == CLUSTERS[name]["platform"].get(
+            "namespace", "default"
+        )
         assert len(body["metadata"]["name"]) <= 63
     assert "PRIVATE" not in rendered(name)  # no key is shown
 
@@ -78,7 +84,9 @@ def node_specs(name: str) -> list[dict[str, Any]]:
 def test_every_node_runs_the_entry_point_on_one_port_until_its_time_is_over(name: str) -> None:
     port = CLUSTERS[name].get("ssh_port", 222)
     services = [body for body in objects(name) if body["kind"] == "Service"]
-    assert all([entry["port"] for entry in service["spec"]["ports"]] == [port] for service in services)
+    assert all(
+        [entry["port"] for entry in service["spec"]["ports"]] == [port] for service in services
+    )
     for spec in node_specs(name):
         container = spec["containers"][0]
         assert [entry["containerPort"] for entry in container["ports"]] == [port]
@@ -96,7 +104,9 @@ BASELINE = {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_no_pod_has_more_rights_than_it_needs(name: str) -> None:
-    """No token of the API server; no privileges and not the host's network unless the file asks for them."""
+    """No token of the API server; no privileges and not the host's network unless the file asks for
+    them.
+    """
     settings = CLUSTERS[name]["platform"]
     asked = settings.get("host_network", False)
     privileged = settings.get("container", {}).get("securityContext", {}).get("privileged", False)
@@ -107,7 +117,10 @@ def test_no_pod_has_more_rights_than_it_needs(name: str) -> None:
         assert spec.get("dnsPolicy") == ("ClusterFirstWithHostNet" if asked else None)
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in spec.get("initContainers", []):
-            assert container["name"] in own or container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert (
+                container["name"] in own
+                or container["securityContext"]["allowPrivilegeEscalation"] is False
+            )
         for container in spec["containers"]:
             assert container["securityContext"].get("privileged", False) is privileged
             assert container["securityContext"]["allowPrivilegeEscalation"] is privileged
@@ -117,17 +130,32 @@ def test_no_pod_has_more_rights_than_it_needs(name: str) -> None:
 def test_nodes_share_and_pin_memory_and_have_no_other_capability(name: str) -> None:
     for spec in node_specs(name):
         container = spec["containers"][0]
-        shared = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}["/dev/shm"]
+        shared = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}[
+            "/dev/shm"
+        ]
         (volume,) = (volume for volume in spec["volumes"] if volume["name"] == shared)
         assert volume["emptyDir"]["medium"] == "Memory"
         capabilities = container["securityContext"]["capabilities"]
         assert capabilities["drop"] == ["ALL"]
-        asked = CLUSTERS[name]["platform"].get("container", {}).get("securityContext", {}).get("capabilities", {})
-        assert {"IPC_LOCK"} <= set(capabilities["add"]) <= BASELINE | {"IPC_LOCK", *asked.get("add", [])}
+        asked = (
+            CLUSTERS[name]["platform"]
+            .get("container", {})
+            .get("securityContext", {})
+            .get("capabilities", {})
+        )
+        assert (
+            {"IPC_LOCK"}
+            <= set(capabilities["add"])
+            <= BASELINE | {"IPC_LOCK", *asked.get("add", [])}
+        )
 
 
 def test_without_gpus_nodes_keep_within_the_baseline() -> None:
-    asked = {key: value for key, value in CLUSTERS["job"].items() if key not in ("gpus_per_node", "hardware")}
+    asked = {
+        key: value
+        for key, value in CLUSTERS["job"].items()
+        if key not in ("gpus_per_node", "hardware")
+    }
     cluster = Cluster.model_validate(asked)
     (spec,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))
     assert set(spec["containers"][0]["securityContext"]["capabilities"]["add"]) <= BASELINE
@@ -135,7 +163,9 @@ def test_without_gpus_nodes_keep_within_the_baseline() -> None:
 
 
 def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
-    (launcher,) = (spec for spec in pod_specs(objects("mpijob")) if not spec["containers"][0].get("ports"))
+    (launcher,) = (
+        spec for spec in pod_specs(objects("mpijob")) if not spec["containers"][0].get("ports")
+    )
     (container,) = launcher["containers"]
     assert container["securityContext"] == {
         "runAsNonRoot": True,
@@ -149,10 +179,12 @@ def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
 def test_chosen_and_excluded_nodes_are_in_one_affinity_term() -> None:
     """Of several terms any one would do."""
     (spec,) = node_specs("everything")
-    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [[(each["operator"], each["values"]) for each in term["matchExpressions"]] for term in terms] == [
-        [("In", ["a", "b", "c"]), ("NotIn", ["d"])]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
     ]
+    assert [
+        [(each["operator"], each["values"]) for each in term["matchExpressions"]] for term in terms
+    ] == [[("In", ["a", "b", "c"]), ("NotIn", ["d"])]]
 
 
 def test_nothing_is_called_as_an_operators_own_objects() -> None:
@@ -168,7 +200,12 @@ def test_part_of_one_node_is_legal() -> None:
 def built(builder: str, **settings: Any) -> dict[str, Any]:
     """An image for amd64, on machines that are arm64."""
     image = {"build": "cpu", "builder": builder, "repository": "us-docker.pkg.dev/p/r", **settings}
-    return {"gpus_per_node": 4, "hardware": "GB200-NVL72", "image": image, "platform": {"machine": "a4x"}}
+    return {
+        "gpus_per_node": 4,
+        "hardware": "GB200-NVL72",
+        "image": image,
+        "platform": {"machine": "a4x"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -180,20 +217,35 @@ def built(builder: str, **settings: Any) -> dict[str, Any]:
         ({"gpus_per_node": 4}, "gpus_per_node: machine a4 has 8, all used"),
         ({"gpus_per_node": 12, "nodes": 1}, "gpus_per_node: machine a4 has 8, is 12"),
         ({"platform": {"machine": "a4x"}}, "gpus_per_node: machine a4x has 4, is 8"),
-        (built("cloud-build"), "image: image cpu is for amd64, the nodes (GB200-NVL72) are arm64: build it for"),
-        (built("docker", platforms=["linux/amd64"]), "image: image cpu is for amd64, the nodes (GB200-NVL72) are"),
+        (
+            built("cloud-build"),
+            "image: image cpu is for amd64, the nodes (GB200-NVL72) are arm64: build it for",
+        ),
+        (
+            built("docker", platforms=["linux/amd64"]),
+            "image: image cpu is for amd64, the nodes (GB200-NVL72) are",
+        ),
         (
             {"env": {"HF_TOKEN": "hf_abc"}},
             "HF_TOKEN looks like a secret and would stand in the manifest; use platform.secret_env",
         ),
         ({"env": {"SEATRIAL_SSH_PORT": "22"}}, "env: SEATRIAL_SSH_PORT is set by seatrial"),
-        ({"platform": {"host_network": True}}, "platform.host_network: needs container: {securityContext: {privileged"),
-        ({"platform": {"networks": ["default"]}}, "platform.networks: machine a4 has 10 networks, is 1"),
+        (
+            {"platform": {"host_network": True}},
+            "platform.host_network: needs container: {securityContext: {privileged",
+        ),
+        (
+            {"platform": {"networks": ["default"]}},
+            "platform.networks: machine a4 has 10 networks, is 1",
+        ),
         (
             {"platform": {"plugin_image": "x:1", "machine": "generic"}},
             "platform.plugin_image: machine generic has no plugin that is installed",
         ),
-        ({"platform": {"host_network": True, "machine": "generic"}, "ssh_port": 22}, "ssh_port: is taken by the host"),
+        (
+            {"platform": {"host_network": True, "machine": "generic"}, "ssh_port": 22},
+            "ssh_port: is taken by the host",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -206,7 +258,10 @@ def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], mes
     [
         ({"launcher": ["job", "jobset"]}, "platform.launcher: must be 'job', 'jobset'"),
         ({"namespace": "n" * 64}, "platform.namespace: 'nnn"),
-        ({"tolerations": [{"key": "team", "operator": "Exists", "value": "x"}]}, "Exists takes no value"),
+        (
+            {"tolerations": [{"key": "team", "operator": "Exists", "value": "x"}]},
+            "Exists takes no value",
+        ),
         ({"tolerations": [{"key": "team"}]}, "needs key and value"),
         ({"deadline_s": 0.5}, "must be at least 60"),
         ({"priority_class": "Bad Name"}, "no name of a Kubernetes object"),
@@ -214,8 +269,14 @@ def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], mes
         ({"topology": {"unconstrained": True}}, "topology: is Kueue's, so it needs queue"),
         ({"queue_priority": "high"}, "queue_priority: is Kueue's, so it needs queue"),
         ({"queue": "q", "queue_priority": "x" * 64}, "at most 63"),
-        ({"queue": "q", "topology": {"required": None}}, "topology: needs exactly one of required: LEVEL"),
-        ({"queue": "q", "topology": {"required": ""}}, "topology.required: '' is no label key, such as topology."),
+        (
+            {"queue": "q", "topology": {"required": None}},
+            "topology: needs exactly one of required: LEVEL",
+        ),
+        (
+            {"queue": "q", "topology": {"required": ""}},
+            "topology.required: '' is no label key, such as topology.",
+        ),
         ({"queue": "q", "topology": {"unconstrained": True, "required": "a"}}, "exactly one of"),
         ({"target_nodes": ["a"], "avoid_nodes": ["a"]}, "among target_nodes too"),
         ({"resources": {"rdma": 1}}, "no resource of nodes: cpu, memory"),
@@ -223,22 +284,46 @@ def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], mes
         ({"resources": {"rdma/ib": True}}, "resources"),
         ({"resources": {"nvidia.com/gpu": 8}}, "nvidia.com/gpu is set by gpus_per_node"),
         ({"annotations": {"a b": "c"}}, "no label key"),
-        ({"pod_spec": {"schedulername": "volcano"}}, "pod_spec: schedulername is unknown to Kubernetes; legal: active"),
-        ({"pod_spec": {"tolerations": []}}, "pod_spec: tolerations is set by tolerations; leave it out here"),
+        (
+            {"pod_spec": {"schedulername": "volcano"}},
+            "pod_spec: schedulername is unknown to Kubernetes; legal: active",
+        ),
+        (
+            {"pod_spec": {"tolerations": []}},
+            "pod_spec: tolerations is set by tolerations; leave it out here",
+        ),
         ({"pod_spec": {"hostIPC": "yes"}}, "pod_spec: hostIPC must be of type bool"),
-        ({"pod_spec": {"volumes": [{"name": "a", "hostpath": {}}]}}, "volumes[0].hostpath is unknown to Kubernetes"),
+        (
+            {"pod_spec": {"volumes": [{"name": "a", "hostpath": {}}]}},
+            "volumes[0].hostpath is unknown to Kubernetes",
+        ),
         ({"pod_spec": {"volumes": {"name": "a"}}}, "pod_spec: volumes must be a list"),
-        ({"container": {"command": ["sh"]}}, "container: command is set by seatrial; leave it out here"),
-        ({"container": {"securityContext": [1]}}, "container: securityContext must be a map; legal: allowPrivilege"),
-        ({"container": {"resources": {"requests": ["cpu"]}}}, "resources.requests must be a map of names to values"),
+        (
+            {"container": {"command": ["sh"]}},
+            "container: command is set by seatrial; leave it out here",
+        ),
+        (
+            {"container": {"securityContext": [1]}},
+            "container: securityContext must be a map; legal: allowPrivilege",
+        ),
+        (
+            {"container": {"resources": {"requests": ["cpu"]}}},
+            "resources.requests must be a map of names to values",
+        ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
-    assert message in refusal(tmp_path, **{**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}})
+def test_settings_that_make_no_sense_are_refused(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    assert message in refusal(
+        tmp_path, **{**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}}
+    )
 
 
 @pytest.mark.parametrize(("hardware", "arch"), [("GH200", "arm64"), ("H100-SXM", None)])
-def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(hardware: str, arch: str | None) -> None:
+def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(
+    hardware: str, arch: str | None
+) -> None:
     cluster = Cluster.model_validate({**CLUSTERS["job"], "hardware": hardware, "gpus_per_node": 1})
     assert isinstance(cluster.platform, KubernetesPlatform)
     assert node_selector(cluster, cluster.platform).get("kubernetes.io/arch") == arch
@@ -248,23 +333,37 @@ def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(hardware: str, 
 
 def test_networks_and_the_plugins_image_are_the_machines_unless_named() -> None:
     def moving(**asked: Any) -> list[str]:
-        return KubernetesPlatform.model_validate({"kind": "kubernetes", "machine": "a3-mega", **asked}).moving_parts()
+        return KubernetesPlatform.model_validate(
+            {"kind": "kubernetes", "machine": "a3-mega", **asked}
+        ).moving_parts()
 
     assert moving() == [
         f"tcpxo-daemon {TCPXO_DAEMON}",
         f"networks default, {', '.join(f'vpc{i}' for i in range(1, 9))}",
     ]
     own = [f"net-{i}" for i in range(9)]
-    assert moving(plugin_image="tcpx:2", networks=own) == ["tcpxo-daemon tcpx:2", f"networks {', '.join(own)}"]
-    named = {**CLUSTERS["a3-mega"], "platform": {**CLUSTERS["a3-mega"]["platform"], "networks": own}}
-    assert '{"interfaceName": "eth8", "network": "net-8"}' in rendered_of(Cluster.model_validate(named))
+    assert moving(plugin_image="tcpx:2", networks=own) == [
+        "tcpxo-daemon tcpx:2",
+        f"networks {', '.join(own)}",
+    ]
+    named = {
+        **CLUSTERS["a3-mega"],
+        "platform": {**CLUSTERS["a3-mega"]["platform"], "networks": own},
+    }
+    assert '{"interfaceName": "eth8", "network": "net-8"}' in rendered_of(
+        Cluster.model_validate(named)
+    )
 
 
 def test_machine_a4_has_the_recipes_values_and_the_cluster_file_wins() -> None:
     def environment(**asked: str) -> dict[str, str]:
         cluster = Cluster.model_validate({**CLUSTERS["a4"], "env": asked})
         (template,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))
-        return {each["name"]: each["value"] for each in template["containers"][0]["env"] if "value" in each}
+        return {
+            each["name"]: each["value"]
+            for each in template["containers"][0]["env"]
+            if "value" in each
+        }
 
     assert RECIPE.items() <= environment().items()
     assert environment()["SEATRIAL_SOURCE"] == "/usr/local/gib/scripts/set_nccl_env.sh"
@@ -273,7 +372,9 @@ def test_machine_a4_has_the_recipes_values_and_the_cluster_file_wins() -> None:
 
 
 def test_names_of_pods_have_room_under_63_characters() -> None:
-    """A JobSet's are the longest: NAME-node-0-9999-abcde, with the most nodes that a cluster file may have."""
+    """A JobSet's are the longest: NAME-node-0-9999-abcde, with the most nodes that a cluster file
+    may have.
+    """
     cluster = Cluster.model_validate(CLUSTERS["jobset"])
     longest = plan(Run("r" * 36, cluster, load_suite("quick"), Path("out"))).name
     assert len(f"{longest}-node-0-9999-abcde") == 63
@@ -281,13 +382,22 @@ def test_names_of_pods_have_room_under_63_characters() -> None:
         plan(Run("r" * 37, cluster, load_suite("quick"), Path("out")))
 
 
-Model = type[JobsetV1alpha2JobSet] | type[TrainerV1alpha1TrainJob] | type[TrainerV1alpha1TrainingRuntime]
+Model = (
+    type[JobsetV1alpha2JobSet]
+    | type[TrainerV1alpha1TrainJob]
+    | type[TrainerV1alpha1TrainingRuntime]
+)
 MODELS: dict[str, Model] = {
     "JobSet": JobsetV1alpha2JobSet,
     "TrainJob": TrainerV1alpha1TrainJob,
     "TrainingRuntime": TrainerV1alpha1TrainingRuntime,
 }
-SUBMITTED = [("jobset", "JobSet"), ("everything", "JobSet"), ("trainjob", "TrainJob"), ("trainjob", "TrainingRuntime")]
+SUBMITTED = [
+    ("jobset", "JobSet"),
+    ("everything", "JobSet"),
+    ("trainjob", "TrainJob"),
+    ("trainjob", "TrainingRuntime"),
+]
 
 
 def submitted(name: str, kind: str) -> dict[str, Any]:
@@ -297,7 +407,10 @@ def submitted(name: str, kind: str) -> dict[str, Any]:
 
 
 def lost(body: dict[str, Any]) -> list[str]:
-    """Where the model reads something else than was sent: it drops fields it does not know. Raises on wrong types."""
+    """Where the model reads something else than was sent: it drops fields it does not know.
+
+    Raises on wrong types.
+    """
     read = MODELS[body["kind"]].from_dict(body)
     assert read is not None
     return list(_differences(body, read.to_dict()))
@@ -326,7 +439,11 @@ def test_every_field_is_known(name: str, kind: str) -> None:
         ("jobset", "JobSet", "/spec/ttlSecondsAfterFinish"),
         ("jobset", "JobSet", "/spec/network/publishNotReady"),
         ("jobset", "JobSet", "/spec/replicatedJobs/0/template/spec/mode"),
-        ("jobset", "JobSet", "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/probe"),
+        (
+            "jobset",
+            "JobSet",
+            "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/probe",
+        ),
         ("trainjob", "TrainJob", "/spec/trainer/nodes"),
         ("trainjob", "TrainingRuntime", "/spec/mlPolicy/pytorch"),
     ],

@@ -1,4 +1,6 @@
-"""Volumes of the cluster file: what a pod gets for them, and what is refused before anything is submitted."""
+"""Volumes of the cluster file: what a pod gets for them, and what is refused before anything is
+submitted.
+"""
 
 import re
 from pathlib import Path
@@ -29,16 +31,28 @@ def read(*volumes: dict[str, Any]) -> Any:
 
 def test_every_volume_is_mounted_under_its_own_name() -> None:
     volumes = read(GCS, NFS, PVC, SSD)
-    named = {volume["name"]: set(volume) - {"name"} for volume in volume_sources(volumes, host_network=False)}
+    named = {
+        volume["name"]: set(volume) - {"name"}
+        for volume in volume_sources(volumes, host_network=False)
+    }
     assert list(named.values()) == [{"csi"}, {"nfs"}, {"persistentVolumeClaim"}, {"hostPath"}]
     assert [mount["name"] for mount in volume_mounts(volumes)] == list(named)
-    assert [mount["mountPath"] for mount in volume_mounts(volumes)] == ["/data", "/share", "/scratch", "/ssd"]
+    assert [mount["mountPath"] for mount in volume_mounts(volumes)] == [
+        "/data",
+        "/share",
+        "/scratch",
+        "/ssd",
+    ]
 
 
 def test_a_read_only_mount_is_read_only_at_its_source() -> None:
     volumes = read(*({**volume, "read_only": True} for volume in (GCS, NFS, PVC)))
     csi, nfs, claim = volume_sources(volumes, host_network=False)
-    assert csi["csi"]["readOnly"] and nfs["nfs"]["readOnly"] and claim["persistentVolumeClaim"]["readOnly"]
+    assert (
+        csi["csi"]["readOnly"]
+        and nfs["nfs"]["readOnly"]
+        and claim["persistentVolumeClaim"]["readOnly"]
+    )
     assert all(mount["readOnly"] for mount in volume_mounts(volumes))
     assert not any("readOnly" in mount for mount in volume_mounts(read(GCS, NFS, PVC, SSD)))
 
@@ -60,9 +74,13 @@ def test_a_bucket_is_read_as_the_pods_account_on_the_hosts_network_too() -> None
 
 
 def test_nothing_is_mounted_where_the_pod_has_something() -> None:
-    """Whatever a machine family mounts, now or later: a volume of the cluster file cannot be there."""
+    """Whatever a machine family mounts, now or later: a volume of the cluster file cannot be
+    there.
+    """
     families = get_args(KubernetesPlatform.model_fields["machine"].annotation)
-    taken = {KEYS, "/dev/shm"} | {mount["mountPath"] for name in families for mount in MACHINES[name].mounts}
+    taken = {KEYS, "/dev/shm"} | {
+        mount["mountPath"] for name in families for mount in MACHINES[name].mounts
+    }
     assert "/usr/local/gib" in taken
     for mount in taken:
         with pytest.raises(ValueError, match="which the node needs; choose another"):
@@ -74,21 +92,29 @@ def test_nothing_is_mounted_where_the_pod_has_something() -> None:
     [
         ([{"mount": "/data"}], r"volumes\.0: needs a field kind, such as \{kind: gcs\}"),
         ([{**SSD, "kind": "disk"}], r"volumes\.0: .*'disk'.* 'gcs', 'nfs', 'pvc', 'local-ssd'"),
-        ([{**GCS, "mount": "data"}], r"volumes\.0\.mount: 'data' is no absolute path, such as /data"),
+        (
+            [{**GCS, "mount": "data"}],
+            r"volumes\.0\.mount: 'data' is no absolute path, such as /data",
+        ),
         ([{**GCS, "mount": "/a/../etc"}], "is no absolute path"),
         ([{**GCS, "mount": "/a:b"}], "is no absolute path"),
         ([{**GCS, "mount": "/"}], "'/' is over or in /bin, which the node needs"),
         ([{**GCS, "mount": "/root"}], r"is over or in /root/\.ssh"),
         ([{**GCS, "mount": "/tmp"}], r"is over or in /tmp/seatrial"),
         ([{**GCS, "mount": "/etc/seatrial/x"}], "is over or in /etc"),
-        ([{**GCS, "bucket": "gs://b"}], r"bucket: 'gs://b' is no name of a bucket \(without gs://\)"),
+        (
+            [{**GCS, "bucket": "gs://b"}],
+            r"bucket: 'gs://b' is no name of a bucket \(without gs://\)",
+        ),
         ([{**NFS, "path": "share"}], r"path: 'share' is no absolute path"),
         ([{**PVC, "claim": "A b"}], r"claim: 'A b' is no name of a Kubernetes object"),
         ([{**SSD, "read_only": True}], r"read_only: unknown field; legal: kind, mount"),
         ([GCS, {**PVC, "mount": "/data"}], r"volumes: mount /data appears twice"),
     ],
 )
-def test_a_volume_that_cannot_be_is_one_line(tmp_path: Path, volumes: list[dict[str, Any]], message: str) -> None:
+def test_a_volume_that_cannot_be_is_one_line(
+    tmp_path: Path, volumes: list[dict[str, Any]], message: str
+) -> None:
     platform = {**CLUSTERS["a4"]["platform"], "volumes": volumes}
     line = refusal(tmp_path, **{**CLUSTERS["a4"], "platform": platform})
     assert re.match(rf"{tmp_path}/cluster\.yaml: line \d+: platform\..*{message}", line)

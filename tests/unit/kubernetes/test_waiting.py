@@ -18,7 +18,11 @@ from seatrial.platforms.kubernetes.waiting import (
 
 
 def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"nodeName": node} if node else {}, "status": status}
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node} if node else {},
+        "status": status,
+    }
 
 
 def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
@@ -31,17 +35,26 @@ UNSCHEDULABLE = pod("p-1", None, conditions=[condition("PodScheduled", "False", 
 
 
 def waits(reason: str, message: str = "") -> dict[str, Any]:
-    return pod(containerStatuses=[{"name": "node", "state": {"waiting": {"reason": reason, "message": message}}}])
+    return pod(
+        containerStatuses=[
+            {"name": "node", "state": {"waiting": {"reason": reason, "message": message}}}
+        ]
+    )
 
 
 def test_pods_are_counted_as_they_come() -> None:
     assert describe_progress([], 2).sentence == "0 of 2 pods have a node"
-    assert describe_progress([UNSCHEDULABLE, pod()], 2).sentence == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
     assert (
-        describe_progress([READY, pod("p-1")], 2).sentence == "1 of 2 nodes answer; waiting: sshd does not answer yet"
+        describe_progress([UNSCHEDULABLE, pod()], 2).sentence
+        == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
     )
     assert (
-        describe_progress([waits("ContainerCreating")], 1).sentence == "0 of 1 nodes answer; waiting: ContainerCreating"
+        describe_progress([READY, pod("p-1")], 2).sentence
+        == "1 of 2 nodes answer; waiting: sshd does not answer yet"
+    )
+    assert (
+        describe_progress([waits("ContainerCreating")], 1).sentence
+        == "0 of 1 nodes answer; waiting: ContainerCreating"
     )
     assert describe_progress([READY], 1).sentence == "1 of 1 nodes answer"
     assert len(ready([READY, pod(), UNSCHEDULABLE])) == 1
@@ -50,7 +63,10 @@ def test_pods_are_counted_as_they_come() -> None:
 
 def test_what_is_suspended_is_queued() -> None:
     assert describe_progress([], 2, Queued(uncoded("queued: 8 more"))).sentence == "queued: 8 more"
-    assert describe_progress([pod()], 2, Queued(uncoded("queued: 8 more"))).sentence == "1 of 2 pods have a node"
+    assert (
+        describe_progress([pod()], 2, Queued(uncoded("queued: 8 more"))).sentence
+        == "1 of 2 pods have a node"
+    )
 
 
 def ended_pod(status: int, reason: str) -> dict[str, Any]:
@@ -66,7 +82,9 @@ def ended_pod(status: int, reason: str) -> dict[str, Any]:
         ("CrashLoopBackOff", "container-start"),
     ],
 )
-def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(reason: str, code: str) -> None:
+def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(
+    reason: str, code: str
+) -> None:
     pod_problem = problem([READY, waits(reason)], {}, 0.0)
     assert pod_problem
     assert pod_problem.reason.code == code
@@ -81,8 +99,13 @@ def test_a_wait_has_the_code_of_its_cause() -> None:
     ("broken", "why"),
     [
         (
-            waits("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: "x": not found\nmore'),
-            'pod p-0 on n-0: the image cannot be pulled (ImagePullBackOff): Back-off pulling image "x": ErrImagePull:',
+            waits(
+                "ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: "x": not found\nmore'
+            ),
+            (
+                "pod p-0 on n-0: the image cannot be pulled (ImagePullBackOff): Back-off "
+                'pulling image "x": ErrImagePull:'
+            ),
         ),
         (waits("ErrImageNeverPull"), "the image is not on the node"),
         (waits("CreateContainerConfigError", 'secret "x" not found'), 'secret "x" not found'),
@@ -92,15 +115,25 @@ def test_a_wait_has_the_code_of_its_cause() -> None:
         ),
         (
             pod(
-                containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
+                containerStatuses=[
+                    {
+                        "name": "node",
+                        "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                    }
+                ]
             ),
             "ended with status 137: OOMKilled",
         ),
         (
-            pod(initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 1}}}]),
+            pod(
+                initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 1}}}]
+            ),
             "container plugin ended with status 1",
         ),
-        (pod(phase="Failed", reason="Evicted", message="low on disk"), "pod p-0 on n-0: Evicted: low on disk"),
+        (
+            pod(phase="Failed", reason="Evicted", message="low on disk"),
+            "pod p-0 on n-0: Evicted: low on disk",
+        ),
     ],
 )
 def test_a_permanent_problem_is_reported_at_once(broken: dict[str, Any], why: str) -> None:
@@ -118,7 +151,10 @@ def test_a_permanent_problem_is_reported_at_once(broken: dict[str, Any], why: st
         waits("ContainerCreating"),
         waits("ErrImagePull"),
         waits("ImagePullBackOff", 'Back-off pulling image "invalid/forbidden:not found"'),
-        waits("ErrImagePull", "failed to pull: unexpected status: 429 Too Many Requests: denied: Quota exceeded"),
+        waits(
+            "ErrImagePull",
+            "failed to pull: unexpected status: 429 Too Many Requests: denied: Quota exceeded",
+        ),
         waits("ErrImagePull", "toomanyrequests: pull rate limit, unauthorized"),
         waits("CreateContainerError", "context deadline exceeded"),
         waits("RunContainerError", "context deadline exceeded"),
@@ -130,7 +166,9 @@ def test_a_temporary_problem_is_waited_for(patient: dict[str, Any]) -> None:
     assert problem([patient], problem_starts([patient], {}, 0.0), 0.0) is None
 
 
-@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError"])
+@pytest.mark.parametrize(
+    "reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError"]
+)
 @pytest.mark.parametrize(
     "final",
     [
@@ -148,29 +186,46 @@ def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, fina
 
 
 def test_progress_names_a_problem_before_ordinary_waits() -> None:
-    creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
+    creating = [
+        pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}])
+        for n in (0, 1)
+    ]
     sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
     assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3).sentence == sentence
 
 
 @pytest.mark.parametrize(
     "reason",
-    ["FailedCreate", "FailedCreatePod", "JobCreationFailed", "MPIJobFailed", "TrainJobResourcesCreationFailed"],
+    [
+        "FailedCreate",
+        "FailedCreatePod",
+        "JobCreationFailed",
+        "MPIJobFailed",
+        "TrainJobResourcesCreationFailed",
+    ],
 )
 def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
     quiet, seen = SeenObjects(), SeenObjects()
     quiet.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
     assert quiet.complaint is None
     seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'}, 2.0)
-    assert seen.complaint == Complaint('its pods are not admitted: pods "x" is forbidden: exceeded quota', 2.0)
+    assert seen.complaint == Complaint(
+        'its pods are not admitted: pods "x" is forbidden: exceeded quota', 2.0
+    )
     seen.take_event({"reason": reason, "message": "no"}, 3.0)
-    assert seen.complaint == Complaint("its pods are not admitted: no", 2.0)  # and it is not admitted since then
+    # And it is not admitted since then
+    assert seen.complaint == Complaint("its pods are not admitted: no", 2.0)
 
 
 def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
     seen = SeenObjects()
-    why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
-    seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0)
+    why = (
+        'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket '
+        "doesn't exist"
+    )
+    seen.take_event(
+        {"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0
+    )
     assert (
         describe_progress([waits("ContainerCreating")], 1, unmounted=seen.unmounted).sentence
         == f"0 of 1 nodes answer; waiting: {why}"
@@ -179,5 +234,8 @@ def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
         describe_progress([READY], 1, unmounted=seen.unmounted).sentence == "1 of 1 nodes answer"
     )  # it has been mounted since
     running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
-    assert "sshd does not answer yet" in describe_progress([running], 1, unmounted=seen.unmounted).sentence
+    assert (
+        "sshd does not answer yet"
+        in describe_progress([running], 1, unmounted=seen.unmounted).sentence
+    )
     assert seen.complaint is None

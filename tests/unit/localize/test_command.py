@@ -1,4 +1,6 @@
-"""`seatrial localize`: tests that runs have stored, the page, the panels, and logs of other forms."""
+"""`seatrial localize`: tests that runs have stored, the page, the panels, and logs of other
+forms.
+"""
 
 import itertools
 import json
@@ -25,7 +27,12 @@ NOW = datetime.now(UTC)
 def night(days_ago: int, slow: str = "", out: Path = Path("gone")) -> RunResult:
     """A run with rounds of all pairs, of which `slow` is at 60 %; with its run.json."""
     tests = [
-        {"name": f"{a}--{b}", "nodes": [a, b], "gpus": [], "busbw_gb_s": (60 if slow in (a, b) else 100) + i % 3 / 10}
+        {
+            "name": f"{a}--{b}",
+            "nodes": [a, b],
+            "gpus": [],
+            "busbw_gb_s": (60 if slow in (a, b) else 100) + i % 3 / 10,
+        }
         for i, (a, b) in enumerate(PAIRS)
     ]
     started = NOW - timedelta(days=days_ago, hours=1)
@@ -45,43 +52,62 @@ def night(days_ago: int, slow: str = "", out: Path = Path("gone")) -> RunResult:
     return run
 
 
-def test_stored_nights_say_since_when_a_node_is_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_nights_say_since_when_a_node_is_slow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for days_ago in (20, 4, 2, 1):
         run = night(days_ago, HOSTS[3] if days_ago in (1, 2, 20) else "", tmp_path)
     assert command("localize", "--history", run.cluster, "--days", "14", "--json") == 1
     answer = json.loads(capsys.readouterr().out)
     assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[3])]
     since = (NOW - timedelta(days=2, hours=1)).date().isoformat()
-    assert "slow in 14 of 21 tests with it, at 60 % of like tests and 7 other nodes" in answer["reason"]
+    assert (
+        "slow in 14 of 21 tests with it, at 60 % of like tests and 7 other nodes"
+        in answer["reason"]
+    )
     assert answer["reason"].endswith(f"since {since}")
     assert command("localize", "--history", run.cluster, "--days", "30", "--json") == 1
     assert "slow in 21 of 28 tests" in json.loads(capsys.readouterr().out)["reason"]
 
 
-def test_a_history_without_tests_of_pairs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_without_tests_of_pairs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = night(9, out=tmp_path)
     assert command("localize", "--history", run.cluster, "--days", "5") == 2
-    assert f"the 0 runs of {run.cluster} in the last 5 days have no tests of pairs" in capsys.readouterr().err
+    assert (
+        f"the 0 runs of {run.cluster} in the last 5 days have no tests of pairs"
+        in capsys.readouterr().err
+    )
     assert command("localize", "--history", "nowhere") == 2
-    assert "no runs of cluster 'nowhere'; `seatrial history` lists clusters" in capsys.readouterr().err
+    assert (
+        "no runs of cluster 'nowhere'; `seatrial history` lists clusters" in capsys.readouterr().err
+    )
     assert command("localize") == 2
     assert "needs LOGS, or --history CLUSTER" in capsys.readouterr().err
 
 
 def rows(operations: Sequence[str], speed: Callable[[str, str, str], float]) -> str:
     lines = [
-        f"{a},{b},{100 * speed(op, a, b) + i % 3 / 10},{op}" for op in operations for i, (a, b) in enumerate(PAIRS)
+        f"{a},{b},{100 * speed(op, a, b) + i % 3 / 10},{op}"
+        for op in operations
+        for i, (a, b) in enumerate(PAIRS)
     ]
     return "\n".join(["node_a,node_b,gb_s,operation", *lines]) + "\n"
 
 
 @pytest.fixture
 def halves(tmp_path: Path) -> Path:
-    """A table of two operations, of which one is slow between the first four nodes and the others."""
+    """A table of two operations, of which one is slow between the first four nodes and the
+    others.
+    """
     file = tmp_path / "pairs.csv"
     first = set(HOSTS[:4])
     file.write_text(
-        rows(["alltoall", "sendrecv"], lambda op, a, b: 0.4 if op == "alltoall" and len(first & {a, b}) == 1 else 1)
+        rows(
+            ["alltoall", "sendrecv"],
+            lambda op, a, b: 0.4 if op == "alltoall" and len(first & {a, b}) == 1 else 1,
+        )
     )
     return file
 
@@ -103,11 +129,16 @@ def test_the_page_has_a_panel_for_each_operation_and_needs_no_other(
     assert command("localize", str(halves), "--html", str(tmp_path / "none" / "pairs.html")) == 2
 
 
-def test_the_panels_put_the_sides_of_a_cut_side_by_side(halves: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_panels_put_the_sides_of_a_cut_side_by_side(
+    halves: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("localize", str(halves)) == 1
     printed = capsys.readouterr().out.splitlines()
     shown = [line.split()[0] for line in printed if line.strip().startswith("cnode")]
-    assert {frozenset(shown[:4]), frozenset(shown[4:8])} == {frozenset(HOSTS[:4]), frozenset(HOSTS[4:])}
+    assert {frozenset(shown[:4]), frozenset(shown[4:8])} == {
+        frozenset(HOSTS[:4]),
+        frozenset(HOSTS[4:]),
+    }
     assert shown[:8] == shown[8:16]
 
 
@@ -130,7 +161,9 @@ def json_log(pair: Sequence[str], busbw: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_folder_of_json_logs_names_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_json_logs_names_the_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number, pair in enumerate(PAIRS):
         document = json_log(pair, (60 if HOSTS[5] in pair else 100) + number % 3 / 10)
         (tmp_path / f"{number}.json").write_text(json.dumps(document, indent=1))
@@ -139,10 +172,16 @@ def test_a_folder_of_json_logs_names_the_node(tmp_path: Path, capsys: pytest.Cap
     assert [(s["kind"], s["name"]) for s in answer["suspects"]] == [("node", HOSTS[5])]
 
 
-def test_one_file_with_many_tests_is_as_good_as_many_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file_with_many_tests_is_as_good_as_many_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     noise = itertools.cycle((1.0, 1.01, 1.02))
     texts = [
-        log_text(tuple((host, ADDRESSES) for host in pair), 0.6 if HOSTS[2] in pair else 1.0, lambda: next(noise))
+        log_text(
+            tuple((host, ADDRESSES) for host in pair),
+            0.6 if HOSTS[2] in pair else 1.0,
+            lambda: next(noise),
+        )
         for pair in PAIRS
     ]
     whole = tmp_path / "night.log"

@@ -1,4 +1,6 @@
-"""`seatrial localize` over logs of pairs with a known truth: it is found, or what would tell it is said."""
+"""`seatrial localize` over logs of pairs with a known truth: it is found, or what would tell it is
+said.
+"""
 
 import json
 import random
@@ -54,8 +56,17 @@ def ends(placed: Placed, address: str) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("share", [0.85, 0.3])
-def test_a_slow_node_is_named_and_no_other(answer: Callable[[Fleet], Answer], seed: int, share: float) -> None:
-    it = answer(Fleet(seed, lambda placed: share if "cnode003" in hosts(placed) else 1, noise=0.03, strays=0.01))
+def test_a_slow_node_is_named_and_no_other(
+    answer: Callable[[Fleet], Answer], seed: int, share: float
+) -> None:
+    it = answer(
+        Fleet(
+            seed,
+            lambda placed: share if "cnode003" in hosts(placed) else 1,
+            noise=0.03,
+            strays=0.01,
+        )
+    )
     assert blamed(it, "node") == {"cnode003"}
     assert it["status"] == 1
     assert it["verdict"] == ("fail" if share < 0.5 else "degraded")
@@ -64,7 +75,9 @@ def test_a_slow_node_is_named_and_no_other(answer: Callable[[Fleet], Answer], se
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_slow_nodes_are_nodes_and_no_cut(answer: Callable[[Fleet], Answer], seed: int) -> None:
     slow = {"cnode003", "cnode007"}
-    it = answer(Fleet(seed, lambda placed: 0.7 if slow & hosts(placed) else 1, nodes=16, strays=0.01))
+    it = answer(
+        Fleet(seed, lambda placed: 0.7 if slow & hosts(placed) else 1, nodes=16, strays=0.01)
+    )
     assert blamed(it, "node") == slow
     assert sure_kinds(it) == {"node"}
 
@@ -87,7 +100,9 @@ def test_a_cut_is_reported_with_both_sides_and_blames_no_node(
     assert sure_kinds(it) == {"cut"}
     assert it["suspects"] == []
     everyone = {f"cnode{i:03d}" for i in range(17)}
-    assert sorted(map(sorted, it["findings"][0]["sides"])) == sorted([sorted(side), sorted(everyone - side)])
+    assert sorted(map(sorted, it["findings"][0]["sides"])) == sorted(
+        [sorted(side), sorted(everyone - side)]
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -108,17 +123,28 @@ def test_a_path_from_one_address_is_a_rail_although_most_pairs_with_it_are_fine(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_crossed_rails_slow_on_every_node_are_a_placement(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_crossed_rails_slow_on_every_node_are_a_placement(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     def gpus(drawn: random.Random, _host: str) -> tuple[str, ...]:
         return (drawn.choice(ADDRESSES[:4]),)
 
-    it = answer(Fleet(seed, lambda placed: 0.6 if len({g for _, g in placed}) > 1 else 1, gpus=gpus, strays=0.01))
+    it = answer(
+        Fleet(
+            seed,
+            lambda placed: 0.6 if len({g for _, g in placed}) > 1 else 1,
+            gpus=gpus,
+            strays=0.01,
+        )
+    )
     assert sure_kinds(it) == {"placement"}
     assert it["suspects"] == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_rail_of_one_node_is_told_from_the_node(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_one_rail_of_one_node_is_told_from_the_node(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     bad, used = ("cnode005", (ADDRESSES[1],)), []
 
     def speed(placed: Placed) -> float:
@@ -135,7 +161,9 @@ def test_one_rail_of_one_node_is_told_from_the_node(answer: Callable[[Fleet], An
 def test_a_node_confounded_with_its_placement_is_not_blamed(
     answer: Callable[[Fleet], Answer], seed: int, slow: str
 ) -> None:
-    """The tests are the same whichever is slow: both are named, and the next test separates them."""
+    """The tests are the same whichever is slow: both are named, and the next test separates
+    them.
+    """
     assert slow
     it = answer(
         Fleet(
@@ -154,22 +182,34 @@ def test_a_node_confounded_with_its_placement_is_not_blamed(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_missing_and_failed_pairs_blame_nobody_healthy(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_missing_and_failed_pairs_blame_nobody_healthy(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     it = answer(
-        Fleet(seed, lambda placed: 0.7 if "cnode003" in hosts(placed) else 1, nodes=16, missing=0.5, failing=0.1)
+        Fleet(
+            seed,
+            lambda placed: 0.7 if "cnode003" in hosts(placed) else 1,
+            nodes=16,
+            missing=0.5,
+            failing=0.1,
+        )
     )
     assert blamed(it, "node") == {"cnode003"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_whose_tests_fail_is_named(answer: Callable[[Fleet], Answer], seed: int) -> None:
-    it = answer(Fleet(seed, lambda placed: None if "cnode003" in hosts(placed) else 1, failing=0.03))
+    it = answer(
+        Fleet(seed, lambda placed: None if "cnode003" in hosts(placed) else 1, failing=0.03)
+    )
     assert blamed(it, "node") == {"cnode003"}
     assert {f["code"] for f in it["findings"]} == {"localize-node-fails"}
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_strays_of_a_healthy_fleet_name_no_part(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_strays_of_a_healthy_fleet_name_no_part(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     it = answer(Fleet(seed, lambda _: 1, noise=0.03, strays=0.01))
     assert it["suspects"] == []
     assert it["findings"] == [{"code": "localize-none", "kind": "none", "sides": []}]
@@ -178,22 +218,30 @@ def test_strays_of_a_healthy_fleet_name_no_part(answer: Callable[[Fleet], Answer
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_link_measured_once_is_to_be_repeated(answer: Callable[[Fleet], Answer], seed: int) -> None:
+def test_a_link_measured_once_is_to_be_repeated(
+    answer: Callable[[Fleet], Answer], seed: int
+) -> None:
     it = answer(Fleet(seed, lambda placed: 0.5 if hosts(placed) == {"cnode002", "cnode005"} else 1))
     assert it["suspects"] == []
     assert it["status"] == 3
     assert it["next_test"]["nodes"] == ["cnode002", "cnode005"]
 
 
-def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(answer: Callable[[Fleet], Answer]) -> None:
+def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(
+    answer: Callable[[Fleet], Answer],
+) -> None:
     """10 MB/s is 0.01 GB/s, and a tenth of that 0.00."""
-    slow = answer(Fleet(0, lambda placed: 2.5e-5 if "cnode003" in hosts(placed) else 2.5e-4, nodes=6))
+    slow = answer(
+        Fleet(0, lambda placed: 2.5e-5 if "cnode003" in hosts(placed) else 2.5e-4, nodes=6)
+    )
     assert (blamed(slow, "node"), sure_kinds(slow)) == ({"cnode003"}, {"node"})
     (finding,) = slow["findings"]
     assert all(0.08 < row["ratio"] < 0.12 for row in finding["tests"] if "cnode003" in row["nodes"])
 
 
-def test_tests_over_all_nodes_are_refused_with_the_command_that_judges_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_over_all_nodes_are_refused_with_the_command_that_judges_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     log = GOLDEN / "xxrjun_h100_n10g8_80ranks_five_collectives.log"
     with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
         patched.setattr(sys, "argv", ["seatrial", "localize", str(log)])

@@ -1,4 +1,6 @@
-"""What logs of real clusters mix: operations, sizes, tests of all nodes, leaf switches, spines, faults that flap."""
+"""What logs of real clusters mix: operations, sizes, tests of all nodes, leaf switches, spines,
+faults that flap.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +13,8 @@ from tests.unit.localize.written_logs import ADDRESSES
 
 FIVE = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv")
 LEVELS = dict(zip(FIVE, (360, 350, 352, 40, 15), strict=True))
-Speed = Callable[[str, Sequence[str], Sequence[Sequence[str]], int], float]  # of operation, nodes, GPUs, size
+# Of operation, nodes, GPUs, size
+Speed = Callable[[str, Sequence[str], Sequence[Sequence[str]], int], float]
 
 
 def nodes(count: int) -> list[str]:
@@ -32,7 +35,10 @@ def group_tests(
         ends = (tuple(gpus(drawn)),) * len(group)
         for operation in operations:
             level = LEVELS[operation] * drawn.lognormvariate(0, noise)
-            rates = {1 << power: level * speed(operation, group, ends, 1 << power) for power in range(24, 33)}
+            rates = {
+                1 << power: level * speed(operation, group, ends, 1 << power)
+                for power in range(24, 33)
+            }
             tests.append(GroupTest(f"{number} {operation}", operation, tuple(group), rates, ends))
     return tests
 
@@ -42,7 +48,11 @@ def taking(gpus: Sequence[str]) -> Callable[[random.Random], Sequence[str]]:
 
 
 def named(localization: Localization) -> list[tuple[str, str]]:
-    return sorted((finding.cause.kind, finding.cause.name) for finding in localization.findings if finding.named)
+    return sorted(
+        (finding.cause.kind, finding.cause.name)
+        for finding in localization.findings
+        if finding.named
+    )
 
 
 SIDE = set(nodes(17)[:8])
@@ -55,10 +65,15 @@ def across(group: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize("operations", [("alltoall",), ("alltoall", "sendrecv"), FIVE])
-def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tuple[str, ...]) -> None:
+def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(
+    operations: tuple[str, ...],
+) -> None:
     localization = localize(
         group_tests(
-            PAIRS, lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1, operations, noise=0.003
+            PAIRS,
+            lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1,
+            operations,
+            noise=0.003,
         )
     )
     assert [(f.cause.kind, set(f.cause.nodes)) for f in localization.findings] == [("cut", SIDE)]
@@ -68,15 +83,25 @@ def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tu
 
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
     localization = localize(
-        group_tests(PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003)
+        group_tests(
+            PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003
+        )
     )
-    assert [(f.cause.kind, set(f.cause.nodes)) for f in localization.findings if f.named] == [("cut", SIDE)]
-    noisy = localize(group_tests(PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003))
+    assert [(f.cause.kind, set(f.cause.nodes)) for f in localization.findings if f.named] == [
+        ("cut", SIDE)
+    ]
+    noisy = localize(
+        group_tests(
+            PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003
+        )
+    )
     assert noisy.verdict == "pass"  # 2 % is nothing that people care about
 
 
 def test_a_cut_of_one_operation_is_named_beside_a_leaf_switch_of_two() -> None:
-    """As among 17 nodes of a real cluster: one address of some nodes at 15 %, and sendrecv 5 % lower across a cut."""
+    """As among 17 nodes of a real cluster: one address of some nodes at 15 %, and sendrecv 5 %
+    lower across a cut.
+    """
     leaf = set(nodes(17)[5:13])
 
     def speed(operation: str, group: Sequence[str], ends: Sequence[Sequence[str]], _: int) -> float:
@@ -85,9 +110,15 @@ def test_a_cut_of_one_operation_is_named_beside_a_leaf_switch_of_two() -> None:
         return 0.95 if operation == "sendrecv" and across(group) else 1
 
     halves = group_tests(
-        PAIRS * 2, speed, ("alltoall", "sendrecv"), lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:])), noise=0.003
+        PAIRS * 2,
+        speed,
+        ("alltoall", "sendrecv"),
+        lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:])),
+        noise=0.003,
     )
-    single = group_tests(PAIRS[::2], speed, ("alltoall", "sendrecv"), lambda d: (d.choice(ADDRESSES),), noise=0.003)
+    single = group_tests(
+        PAIRS[::2], speed, ("alltoall", "sendrecv"), lambda d: (d.choice(ADDRESSES),), noise=0.003
+    )
     localization = {f.cause.kind: f for f in localize([*halves, *single]).findings if f.named}
     assert set(localization) == {"cut", "leaf"}
     assert set(localization["cut"].cause.nodes) == SIDE
@@ -98,10 +129,16 @@ def test_a_cut_of_one_operation_is_named_beside_a_leaf_switch_of_two() -> None:
 def test_a_cut_that_slows_a_third_of_its_tests_is_named(seed: int) -> None:
     drawn = random.Random(seed)
     localization = localize(
-        group_tests(PAIRS * 3, lambda _, group, *__: 0.6 if across(group) and drawn.random() < 0.35 else 1, seed=seed)
+        group_tests(
+            PAIRS * 3,
+            lambda _, group, *__: 0.6 if across(group) and drawn.random() < 0.35 else 1,
+            seed=seed,
+        )
     )
     assert [(finding.kind, finding.named) for finding in localization.findings] == [("cut", True)]
-    assert all(SIDE.issuperset(side) or SIDE.isdisjoint(side) for side in localization.findings[0].sides)
+    assert all(
+        SIDE.issuperset(side) or SIDE.isdisjoint(side) for side in localization.findings[0].sides
+    )
 
 
 def test_links_of_different_nodes_are_no_cut_that_slows_some_pairs() -> None:
@@ -110,13 +147,18 @@ def test_links_of_different_nodes_are_no_cut_that_slows_some_pairs() -> None:
     ring = [(rest[i], rest[(i + 1) % 16]) for i in range(16)]
     others = [pair for pair in combinations(rest, 2) if pair not in ring]
     localization = localize(
-        group_tests([*ring, *links * 2, *drawn.sample(others, 20)], lambda _, g, *__: 0.6 if tuple(g) in links else 1)
+        group_tests(
+            [*ring, *links * 2, *drawn.sample(others, 20)],
+            lambda _, g, *__: 0.6 if tuple(g) in links else 1,
+        )
     )
     assert {kind for kind, _ in named(localization)} <= {"link"}
 
 
 def pair_again_on_each_gpu(seed: int, noise: float = 0.03) -> Localization:
-    """A cut of 8 nodes, one slow pair of which was tested again on each GPU alone: all of these tests are slow."""
+    """A cut of 8 nodes, one slow pair of which was tested again on each GPU alone: all of these
+    tests are slow.
+    """
     side = {"n00", "n01", "n04", "n07"}
     digits = "01 23 45 67 12 34 56 70 40 17 62 53 40 12 35 14 20 53"
     pairs = [(f"n0{pair[0]}", f"n0{pair[1]}") for pair in digits.split()]
@@ -126,7 +168,9 @@ def pair_again_on_each_gpu(seed: int, noise: float = 0.03) -> Localization:
 
     tests = group_tests(pairs, speed, noise=noise, seed=seed)
     for place, address in enumerate(ADDRESSES):
-        tests += group_tests([("n06", "n07")], speed, gpus=taking((address,)), noise=noise, seed=100 * seed + place)
+        tests += group_tests(
+            [("n06", "n07")], speed, gpus=taking((address,)), noise=noise, seed=100 * seed + place
+        )
     return localize(tests)
 
 
@@ -151,7 +195,9 @@ def test_nodes_that_no_test_joins_with_the_others_may_be_on_either_side() -> Non
     side, apart = set(nodes(8)[:4]), {"n03", "n06", "n07"}
     pairs = [pair for pair in combinations(nodes(8), 2) if apart.isdisjoint(pair)]
     groups = [*pairs * 2, ("n03", "n07"), ("n06", "n07")]
-    localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if len(side.intersection(group)) == 1 else 1))
+    localization = localize(
+        group_tests(groups, lambda _, group, *__: 0.6 if len(side.intersection(group)) == 1 else 1)
+    )
     (finding,) = localization.findings
     assert (finding.kind, finding.named, set(finding.unsure)) == ("cut", False, apart)
     assert localization.next_test is not None
@@ -183,14 +229,18 @@ def test_groups_that_all_have_a_slow_node_clear_neither() -> None:
     for _ in range(2):
         halves = drawn.sample([n for n in nodes(32) if n not in slow], 30)
         groups += [["n04", *halves[:15]], ["n21", *halves[15:]]]
-    localization = localize(group_tests(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
+    localization = localize(
+        group_tests(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1)
+    )
     assert named(localization) == [("node", "n04"), ("node", "n21")]
 
 
 def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
     pairs = list(combinations(nodes(8), 2))
     halves = group_tests(
-        pairs * 2, lambda _, __, ends, ___: 0.6 if ADDRESSES[2] in ends[0] else 1, gpus=lambda d: (d.choice(ADDRESSES),)
+        pairs * 2,
+        lambda _, __, ends, ___: 0.6 if ADDRESSES[2] in ends[0] else 1,
+        gpus=lambda d: (d.choice(ADDRESSES),),
     )
     full = group_tests(pairs[::3], lambda *_: 0.6)
     assert named(localize([*halves, *full])) == [("rail", ADDRESSES[2])]
@@ -201,35 +251,51 @@ def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     localization = localize(
         group_tests(
             list(combinations(nodes(16), 2)),
-            lambda _, group, ends, __: 0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1,
-            gpus=lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[::2], ADDRESSES[1::2], ADDRESSES[3:4])),
+            lambda _, group, ends, __: (
+                0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1
+            ),
+            gpus=lambda d: d.choice(
+                (ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[::2], ADDRESSES[1::2], ADDRESSES[3:4])
+            ),
         )
     )
     (finding,) = localization.findings
-    assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
+    assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == (
+        "leaf",
+        (ADDRESSES[3],),
+        leaf,
+    )
 
 
 def test_a_node_whose_tests_all_have_gpus_of_both_sockets_is_not_told_from_a_socket() -> None:
     tests = group_tests(
-        PAIRS_OF_12, lambda _, group, *__: 0.7 if "n03" in group else 1, gpus=lambda d: d.sample(ADDRESSES, 5)
+        PAIRS_OF_12,
+        lambda _, group, *__: 0.7 if "n03" in group else 1,
+        gpus=lambda d: d.sample(ADDRESSES, 5),
     )
     assert named(localize(tests)) == [("node", "n03")]
 
 
 def test_slow_tests_that_agree_are_not_the_level_of_fast_ones_that_scatter() -> None:
-    """Rounds of pairs of four real nodes, one of them behind 10 Mbit/s, on a machine that was busy."""
+    """Rounds of pairs of four real nodes, one of them behind 10 Mbit/s, on a machine that was
+    busy.
+    """
     rates = "01:17.3 23:1.3 12:1.2 30:12.1 01:7.9 23:1.3 30:15.1 12:1.3 12:1.2 30:17.2"
     tests = []
     for name in rates.split():
         pair, _, rate = name.partition(":")
-        tests.append(GroupTest(name, "all_reduce", (f"n{pair[0]}", f"n{pair[1]}"), {1 << 17: float(rate)}))
+        tests.append(
+            GroupTest(name, "all_reduce", (f"n{pair[0]}", f"n{pair[1]}"), {1 << 17: float(rate)})
+        )
     assert named(localize(tests)) == [("node", "n2")]
 
 
 def test_nodes_of_one_slow_test_of_a_leaf_switch_are_unsure() -> None:
     """Slower than by the leaf, or with another node that was tested as seldom."""
     leaf, rest = nodes(16)[:6], nodes(16)[6:13]
-    pairs = [(a, b) for a in leaf[:5] for b in rest[:4]] + [(a, b) for a, b in combinations(rest, 2)]
+    pairs = [(a, b) for a in leaf[:5] for b in rest[:4]] + [
+        (a, b) for a, b in combinations(rest, 2)
+    ]
     alone = [*pairs, ("n05", "n13"), ("n14", "n12")]
 
     def speed(_: str, group: Sequence[str], ends: Sequence[Sequence[str]], __: int) -> float:
@@ -265,23 +331,34 @@ def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int
     localization = localize(
         group_tests(
             list(combinations(nodes(16), 2)),
-            lambda _, group, ends, __: 0.6 if ADDRESSES[2] in ends[0] and {"n03", "n09"} & set(group) else 1,
+            lambda _, group, ends, __: (
+                0.6 if ADDRESSES[2] in ends[0] and {"n03", "n09"} & set(group) else 1
+            ),
             gpus=lambda drawn: (drawn.choice(ADDRESSES[:4]),),
             seed=seed,
         )
     )
     assert {kind for kind, _ in named(localization)} <= {"gpu"}
-    assert {node for finding in localization.findings if finding.named for node in finding.nodes} <= {"n03", "n09"}
+    assert {
+        node for finding in localization.findings if finding.named for node in finding.nodes
+    } <= {"n03", "n09"}
     assert localization.verdict != "pass"
 
 
 def test_a_cut_does_not_stand_in_for_more_groups() -> None:
     groups = [set(nodes(12)[i : i + 4]) for i in range(0, 12, 4)]
-    apart = [pair for pair in combinations(nodes(12), 2) if not any(set(pair) <= group for group in groups)]
-    localization = localize(group_tests(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
+    apart = [
+        pair
+        for pair in combinations(nodes(12), 2)
+        if not any(set(pair) <= group for group in groups)
+    ]
+    localization = localize(
+        group_tests(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1)
+    )
     (finding,) = localization.findings
     assert [set(side) for side in finding.sides] == groups
-    most = [pair for pair in PAIRS_OF_12 if pair in apart]  # without a pair in a group, no group is known
+    # Without a pair in a group, no group is known
+    most = [pair for pair in PAIRS_OF_12 if pair in apart]
     assert not any(f.named for f in localize(group_tests(most, lambda *_: 0.5)).findings)
 
 
@@ -291,20 +368,28 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
     pairs = [pair for leaf in leaves for pair in combinations(leaf, 2)]
     pairs += [(a, b) for a, b in (drawn.sample(nodes(24), 2) for _ in range(60))]
     together = {frozenset(pair) for leaf in leaves for pair in combinations(leaf, 2)}
-    localization = localize(group_tests(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
+    localization = localize(
+        group_tests(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6)
+    )
     (finding,) = localization.findings
     assert finding.named
     assert sorted(map(list, finding.sides)) == leaves
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nodes_of_a_spine_without_a_test_in_their_group_are_unsure_and_hide_no_other(seed: int) -> None:
+def test_nodes_of_a_spine_without_a_test_in_their_group_are_unsure_and_hide_no_other(
+    seed: int,
+) -> None:
     leaves = [nodes(24)[i : i + 4] for i in range(0, 24, 4)]
     unplaced = {"n03", "n07", "n11"}
     inside = [pair for leaf in leaves for pair in combinations(leaf, 2)]
     outside = [pair for pair in combinations(nodes(24), 2) if pair not in inside]
-    pairs = [pair for pair in inside if unplaced.isdisjoint(pair)] + random.Random(seed).sample(outside, 120)
-    localization = localize(group_tests(pairs, lambda _, group, *__: 1 if tuple(group) in inside else 0.6, seed=seed))
+    pairs = [pair for pair in inside if unplaced.isdisjoint(pair)] + random.Random(seed).sample(
+        outside, 120
+    )
+    localization = localize(
+        group_tests(pairs, lambda _, group, *__: 1 if tuple(group) in inside else 0.6, seed=seed)
+    )
     (finding,) = localization.findings
     assert (finding.kind, finding.named, set(finding.unsure)) == ("cut", True, unplaced)
     assert sorted(map(set, finding.sides), key=min) == [set(leaf) - unplaced for leaf in leaves]
@@ -318,7 +403,9 @@ def test_a_node_without_a_test_in_its_group_is_not_blamed_for_the_spine(seed: in
     inside = {pair for leaf in leaves for pair in combinations(leaf, 2)}
     pairs = [pair for pair in combinations(nodes(10), 2) if pair != ("n08", "n09")]
     tested = random.Random(seed).sample(pairs, 30)
-    localization = localize(group_tests(tested, lambda _, group, *__: 1 if tuple(group) in inside else 0.7, seed=seed))
+    localization = localize(
+        group_tests(tested, lambda _, group, *__: 1 if tuple(group) in inside else 0.7, seed=seed)
+    )
     assert localization.findings
     assert {kind for kind, _ in named(localization)} <= {"cut"}
 
@@ -335,7 +422,9 @@ def test_a_node_that_is_slow_now_and_then_is_weighed_beside_a_cut() -> None:
     assert ("cut", " ".join(sorted(side))) in named(localization)
 
 
-def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
+def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> (
+    None
+):
     pair = (ADDRESSES[0], ADDRESSES[2])
     others = (ADDRESSES[1], ADDRESSES[3])
     localization = localize(
@@ -357,7 +446,9 @@ def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) 
     drawn = random.Random(5)
     shows = {pair: drawn.random() < share for pair in combinations(nodes(24), 2)}
     localization = localize(
-        group_tests(list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1)
+        group_tests(
+            list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1
+        )
     )
     assert named(localization) == [("node", "n07")]
     slow = sum(shown for pair, shown in shows.items() if "n07" in pair)
@@ -365,7 +456,8 @@ def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) 
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "words"), [(0, 1 << 26, "in small messages"), (1 << 32, 1 << 33, "in the largest messages alone")]
+    ("low", "high", "words"),
+    [(0, 1 << 26, "in small messages"), (1 << 32, 1 << 33, "in the largest messages alone")],
 )
 def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: str) -> None:
     localization = localize(
@@ -382,7 +474,10 @@ def test_a_pattern_that_no_part_explains_names_nothing() -> None:
     drawn = random.Random(2)
     slow = {pair for pair in combinations(nodes(12), 2) if drawn.random() < 0.3}
     localization = localize(
-        group_tests(list(combinations(nodes(12), 2)), lambda _, group, *__: 0.6 if tuple(group) in slow else 1)
+        group_tests(
+            list(combinations(nodes(12), 2)),
+            lambda _, group, *__: 0.6 if tuple(group) in slow else 1,
+        )
     )
     assert named(localization) == []
     assert localization.verdict == "inconclusive"

@@ -26,7 +26,13 @@ def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
 
 
 def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
-    busbw = {("n0", "n1"): 100, ("n2", "n3"): 60, ("n1", "n2"): 60, ("n3", "n0"): 100, ("n0", "n2"): 60}
+    busbw = {
+        ("n0", "n1"): 100,
+        ("n2", "n3"): 60,
+        ("n1", "n2"): 60,
+        ("n3", "n0"): 100,
+        ("n0", "n2"): 60,
+    }
     localization = localize([pair(a, b, rate) for (a, b), rate in busbw.items()])
     (finding,) = localization.findings
     assert (finding.cause.kind, finding.cause.name) == ("node", "n2")
@@ -35,7 +41,8 @@ def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
     assert localization.next_test is None
 
 
-# Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a twentieth of a node's rate.
+# Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a
+# twentieth of a node's rate.
 BEHIND_AN_UPLINK = (
     "01 112655 448532", "23 112783 580385", "45 112809 448973", "67 113276 514376", "12 112802 507436",
     "34 6822 27835", "56 112739 461340", "70 8653 24844", "34 9146 24696", "70 7234 24330", "16 10216 35034",
@@ -46,9 +53,15 @@ BEHIND_AN_UPLINK = (
 
 def test_fast_tests_that_scatter_are_the_level_next_to_far_slower_ones_that_agree() -> None:
     rows = [line.split() for line in BEHIND_AN_UPLINK]
-    tests = [GroupTest(p, "all_reduce", (p[0], p[1]), {128: 131 / int(a), 512: 524 / int(b)}) for p, a, b in rows]
+    tests = [
+        GroupTest(p, "all_reduce", (p[0], p[1]), {128: 131 / int(a), 512: 524 / int(b)})
+        for p, a, b in rows
+    ]
     (cut,) = localize(tests).findings
-    assert (cut.kind, {frozenset(side) for side in cut.sides}) == ("cut", {frozenset("1346"), frozenset("0257")})
+    assert (cut.kind, {frozenset(side) for side in cut.sides}) == (
+        "cut",
+        {frozenset("1346"), frozenset("0257")},
+    )
     assert cut.confidence > 0.99
     assert cut.rows[0].ratio == pytest.approx(0.06, abs=0.01)
 
@@ -71,7 +84,9 @@ def test_a_single_slow_test_names_no_part() -> None:
 
 
 def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
-    """Two leaf switches with the ranks in order: only two neighbours in the ring are on different ones."""
+    """Two leaf switches with the ranks in order: only two neighbours in the ring are on different
+    ones.
+    """
     ring = [*pairwise("abcdefgh"), ("h", "a")]
     behind = {("d", "e"), ("h", "a")}
     tests = [pair(a, b, 20 if (a, b) in behind else 40) for a, b in ring * 3]
@@ -86,8 +101,12 @@ def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
 
 
 def test_a_node_that_is_fine_with_another_is_not_named_for_two_slow_links() -> None:
-    tests = [pair(a, b, 20 if "d" in (a, b) else 40) for a, b in [*pairwise("abcdefgh"), ("h", "a")] * 3]
-    assert [s.name for s in localize(tests).suspects if s.kind == "node" and s.confidence >= 0.9] == ["d"]
+    tests = [
+        pair(a, b, 20 if "d" in (a, b) else 40) for a, b in [*pairwise("abcdefgh"), ("h", "a")] * 3
+    ]
+    assert [
+        s.name for s in localize(tests).suspects if s.kind == "node" and s.confidence >= 0.9
+    ] == ["d"]
     localization = localize([*tests, pair("d", "g", 40)])
     assert not [f for f in localization.findings if f.cause.kind == "node" and f.named]
 
@@ -104,9 +123,17 @@ def test_tests_under_other_conditions_are_not_compared() -> None:
 
 
 def test_a_node_that_is_slow_in_most_tests_of_it_alone_is_named() -> None:
-    rates = [(node, 50 if node == "n3" and turn < 4 else 100) for node in ("n1", "n2", "n3", "n4") for turn in range(5)]
-    localization = localize([GroupTest(node, "all_reduce", (node,), {1 << 30: rate}) for node, rate in rates])
-    assert [(finding.title, finding.named) for finding in localization.findings] == [("node n3", True)]
+    rates = [
+        (node, 50 if node == "n3" and turn < 4 else 100)
+        for node in ("n1", "n2", "n3", "n4")
+        for turn in range(5)
+    ]
+    localization = localize(
+        [GroupTest(node, "all_reduce", (node,), {1 << 30: rate}) for node, rate in rates]
+    )
+    assert [(finding.title, finding.named) for finding in localization.findings] == [
+        ("node n3", True)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 100))
@@ -117,9 +144,15 @@ def test_tests_of_any_shape_have_an_answer(seed: int) -> None:
         tests = []
         for turn in range(random.randint(0, 40)):
             nodes = tuple(random.choices(names, k=random.randint(1, 4)))
-            gpus = tuple(random.choice([(), ("0",), ("0", "1")]) for _ in nodes) if random.random() < 0.5 else ()
+            gpus = (
+                tuple(random.choice([(), ("0",), ("0", "1")]) for _ in nodes)
+                if random.random() < 0.5
+                else ()
+            )
             rate = random.choice((100, 100, 50, 0)) * random.lognormvariate(0, 0.05)
-            tests.append(GroupTest(f"{turn}", "all_reduce", nodes, {1 << 30: rate} if rate else {}, gpus))
+            tests.append(
+                GroupTest(f"{turn}", "all_reduce", nodes, {1 << 30: rate} if rate else {}, gpus)
+            )
         localization = localize(tests, {"rack": frozenset(names[:4])})
         assert localization.verdict in ("pass", "degraded", "fail", "inconclusive")
         assert all(0 < finding.confidence <= 1 for finding in localization.findings)
@@ -131,14 +164,21 @@ def test_no_test_at_all_is_inconclusive() -> None:
 
 def test_a_causes_column_holds_the_tests_that_it_affects() -> None:
     gpus = [(("0",), ("0",)), (("0",), ("1",)), (("1",), ("1",))]
-    tests = [pair(a, b, 20 if i % 3 else 40, gpus=gpus[i % 3]) for i, (a, b) in enumerate(combinations("abcdef", 2))]
+    tests = [
+        pair(a, b, 20 if i % 3 else 40, gpus=gpus[i % 3])
+        for i, (a, b) in enumerate(combinations("abcdef", 2))
+    ]
     observed = Comparison(tests).observed()
     for column in columns(observed, {"rack": frozenset("abc")}):
         if column.cause.penetrance > 0.9 or column.cause.at_one_end:
-            assert column.tests.tolist() == [i for i, test in enumerate(tests) if affects(column.cause, test)]
+            assert column.tests.tolist() == [
+                i for i, test in enumerate(tests) if affects(column.cause, test)
+            ]
 
 
 def test_values_are_log_ratios_to_like_tests() -> None:
-    observed = Comparison([pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)]).observed()
+    observed = Comparison(
+        [pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)]
+    ).observed()
     assert observed.value[observed.slow] == pytest.approx(math.log(0.5), abs=0.01)
     assert observed.slow.sum() == 5

@@ -1,4 +1,6 @@
-"""Rounds that a simulated fleet answers: the part that is slow is named, and no other, within five rounds."""
+"""Rounds that a simulated fleet answers: the part that is slow is named, and no other, within five
+rounds.
+"""
 
 import math
 import random
@@ -30,10 +32,17 @@ def localized(
     noise = random.Random(seed)
     state = start(nodes(count), gpus, groups)
     while chosen := plan(state, Budget(rounds)):
-        used = [(node, gpu) for group in chosen for node in group.nodes for gpu in group.gpus or ("all",)]
+        used = [
+            (node, gpu)
+            for group in chosen
+            for node in group.nodes
+            for gpu in group.gpus or ("all",)
+        ]
         assert len(used) == len(set(used))
         values = [100 * speed(group) * math.exp(noise.gauss(0, sigma)) for group in chosen]
-        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
+        results = [
+            g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)
+        ]
         state = update(state, results)
     return state.localization, state.rounds
 
@@ -49,10 +58,18 @@ def named(localization: Localization) -> set[tuple[str, str]]:
 def test_the_first_two_rounds_are_the_pairs_of_a_ring() -> None:
     state = start(nodes(6))
     first = plan(state, Budget())
-    assert [group.nodes for group in first] == [("n000", "n001"), ("n002", "n003"), ("n004", "n005")]
+    assert [group.nodes for group in first] == [
+        ("n000", "n001"),
+        ("n002", "n003"),
+        ("n004", "n005"),
+    ]
     state = update(state, [group.result("all_reduce", {1 << 30: 100.0}) for group in first])
     second = plan(state, Budget())
-    assert [group.nodes for group in second] == [("n001", "n002"), ("n003", "n004"), ("n005", "n000")]
+    assert [group.nodes for group in second] == [
+        ("n001", "n002"),
+        ("n003", "n004"),
+        ("n005", "n000"),
+    ]
 
 
 def test_few_groups_at_once_are_longer_segments_of_the_ring() -> None:
@@ -76,7 +93,9 @@ def test_slow_nodes_are_named_in_three_rounds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", [(), GPUS[:2]], ids=["whole nodes", "single GPUs"])
-def test_where_most_nodes_are_slow_no_rail_link_or_cut_is_blamed_for_them(gpus: tuple[str, ...]) -> None:
+def test_where_most_nodes_are_slow_no_rail_link_or_cut_is_blamed_for_them(
+    gpus: tuple[str, ...],
+) -> None:
     for seed in range(12):
         slow = set(random.Random(seed).sample(nodes(8), 5))
         localization, _ = localized(8, partial(speed_with, slow), seed, gpus)
@@ -87,13 +106,17 @@ def test_where_most_nodes_are_slow_no_rail_link_or_cut_is_blamed_for_them(gpus: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_gpu_of_a_node_is_told_from_the_node(seed: int) -> None:
-    localization, _ = localized(32, lambda group: 0.6 if "n005" in group.nodes and "2" in group.gpus else 1, seed)
+    localization, _ = localized(
+        32, lambda group: 0.6 if "n005" in group.nodes and "2" in group.gpus else 1, seed
+    )
     assert named(localization) == {("gpu", "n005/2")}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_link_is_told_from_its_nodes(seed: int) -> None:
-    localization, _ = localized(32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed)
+    localization, _ = localized(
+        32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed
+    )
     assert named(localization) == {("link", "n004--n005")}
 
 
@@ -138,7 +161,9 @@ def test_a_rail_that_slows_all_tests_alike_is_found_on_single_gpus(seed: int) ->
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
     side = set(random.Random(seed).sample(nodes(32), 12))
-    localization, _ = localized(32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed)
+    localization, _ = localized(
+        32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed
+    )
     (cut,) = (finding for finding in localization.findings if finding.named)
     assert cut.kind == "cut"
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
@@ -148,7 +173,9 @@ def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
 def test_a_node_whose_tests_fail_is_named(count: int) -> None:
     state = start(nodes(count))
     while groups := plan(state, Budget()):
-        results = [g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0}) for g in groups]
+        results = [
+            g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0}) for g in groups
+        ]
         state = update(state, results)
     assert named(state.localization) == {("node", "n003")}
 
@@ -158,7 +185,9 @@ def test_failures_without_a_pattern_name_nothing(seed: int) -> None:
     fails = random.Random(seed)
     state = start(nodes(8))
     while groups := plan(state, Budget()):
-        results = [g.result("all_reduce", {} if fails.random() < 0.2 else {1 << 30: 100.0}) for g in groups]
+        results = [
+            g.result("all_reduce", {} if fails.random() < 0.2 else {1 << 30: 100.0}) for g in groups
+        ]
         state = update(state, results)
     assert sum(test.failed for test in state.tests) >= 3
     assert named(state.localization) == set()
@@ -172,7 +201,9 @@ def test_a_healthy_fleet_names_nothing() -> None:
 
 def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
     side = set(random.Random(7).sample(nodes(232), 90))
-    localization, _ = localized(232, lambda group: 0.55 if len(side.intersection(group.nodes)) == 1 else 1)
+    localization, _ = localized(
+        232, lambda group: 0.55 if len(side.intersection(group.nodes)) == 1 else 1
+    )
     (cut,) = (finding for finding in localization.findings if finding.named)
     assert cut.kind == "cut"
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
@@ -182,8 +213,12 @@ def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
     ("others", "expected"),
     [
         ({}, ("cut", "n003 n004 n005 n006 n007")),
-        ({"rest": frozenset(nodes(16)) - LEAF, "leaf": LEAF}, ("cut", "n003 n004 n005 n006 n007")),  # either's uplink
-        ({"rack": LEAF, "leaf": LEAF, "zone": frozenset(nodes(16)), "n003": frozenset(["n003"])}, ("switch", "leaf")),
+        # Either's uplink
+        ({"rest": frozenset(nodes(16)) - LEAF, "leaf": LEAF}, ("cut", "n003 n004 n005 n006 n007")),
+        (
+            {"rack": LEAF, "leaf": LEAF, "zone": frozenset(nodes(16)), "n003": frozenset(["n003"])},
+            ("switch", "leaf"),
+        ),
     ],
     ids=["unknown", "two", "some"],
 )

@@ -28,7 +28,10 @@ def test_a_table_in_csv_and_one_in_json_are_the_same_tests(tmp_path: Path) -> No
 
 
 def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
-    rows: list[tuple[object, ...]] = [("a", "b", 40, "1G", "9d c3|1b 43"), ("a", "b", 41, "2G", "9d c3|1b 43")]
+    rows: list[tuple[object, ...]] = [
+        ("a", "b", 40, "1G", "9d c3|1b 43"),
+        ("a", "b", 41, "2G", "9d c3|1b 43"),
+    ]
     file = tmp_path / "pairs.csv"
     file.write_text(csv_of(rows, "node_a,node_b,gb_s,size,gpus"))
     (test,) = tests_of_file(str(file))
@@ -80,7 +83,8 @@ def test_the_name_of_a_file_says_its_pair(stem: str, pair: tuple[str, str] | Non
 
 def test_perftest_is_of_the_pair_that_its_file_is_named_after(tmp_path: Path) -> None:
     text = (
-        "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_0\n"
+        "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : "
+        "mlx5_0\n"
         " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
         " 65536      5000             393.49             392.10               0.747870\n"
     )

@@ -1,4 +1,5 @@
-"""Logs in the format of nccl-tests 2.17 for tests of pairs and groups, with a truth that is set beforehand.
+"""Logs in the format of nccl-tests 2.17 for tests of pairs and groups, with a truth that is set
+beforehand.
 
 It shares nothing with seatrial: who is slow, and how the output looks, is written here by itself.
 """
@@ -30,43 +31,62 @@ def table_row(size: int, ranks: int, busbw: float) -> str:
     time = size / algbw / 1e3
     shown = f"{time:8.2f}" if time < 1e4 else f"{time:8.1f}" if time < 1e6 else f"{time:8.0f}"
     side = f"{shown}  {algbw:6.2f}  {busbw:6.2f}"
-    return f"{size:12d}  {size // 8 // ranks:13d}    double    none      -1  {side}       0  {side}    N/A"
+    return (
+        f"{size:12d}  {size // 8 // ranks:13d}    double    none      -1  {side}       0  "
+        f"{side}    N/A"
+    )
 
 
-def log_text(placed: Placed, share: float | None, noise: Callable[[], float], plateau: float = 40.0) -> str:
+def log_text(
+    placed: Placed, share: float | None, noise: Callable[[], float], plateau: float = 40.0
+) -> str:
     ranks = sum(len(gpus) for _, gpus in placed)
     devices, rank = [], 0
     for host, gpus in placed:
         for device, address in enumerate(gpus):
             devices.append(
-                f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on {host:>10} device {device:2d} [{address}] NVIDIA H100"
+                f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on {host:>10} device "
+                f"{device:2d} [{address}] NVIDIA H100"
             )
             rank += 1
     lines = [
         "# nccl-tests version 2.17.6 nccl-headers=22807 nccl-library=22807",
         "# Collective test starting: alltoall_perf",
-        "# nThread 1 nGpus 1 minBytes 33554432 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20"
+        "# nThread 1 nGpus 1 minBytes 33554432 maxBytes 8589934592 step: 2(factor) warmup iters: "
+        "5 iters: 20"
         " agg iters: 1 validation: 1 graph: 0",
         "#",
         "# Using devices",
         *devices,
         "#",
         f"#{'out-of-place':>74}{'in-place':>31}          ",
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw"
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong    "
+        " time   algbw   busbw"
         "  #wrong ",
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
+        " (us)  (GB/s)  (GB/s)"
         "         ",
     ]
     if share is None:
         host = placed[0][0]
         lines += [
-            f"{host}: Test NCCL failure common.cu:401 'remote process exited or there was a network error / '",
+            (
+                f"{host}: Test NCCL failure common.cu:401 'remote process exited or there was "
+                "a network error / '"
+            ),
             f" .. {host} pid 4000: Test failure common.cu:519",
         ]
         return "\n".join(lines) + "\n"
     whole = share * noise()
-    rows = [table_row(size, ranks, plateau * whole * size / (size + 4e6) * (1 + 0.2 * (noise() - 1))) for size in SIZES]
-    footer = ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {plateau * whole:.4f} ", "#"]
+    rows = [
+        table_row(size, ranks, plateau * whole * size / (size + 4e6) * (1 + 0.2 * (noise() - 1)))
+        for size in SIZES
+    ]
+    footer = [
+        "# Out of bounds values : 0 OK",
+        f"# Avg bus bandwidth    : {plateau * whole:.4f} ",
+        "#",
+    ]
     return "\n".join([*lines, *rows, *footer, "# Collective test concluded: alltoall_perf", ""])
 
 
@@ -98,6 +118,8 @@ class Fleet:
             if share is not None and drawn.random() < self.strays:
                 share *= drawn.uniform(0.4, 0.9)
             log = folder / f"{'-'.join(map(str, group))}.log"
-            log.write_text(log_text(placed, share, lambda: max(0.5, 1 + drawn.gauss(0, self.noise))))
+            log.write_text(
+                log_text(placed, share, lambda: max(0.5, 1 + drawn.gauss(0, self.noise)))
+            )
             logs.append(str(log))
         return logs

@@ -36,7 +36,9 @@ def test_the_nodes_get_the_same_table() -> None:
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_every_element_of_a_result_is_checked_once(name: str) -> None:
-    """No stretch reads beyond what its senders send, and together they cover what is received, without overlap."""
+    """No stretch reads beyond what its senders send, and together they cover what is received,
+    without overlap.
+    """
     collective = COLLECTIVES[name]
     assert collective.receives
     shape = collective.layout.shape(4096, 4, RANKS)

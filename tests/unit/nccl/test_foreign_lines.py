@@ -24,9 +24,18 @@ def _row(size: int) -> str:
 TABLE = [
     "# nccl-tests version 2.17.8 nccl-headers=22902 nccl-library=22902",
     "# Collective test starting: all_reduce_perf",
-    "# nThread 1 nGpus 8 minBytes 134217728 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20",
+    (
+        "# nThread 1 nGpus 8 minBytes 134217728 maxBytes 4294967296 step: 2(factor) warmup "
+        "iters: 5 iters: 20"
+    ),
     "# Using devices",
-    *(f"#  Rank {r:2} Group  0 Pid 42 on node-3 device {r:2} [0000:{r:02}:00] NVIDIA H100 80GB HBM3" for r in range(8)),
+    *(
+        (
+            f"#  Rank {r:2} Group  0 Pid 42 on node-3 device {r:2} [0000:{r:02}:00] NVIDIA "
+            "H100 80GB HBM3"
+        )
+        for r in range(8)
+    ),
     f"#       size         count      type   redop    root     {_SIDE}     {_SIDE}",
     *map(_row, SIZES),
     "# Out of bounds values : 0 OK",
@@ -108,7 +117,10 @@ def test_the_table_alone_passes() -> None:
 
 @pytest.mark.parametrize("line", HARMLESS)
 def test_a_harmless_line_changes_nothing(line: str) -> None:
-    assert (judged(before=[line]).verdict, judged(after=[line]).verdict) == (Verdict.PASS, Verdict.PASS)
+    assert (judged(before=[line]).verdict, judged(after=[line]).verdict) == (
+        Verdict.PASS,
+        Verdict.PASS,
+    )
 
 
 @pytest.mark.parametrize("line", FATAL)
@@ -121,9 +133,9 @@ def test_errors_of_ranks_launchers_and_the_driver_count(line: str) -> None:
 def test_what_does_not_count_is_noted() -> None:
     noted = judged(after=[HARMLESS[4], HARMLESS[0]])
     assert (
-        "noted: Xid 145 (NVLink 5 error: RLW_RXPIPE, Link 13) on GPU 0018:01:00, PCIe errors that were corrected"
-        in noted.reason.sentence
-    )
+        "noted: Xid 145 (NVLink 5 error: RLW_RXPIPE, Link 13) on GPU 0018:01:00, PCIe "
+        "errors that were corrected"
+    ) in noted.reason.sentence
     (sweep,) = parse_lines([*TABLE, HARMLESS[4], HARMLESS[0]])
     assert [finding.code for finding in sweep.notes] == ["log-xid-nvlink5", "log-pcie-corrected"]
 
@@ -141,12 +153,15 @@ def test_what_does_not_count_is_noted() -> None:
         ("0.01 ", "node-1", set(), 0),
     ],
 )
-def test_how_much_of_a_row_sticks_to_a_host_name(head: str, host: str, known: set[str], digits: int | None) -> None:
+def test_how_much_of_a_row_sticks_to_a_host_name(
+    head: str, host: str, known: set[str], digits: int | None
+) -> None:
     assert _glued_digits(head, host, known) == digits
 
 
 @pytest.mark.parametrize(
-    ("footer", "failed"), [("0 OK", False), ("3 OK", False), ("3 FAILED", True), ("3", True), ("0", False)]
+    ("footer", "failed"),
+    [("0 OK", False), ("3 OK", False), ("3 FAILED", True), ("3", True), ("0", False)],
 )
 def test_a_footer_without_its_word_fails_by_its_number(footer: str, failed: bool) -> None:
     assert _plain_mark(f"# Out of bounds values : {footer}") == Bounds(int(footer[0]), failed)

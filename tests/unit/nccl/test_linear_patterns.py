@@ -38,9 +38,38 @@ MODULES = (
     *("text.wrapping", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
-    *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),
+    *(
+        "a",
+        "0",
+        " ",
+        "=",
+        "-",
+        ".",
+        "/",
+        "a.",
+        "a: ",
+        "0 ",
+        "0:",
+        "1.",
+        "a=",
+        "eyJ-",
+        "://",
+        "'",
+        '"',
+        "[",
+        "[1",
+        "<a",
+    ),
     *("a:1:1 [1] ", "(a) ", "[a] ", "pyxis: ", "CUDA error ", "{", '"a": "'),
-    *("\x1b[", "\x1b]", "x rank 1", "a kernel: ", "a kernel: NVRM: Xid (", "Got completion from peer ", "a [1]: pmix "),
+    *(
+        "\x1b[",
+        "\x1b]",
+        "x rank 1",
+        "a kernel: ",
+        "a kernel: NVRM: Xid (",
+        "Got completion from peer ",
+        "a [1]: pmix ",
+    ),
     *(
         "nThreads: 1 nGpus: 1 ",
         "process rank 1 with PID ",
@@ -69,7 +98,10 @@ def patterns(value: Any) -> Iterator[re.Pattern[str]]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_pattern_of_a_module_is_linear(module: str) -> None:
-    compiled = {each.pattern: each for each in patterns(list(vars(import_module(f"seatrial.{module}")).values()))}
+    compiled = {
+        each.pattern: each
+        for each in patterns(list(vars(import_module(f"seatrial.{module}")).values()))
+    }
     assert bool(compiled) is (module not in PATTERNLESS)
     for pattern in compiled.values():
         assert_linear(pattern)

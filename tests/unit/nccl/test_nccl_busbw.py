@@ -55,7 +55,8 @@ def _rows(collective: str, ranks: int) -> list[Row]:
 def test_ranks_are_inferred_from_the_printed_digits(collective: str, ranks: int) -> None:
     rows = _rows(collective, ranks)
     assert agrees(collective, ranks, rows)
-    assert infer_ranks(collective, rows) in ((ranks,) if ranks <= 72 else (ranks, None))  # a guess is no evidence
+    # A guess is no evidence
+    assert infer_ranks(collective, rows) in ((ranks,) if ranks <= 72 else (ranks, None))
 
 
 def test_nothing_is_inferred_from_nothing_or_from_contradictions() -> None:
@@ -63,7 +64,10 @@ def test_nothing_is_inferred_from_nothing_or_from_contradictions() -> None:
     assert infer_ranks("all_reduce", []) is None and infer_ranks("all_reduce", [tiny]) is None
     assert infer_ranks("all_reduce", [*_rows("all_reduce", 4), *_rows("all_reduce", 16)]) is None
     assert not agrees("all_reduce", 4, _rows("all_reduce", 16))
-    assert all(infer_ranks(name, _rows(name, 4)) is None for name in ("broadcast", "reduce", "sendrecv", "hypercube"))
+    assert all(
+        infer_ranks(name, _rows(name, 4)) is None
+        for name in ("broadcast", "reduce", "sendrecv", "hypercube")
+    )
     assert len(COLLECTIVES) == 11
 
 
@@ -97,7 +101,8 @@ def test_the_table_is_aligned_and_sums_up() -> None:
     assert lines[1].split()[-1] == "-"
     assert lines[3] == "all_reduce, 8 ranks, 2 rows, peak busbw 36.70 GB/s, avg 18.350 GB/s, ok"
     assert (
-        lines[5].startswith("unknown collective, ranks unknown, 0 rows") and "ssh connection refused on b" in lines[6]
+        lines[5].startswith("unknown collective, ranks unknown, 0 rows")
+        and "ssh connection refused on b" in lines[6]
     )
 
 
@@ -116,6 +121,8 @@ def test_an_empty_sweep_has_no_numbers() -> None:
         (None, None, "broadcast"),
     ],
 )
-def test_a_collective_with_a_root_by_its_count_or_its_ratio(count: int | None, busbw: float | None, first: str) -> None:
+def test_a_collective_with_a_root_by_its_count_or_its_ratio(
+    count: int | None, busbw: float | None, first: str
+) -> None:
     row = Row(1 << 20, count, "float", "none", 0, Timing(1.0, 100.0, busbw), None)
     assert candidates([row], None)[0] == first

@@ -24,9 +24,13 @@ NAMES = [
     "xxrjun_h100_n1g8_five_collectives",
 ]
 INFO = "gpu-7:4242:4250 [3] NCCL INFO AllReduce: 8 Bytes -> Algo NVLS proto SIMPLE\n"
-WARN = "[2025-01-02 03:04:05] gpu-7:4242:4250 [3] misc/socket.cc:57 (recv) NCCL WARN something to read\n"
+WARN = (
+    "[2025-01-02 03:04:05] gpu-7:4242:4250 [3] misc/socket.cc:57 (recv) NCCL WARN something "
+    "to read\n"
+)
 PIECES = re.compile(
-    r"(\s*\d+ +\d+ +(?:float|double) +(?:\w+ +)?(?:-?\d+(?=  ))?)(  .{6,}?)(  +[\d.e+]+ +[\d.]+ +[\d.]+ +\S+)\s*$"
+    r"(\s*\d+ +\d+ +(?:float|double) +(?:\w+ +)?(?:-?\d+(?=  ))?)(  .{6,}?)(  +[\d.e+]+ "
+    r"+[\d.]+ +[\d.]+ +\S+)\s*$"
 )
 
 Lines = list[str]
@@ -41,23 +45,36 @@ def _cut_into_pieces(lines: Lines, end: str) -> Lines:
     out = [INFO]
     for line in lines:
         match = PIECES.match(line.rstrip("\n"))
-        out += [match[1] + end + INFO, INFO, match[2] + end + INFO, match[3] + "\n"] if match else [line]
+        out += (
+            [match[1] + end + INFO, INFO, match[2] + end + INFO, match[3] + "\n"]
+            if match
+            else [line]
+        )
     return "".join(out).splitlines(keepends=True)
 
 
 def _cut_into_chunks(lines: Lines, size: int) -> Lines:
-    """A pipe's buffer ends anywhere, in the middle of a number too, and another rank's log comes in between."""
+    """A pipe's buffer ends anywhere, in the middle of a number too, and another rank's log comes in
+    between.
+    """
     text = "".join(lines)
-    return (INFO + INFO.join(text[i : i + size] for i in range(0, len(text), size))).splitlines(keepends=True)
+    return (INFO + INFO.join(text[i : i + size] for i in range(0, len(text), size))).splitlines(
+        keepends=True
+    )
 
 
 def _docker(lines: Lines) -> Lines:
-    return [json.dumps({"log": line, "stream": "stdout", "time": "2025-01-02T03:04:05Z"}) + "\n" for line in lines]
+    return [
+        json.dumps({"log": line, "stream": "stdout", "time": "2025-01-02T03:04:05Z"}) + "\n"
+        for line in lines
+    ]
 
 
 def _markdown(lines: Lines) -> Lines:
     rows = re.compile(r"\s*\d+ +\d+ +(?:float|double)")
-    return ["| " + " | ".join(line.split()) + " |\n" if rows.match(line) else line for line in lines]
+    return [
+        "| " + " | ".join(line.split()) + " |\n" if rows.match(line) else line for line in lines
+    ]
 
 
 DAMAGE: dict[str, Callable[[Lines], Lines]] = {
@@ -69,7 +86,9 @@ DAMAGE: dict[str, Callable[[Lines], Lines]] = {
     "mpiexec -prepend-rank": _prefixed("[0] "),
     "compose": _prefixed("nccl-launcher-0  | "),
     "kubectl --timestamps": _prefixed("2025-01-02T03:04:05.123456789Z "),
-    "kubectl --timestamps of tagged output": _prefixed("2025-01-02T03:04:05.123456789Z [1,0]<stdout>:"),
+    "kubectl --timestamps of tagged output": _prefixed(
+        "2025-01-02T03:04:05.123456789Z [1,0]<stdout>:"
+    ),
     "kubectl --prefix": _prefixed("[pod/nccl-launcher-x7/nccl] "),
     "stern": _prefixed("nccl-launcher-x7 nccl "),
     "container runtime": _prefixed("2025-01-02T03:04:05.1Z stdout F "),
@@ -83,12 +102,18 @@ DAMAGE: dict[str, Callable[[Lines], Lines]] = {
     "NULs": lambda lines: ["\x00" + line for line in lines],
     "markdown fence": lambda lines: ["```text\n", *lines, "```\n"],
     "markdown table": _markdown,
-    "html": lambda lines: [f'<span class="line"><span>{line.rstrip()}</span></span>\n' for line in lines],
+    "html": lambda lines: [
+        f'<span class="line"><span>{line.rstrip()}</span></span>\n' for line in lines
+    ],
     "hashes lost": lambda lines: [re.sub(r"^# ?", "", line) for line in lines],
     "blanks collapsed": lambda lines: [" ".join(line.split()) + "\n" for line in lines],
     "tee'd twice": lambda lines: [line for line in lines for _ in (0, 1)],
-    "NCCL INFO between all lines": lambda lines: [piece for line in lines for piece in (INFO, line)],
-    "NCCL WARN between all lines": lambda lines: [piece for line in lines for piece in ("\n", WARN, line)],
+    "NCCL INFO between all lines": lambda lines: [
+        piece for line in lines for piece in (INFO, line)
+    ],
+    "NCCL WARN between all lines": lambda lines: [
+        piece for line in lines for piece in ("\n", WARN, line)
+    ],
     "rows cut and glued": lambda lines: _cut_into_pieces(lines, ""),
     "rows cut by line ends": lambda lines: _cut_into_pieces(lines, "\n"),
     "buffers of 400": lambda lines: _cut_into_chunks(lines, 400),
@@ -114,7 +139,9 @@ def test_a_damaged_log_reads_the_same(name: str, damage: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "alltoall" not in name])
 def test_the_header_may_be_lost(name: str) -> None:
-    """Without validation, all_gather and alltoall print the same rows; every other pair is told apart."""
+    """Without validation, all_gather and alltoall print the same rows; every other pair is told
+    apart.
+    """
     lines = (LOGS / f"{name}.log").read_text().splitlines(keepends=True)
     bare = [line for line in lines if "busbw" not in line and "(elements)" not in line]
     assert _reading(bare) == _reading(lines)
@@ -122,7 +149,9 @@ def test_the_header_may_be_lost(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_that_is_cut_is_never_ok(name: str) -> None:
-    """Cut before the footer, at every line: rows are a prefix of the whole, and the outcome is truncated or error."""
+    """Cut before the footer, at every line: rows are a prefix of the whole, and the outcome is
+    truncated or error.
+    """
     lines = (LOGS / f"{name}.log").read_text().splitlines(keepends=True)
     end = next(i for i, line in enumerate(lines) if "Out of bounds" in line)
     rows = parse_lines(lines)[0].rows
@@ -142,10 +171,14 @@ def test_rows_arrive_one_by_one() -> None:
 
 
 def test_a_piece_of_an_unknown_host_never_makes_a_wrong_row() -> None:
-    """Where a digit could be the row's or the host's and nothing tells, the row is left out, not guessed."""
+    """Where a digit could be the row's or the host's and nothing tells, the row is left out, not
+    guessed.
+    """
     lines = (LOGS / "nccltests369_gh200_oob_failed.log").read_text().splitlines(keepends=True)
     whole = parse_lines(lines)[0].rows
     for size in range(97, 700, 41):
-        chunks = "".join(_cut_into_chunks(lines, size)).removeprefix(INFO).replace("gpu-7:", "7gpu-7:")
+        chunks = (
+            "".join(_cut_into_chunks(lines, size)).removeprefix(INFO).replace("gpu-7:", "7gpu-7:")
+        )
         for sweep in parse_lines(chunks.splitlines()):
             assert set(sweep.rows) <= set(whole)

@@ -1,4 +1,6 @@
-"""Every published log reads as its index entry says, and names the network; so do those of docs/gpu-results."""
+"""Every published log reads as its index entry says, and names the network; so do those of
+docs/gpu-results.
+"""
 
 import json
 from pathlib import Path
@@ -12,16 +14,33 @@ from seatrial.nccl import Sweep, file_outcome, parse_file, transport
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 PAGE = Path(__file__).parents[3] / "docs" / "gpu-results"
 INFO = "gpu-3:4242:4250 [5] NCCL INFO"
-INDEX: list[dict[str, Any]] = [json.loads(line) for line in (LOGS / "index.jsonl").read_text().splitlines()]
+INDEX: list[dict[str, Any]] = [
+    json.loads(line) for line in (LOGS / "index.jsonl").read_text().splitlines()
+]
 
 # What the index knows from around the log, and the log itself does not say: (our reading, why).
 NOT_IN_THE_LOG: dict[tuple[str, str], tuple[object, str]] = {
-    ("coreweave_h100_64sharp_kubectl", "ranks"): (96, "the index leaves it open; busbw/algbw = 1.9792 says 96"),
-    ("nccltests338_h20_cuda_not_initialized_mpirun_abort", "ranks"): (None, "no Rank line, no command line"),
-    ("nccltests92_invalid_device_ordinal", "collective"): (None, "a header of before 2.16 and no row"),
+    ("coreweave_h100_64sharp_kubectl", "ranks"): (
+        96,
+        "the index leaves it open; busbw/algbw = 1.9792 says 96",
+    ),
+    ("nccltests338_h20_cuda_not_initialized_mpirun_abort", "ranks"): (
+        None,
+        "no Rank line, no command line",
+    ),
+    ("nccltests92_invalid_device_ordinal", "collective"): (
+        None,
+        "a header of before 2.16 and no row",
+    ),
     ("rccltests50_mi210_internal_error", "collective"): (None, "a header of rccl-tests and no row"),
-    ("sophia_a100_16ranks_many_failures", "collective"): (None, "a header of before 2.16 and no row"),
-    ("sophia_a100_16ranks_prterun_abort", "collective"): (None, "a header of before 2.16 and no row"),
+    ("sophia_a100_16ranks_many_failures", "collective"): (
+        None,
+        "a header of before 2.16 and no row",
+    ),
+    ("sophia_a100_16ranks_prterun_abort", "collective"): (
+        None,
+        "a header of before 2.16 and no row",
+    ),
 }
 CONTRACT = {
     "collective", "version", "ranks", "devices", "rows", "out_of_bounds", "avg_busbw", "outcome", "errors",
@@ -38,7 +57,9 @@ def _reading(sweeps: list[Sweep]) -> dict[str, Any]:
         "collective": collectives.pop() if len(collectives) == 1 else "multi",
         "ranks": ranks.pop() if len(ranks) == 1 else None,
         "rows": len(rows),
-        "peak": max((row.out_of_place.busbw_gb_s or 0 for row in rows if row.out_of_place), default=None),
+        "peak": max(
+            (row.out_of_place.busbw_gb_s or 0 for row in rows if row.out_of_place), default=None
+        ),
         "average": sweeps[0].avg_busbw_gb_s if len(sweeps) == 1 else None,
         "bounds": sweeps[0].out_of_bounds if len(sweeps) == 1 else None,
         "wrong": sum(wrong) if wrong else None,
@@ -57,7 +78,9 @@ def _expected(entry: dict[str, Any]) -> dict[str, Any]:
         "wrong": entry["wrong_total"],
         "outcome": entry["outcome"],
     }
-    ours = {field: ours for (name, field), (ours, _) in NOT_IN_THE_LOG.items() if name == entry["name"]}
+    ours = {
+        field: ours for (name, field), (ours, _) in NOT_IN_THE_LOG.items() if name == entry["name"]
+    }
     return expected | ours
 
 
@@ -68,11 +91,16 @@ def test_reads_as_the_index_says(entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [entry for entry in INDEX if "sweeps" in entry], ids=[e["name"] for e in INDEX if "sweeps" in e]
+    "entry",
+    [entry for entry in INDEX if "sweeps" in entry],
+    ids=[e["name"] for e in INDEX if "sweeps" in e],
 )
 def test_each_sweep_of_a_file_reads_as_the_index_says(entry: dict[str, Any]) -> None:
     sweeps = [sweep for sweep in parse_file(LOGS / f"{entry['name']}.log") if sweep.rows]
-    ours = [(s.collective, len(s.rows), s.peak_busbw_gb_s, s.avg_busbw_gb_s, s.out_of_bounds) for s in sweeps]
+    ours = [
+        (s.collective, len(s.rows), s.peak_busbw_gb_s, s.avg_busbw_gb_s, s.out_of_bounds)
+        for s in sweeps
+    ]
     assert ours == [
         (
             sweep["collective"],
@@ -92,7 +120,15 @@ def test_the_json_of_each_sweep_has_all_fields(entry: dict[str, Any]) -> None:
         assert set(sweep) == CONTRACT
         assert sweep["outcome"] != "error" or sweep["errors"], "an error names its cause"
         for row in sweep["rows"]:
-            assert set(row) == {"size", "count", "type", "redop", "root", "out_of_place", "in_place"}
+            assert set(row) == {
+                "size",
+                "count",
+                "type",
+                "redop",
+                "root",
+                "out_of_place",
+                "in_place",
+            }
             assert set(row["out_of_place"]) == {"time_us", "algbw", "busbw", "wrong"}
 
 
@@ -102,11 +138,15 @@ def test_the_json_of_each_sweep_has_all_fields(entry: dict[str, Any]) -> None:
      and not any(word in e["name"] + e["notes"] for word in ("elided", "cut", "thinned", "kept", "trimmed"))],
 )  # fmt: skip
 def test_the_rows_average_to_the_footer(name: str) -> None:
-    """Nothing is lost, doubled or shifted: the footer's average is the mean of every busbw of both sides."""
+    """Nothing is lost, doubled or shifted: the footer's average is the mean of every busbw of both
+    sides.
+    """
     if name == "awsome_p5en_topology_elided":
         pytest.skip("rows were cut out")
     (sweep,) = parse_file(LOGS / f"{name}.log")
-    values = [side.busbw_gb_s for row in sweep.rows for side in row.sides if side.busbw_gb_s is not None]
+    values = [
+        side.busbw_gb_s for row in sweep.rows for side in row.sides if side.busbw_gb_s is not None
+    ]
     assert sum(values) / len(values) == pytest.approx(sweep.avg_busbw_gb_s, rel=0.002, abs=0.01)
 
 
@@ -118,7 +158,11 @@ def test_versions_and_devices_are_read() -> None:
         1, "spark-dbf4", 0, "000f:01:00", "NVIDIA GB10",
     )  # fmt: skip
     (rccl,) = parse_file(LOGS / "rccl_mi300x_16ranks.log")
-    assert (rccl.version, len(rccl.devices), rccl.devices[15].host) == ("develop:448c4c7", 16, "gpu-56")
+    assert (rccl.version, len(rccl.devices), rccl.devices[15].host) == (
+        "develop:448c4c7",
+        16,
+        "gpu-56",
+    )
     (unnamed,) = parse_file(LOGS / "rccl_mi355x_16ranks_no_devname_no_footer.log")
     assert unnamed.devices[0].name == ""
 
@@ -127,9 +171,19 @@ def test_rows_glued_to_host_names_are_read_to_the_digit() -> None:
     """`root -1` and `#wrong 0` stick to a host name that itself begins with digits."""
     (sweep,) = parse_file(LOGS / "wh8_h100_g2_nvls_nccl_info.log")
     row = sweep.rows[1]
-    assert (row.size, row.count, row.type, row.redop, row.root) == (536870912, 134217728, "float", "sum", -1)
+    assert (row.size, row.count, row.type, row.redop, row.root) == (
+        536870912,
+        134217728,
+        "float",
+        "sum",
+        -1,
+    )
     assert row.in_place is not None and row.out_of_place is not None
-    assert (row.in_place.time_us, row.in_place.busbw_gb_s, row.in_place.wrong) == (2637.55, 203.55, 0)
+    assert (row.in_place.time_us, row.in_place.busbw_gb_s, row.in_place.wrong) == (
+        2637.55,
+        203.55,
+        0,
+    )
     assert row.out_of_place.wrong == 0
 
 
@@ -137,7 +191,9 @@ def test_causes_name_host_and_reason() -> None:
     def first(name: str) -> str:
         return parse_file(LOGS / f"{name}.log")[0].errors[0]
 
-    assert first("nccltests369_gh200_device_busy").startswith("CUDA failure (CUDA-capable device(s) is/are busy")
+    assert first("nccltests369_gh200_device_busy").startswith(
+        "CUDA failure (CUDA-capable device(s) is/are busy"
+    )
     assert "gpu-1-1" in first("nccltests369_gh200_device_busy")
     assert first("awsome868_mpijob_resolve_hostname_orte").startswith(
         "host name cannot be resolved on nccl-tests-worker-3"
@@ -146,7 +202,9 @@ def test_causes_name_host_and_reason() -> None:
         "ssh permission denied on tensorflow-benchmarks-worker-1"
     )
     assert first("nccltests299_prte_ssh_refused").startswith("ssh connection refused")
-    assert first("xxrjun_h100_n2g1_alltoall_nccl_failure").startswith("a remote process exited on cnode2-016")
+    assert first("xxrjun_h100_n2g1_alltoall_nccl_failure").startswith(
+        "a remote process exited on cnode2-016"
+    )
     assert first("polaris_launch_failed_pmi_port").startswith("launch failed on x3006c0s1b1n0")
 
 
@@ -199,10 +257,14 @@ def test_a_log_is_read_whole(name: str, ranks: int, model: str, rows: int) -> No
 
 
 def test_times_of_a_healthy_and_a_slow_node_are_read() -> None:
-    healthy, slow = (sweep(f"h100-{name}.log").rows[-1].out_of_place for name in ("four-nodes", "slow-node"))
+    healthy, slow = (
+        sweep(f"h100-{name}.log").rows[-1].out_of_place for name in ("four-nodes", "slow-node")
+    )
     assert (healthy and healthy.time_us, slow and slow.time_us) == (108_900, 2_118_670)
 
 
 def test_the_rank_that_was_killed_is_told_from_those_that_noticed() -> None:
     first = classify((PAGE / "h200-killed-rank.log").read_text().splitlines())[0]
-    assert (first.host, "killed by a signal" in first.cause) == ("10.77.0.4", True), "as mpirun calls node-2"
+    assert (first.host, "killed by a signal" in first.cause) == ("10.77.0.4", True), (
+        "as mpirun calls node-2"
+    )

@@ -1,4 +1,6 @@
-"""The file that nccl-tests writes with -J, versions 1 to 3, whole and cut; its environment is never kept."""
+"""The file that nccl-tests writes with -J, versions 1 to 3, whole and cut; its environment is never
+kept.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,9 @@ from seatrial.nccl import Sweep, Timing, parse_file, parse_text, render
 SECRET = "hunter2-token"
 
 
-def _side(time: float, algbw: float, busbw: float, wrong: float | None = 0.0, key: str = "time") -> dict[str, Any]:
+def _side(
+    time: float, algbw: float, busbw: float, wrong: float | None = 0.0, key: str = "time"
+) -> dict[str, Any]:
     return {key: time, "alg_bw": algbw, "bus_bw": busbw, "nwrong": wrong}
 
 
@@ -56,26 +60,52 @@ def _single_sweep(text: str) -> Sweep:
 
 def test_json_of_version_1_is_read() -> None:
     sweep = _single_sweep(json.dumps(_document(), indent=2))
-    assert (sweep.collective, sweep.ranks, sweep.outcome, sweep.out_of_bounds) == ("all_reduce", 8, "ok", 0)
-    assert (sweep.avg_busbw_gb_s, [d.host for d in sweep.devices], sweep.errors) == (36.340354, ["a", "b"], ())
+    assert (sweep.collective, sweep.ranks, sweep.outcome, sweep.out_of_bounds) == (
+        "all_reduce",
+        8,
+        "ok",
+        0,
+    )
+    assert (sweep.avg_busbw_gb_s, [d.host for d in sweep.devices], sweep.errors) == (
+        36.340354,
+        ["a", "b"],
+        (),
+    )
     (row,) = sweep.rows
-    assert (row.size, row.count, row.type, row.redop, row.root) == (1048576, 262144, "float", "sum", -1)
+    assert (row.size, row.count, row.type, row.redop, row.root) == (
+        1048576,
+        262144,
+        "float",
+        "sum",
+        -1,
+    )
     assert row.out_of_place == Timing(50.0, 20.97152, 36.70016, 0)
 
 
 def test_json_of_version_2_with_times_of_iterations_is_read() -> None:
-    per_iteration = {"min_us": 49.0, "times_us": [49.0, 51.0], "per_process_max_times_us": [[49.0, 51.0], [48.0, 50.0]]}
+    per_iteration = {
+        "min_us": 49.0,
+        "times_us": [49.0, 51.0],
+        "per_process_max_times_us": [[49.0, 51.0], [48.0, 50.0]],
+    }
     result = _result(out_of_place_per_iter=per_iteration, in_place_per_iter=per_iteration)
     sweep = _single_sweep(json.dumps(_document(version=2, results=[result])))
     assert sweep.rows == _single_sweep(json.dumps(_document())).rows
 
 
 def test_json_of_version_3_with_cpu_time_and_one_side_is_read() -> None:
-    result = _result(out_of_place=None, in_place=_side(51.0, 20.56, 35.98, None, key="cpu_time"), root="     0")
+    result = _result(
+        out_of_place=None, in_place=_side(51.0, 20.56, 35.98, None, key="cpu_time"), root="     0"
+    )
     sweep = _single_sweep(json.dumps(_document(version=3, results=[result])))
     (row,) = sweep.rows
     assert row.out_of_place is None and row.in_place == Timing(51.0, 20.56, 35.98, None)
-    assert (row.root, sweep.peak_busbw_gb_s, sweep.wrong_total, sweep.outcome) == (0, 35.98, None, "ok")
+    assert (row.root, sweep.peak_busbw_gb_s, sweep.wrong_total, sweep.outcome) == (
+        0,
+        35.98,
+        None,
+        "ok",
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +120,9 @@ def test_json_of_version_3_with_cpu_time_and_one_side_is_read() -> None:
         ({"out_of_bounds": None}, "truncated"),
     ],
 )
-def test_the_outcome_follows_from_errors_and_wrong_values(changes: dict[str, Any], outcome: str) -> None:
+def test_the_outcome_follows_from_errors_and_wrong_values(
+    changes: dict[str, Any], outcome: str
+) -> None:
     sweep = _single_sweep(json.dumps(_document(**changes)))
     assert sweep.outcome == outcome
     json.dumps(sweep.to_dict(), allow_nan=False)
@@ -103,7 +135,9 @@ def test_more_devices_than_are_listed_are_told_by_the_numbers() -> None:
 
 
 def test_a_file_that_was_cut_gives_the_whole_rows_before_the_cut() -> None:
-    whole = json.dumps(_document(results=[_result(), _result(size=2097152, count=524288), _result(size=4194304)]))
+    whole = json.dumps(
+        _document(results=[_result(), _result(size=2097152, count=524288), _result(size=4194304)])
+    )
     rows = _single_sweep(whole).rows
     for cut in range(whole.index('"results"') + 12, len(whole) - 2, 7):
         sweep = _single_sweep(whole[:cut])
@@ -135,7 +169,8 @@ def test_what_nccl_said_last_is_kept_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"results": 3, "args": 4}', '{"config": [], "args": [3]}', '{"args": {"a": []}, "env":']
+    "text",
+    ['{"results": 3, "args": 4}', '{"config": [], "args": [3]}', '{"args": {"a": []}, "env":'],
 )
 def test_other_json_is_bad_input_or_has_no_rows(text: str) -> None:
     try:

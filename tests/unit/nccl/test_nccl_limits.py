@@ -1,7 +1,7 @@
 """Any file ends soon, in little memory, in sweeps or in the project's own error.
 
-The same was tried by hand with files of 200 MB: random bytes, one line without an end, and lines of text that look a
-little like rows take up to a minute, and the process stays under 20 MB.
+The same was tried by hand with files of 200 MB: random bytes, one line without an end, and lines of
+text that look a little like rows take up to a minute, and the process stays under 20 MB.
 """
 
 import io
@@ -44,7 +44,9 @@ def _starts_of_rows(size: int) -> bytes:
     [(_noise, 600), (_text, 600), (_one_line, 20_000), (_starts_of_rows, 100)],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
-def test_noise_is_refused_in_bounded_memory(make: Callable[[int], bytes], kilobytes: int, tmp_path: Path) -> None:
+def test_noise_is_refused_in_bounded_memory(
+    make: Callable[[int], bytes], kilobytes: int, tmp_path: Path
+) -> None:
     path = tmp_path / "noise.log"
     path.write_bytes(make(kilobytes << 10))
     tracemalloc.start()
@@ -125,7 +127,9 @@ def test_a_pipe_is_read_once_and_whole(tmp_path: Path) -> None:
 
 
 def test_a_strict_stream_may_hold_bytes_that_are_no_text() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(b"\xff\xc3\n" + ROW.format(50, 20.97).encode()), encoding="utf-8")
+    stream = io.TextIOWrapper(
+        io.BytesIO(b"\xff\xc3\n" + ROW.format(50, 20.97).encode()), encoding="utf-8"
+    )
     assert len(parse_text(stream)[0].rows) == 1
 
 
@@ -133,6 +137,11 @@ def test_streams_strings_and_lines_read_alike() -> None:
     path = LOGS / "xxrjun_h100_n1g8_five_collectives.log"
     text = path.read_text()
     with path.open() as stream:
-        assert parse_text(stream) == parse_text(text) == parse_lines(iter(text.splitlines())) == parse_file(path)
+        assert (
+            parse_text(stream)
+            == parse_text(text)
+            == parse_lines(iter(text.splitlines()))
+            == parse_file(path)
+        )
     with pytest.raises(InputError, match="found in standard input"):
         parse_text("nothing", source="standard input")

@@ -71,7 +71,10 @@ def nested(levels: int) -> object:
         (json.dumps({"deep": nested(6)}), ["words"]),
         (json.dumps({"deep": nested(7)}), [json.dumps({"deep": nested(7)})]),
         (f'{{"message": {"[" * 7}"words"{"]" * 7}}}', ["words"]),
-        (f'{{"message": {"[" * 8}"words"{"]" * 8}}}', [f'{{"message": {"[" * 8}"words"{"]" * 8}}}']),
+        (
+            f'{{"message": {"[" * 8}"words"{"]" * 8}}}',
+            [f'{{"message": {"[" * 8}"words"{"]" * 8}}}'],
+        ),
     ],
 )
 def test_lines_within_json_are_unwrapped(raw: str, lines: list[str]) -> None:
@@ -80,7 +83,14 @@ def test_lines_within_json_are_unwrapped(raw: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "bare"),
-    [(" | a | b | ", "  a   b  "), ("||", "||"), ("|a|", " a "), ("| a", "| a"), ("a |", "a |"), ("a | b", "a | b")],
+    [
+        (" | a | b | ", "  a   b  "),
+        ("||", "||"),
+        ("|a|", " a "),
+        ("| a", "| a"),
+        ("a |", "a |"),
+        ("a | b", "a | b"),
+    ],
 )
 def test_a_row_of_markdown_loses_its_bars(text: str, bare: str) -> None:
     assert cells(text).strip() == bare.strip()
@@ -95,12 +105,16 @@ def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> Non
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.text("abc |(.", min_size=1, max_size=4), min_size=1), st.text("abc |(.", max_size=12))
+@given(
+    st.lists(st.text("abc |(.", min_size=1, max_size=4), min_size=1),
+    st.text("abc |(.", max_size=12),
+)
 def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: str) -> None:
     is_in_text = any(word in text for word in words)
     assert bool(any_of(words).search(text)) == is_in_text
     many = Words(words)
-    assert {many.is_any_in(text) for _ in range(2002)} == {is_in_text}  # before and after its pattern is compiled
+    # Before and after its pattern is compiled
+    assert {many.is_any_in(text) for _ in range(2002)} == {is_in_text}
 
 
 def test_no_cause_has_an_empty_needle() -> None:

@@ -1,4 +1,6 @@
-"""A cluster at work for tests of the pass: nodes whose states a test sets, and verdicts that it scripts."""
+"""A cluster at work for tests of the pass: nodes whose states a test sets, and verdicts that it
+scripts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +21,25 @@ LIVE = Qualify(dry_run=False)
 
 
 def node_test(
-    node: str, verdict: Verdict = Verdict.PASS, days: float = 0, code: str | None = None, partner: str | None = None
+    node: str,
+    verdict: Verdict = Verdict.PASS,
+    days: float = 0,
+    code: str | None = None,
+    partner: str | None = None,
 ) -> NodeTest:
     """A test that ended `days` ago, alone or with a partner."""
     suite = PAIRS if partner else "qualify"
     return NodeTest(
-        f"run-{node}-{days:g}", node, "c", suite, NOW - timedelta(days=days), verdict, code, partner, 8, 300
+        f"run-{node}-{days:g}",
+        node,
+        "c",
+        suite,
+        NOW - timedelta(days=days),
+        verdict,
+        code,
+        partner,
+        8,
+        300,
     )
 
 
@@ -35,7 +50,10 @@ def idle(*names: str) -> list[ServiceNode]:
 
 @dataclass
 class PlayedCluster:
-    """The scheduler of a test. `verdicts` are those of the next tests by node, else a pass; `calls` what was done."""
+    """The scheduler of a test.
+
+    `verdicts` are those of the next tests by node, else a pass; `calls` what was done.
+    """
 
     by_name: dict[str, ServiceNode]
     verdicts: dict[str, tuple[Verdict, str]] = field(default_factory=dict)
@@ -82,8 +100,12 @@ class PlayedCluster:
         tests = []
         for name in names:
             verdict, code = self.verdicts.get(name, (Verdict.PASS, ""))
-            partner = next((other for other in names if other != name), None) if suite == PAIRS else None
+            partner = (
+                next((other for other in names if other != name), None) if suite == PAIRS else None
+            )
             run_id = f"run-{len(self.batches)}"
-            tests.append(NodeTest(run_id, name, "c", suite, self.now, verdict, code or None, partner, 8, 300))
+            tests.append(
+                NodeTest(run_id, name, "c", suite, self.now, verdict, code or None, partner, 8, 300)
+            )
         self.past += tests
         return tests

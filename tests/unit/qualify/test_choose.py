@@ -44,14 +44,23 @@ def test_a_node_is_due_by_age_or_in_doubt(tests: list[NodeTest], due: bool) -> N
 def test_the_gate_comes_first_then_doubt_then_age() -> None:
     nodes = [*idle("n0", "n1", "n2", "n3"), ServiceNode("n4", "gated"), ServiceNode("n5", "busy")]
     nodes.append(ServiceNode("n6", "gated", has_failed=True))
-    tests = [node_test("n0", days=5), node_test("n1", days=6), node_test("n2", days=2), node_test("n2", SLOW, 1, "s")]
+    tests = [
+        node_test("n0", days=5),
+        node_test("n1", days=6),
+        node_test("n2", days=2),
+        node_test("n2", SLOW, 1, "s"),
+    ]
     assert chosen(nodes, *tests) == ["n4", "n2", "n3", "n1", "n0"]
     assert chosen(nodes, *tests, selection=Selection(idle=False)) == ["n4"]
     assert chosen(nodes, *tests, selection=Selection(gated=False)) == ["n2", "n3", "n1", "n0"]
 
 
 def test_names_are_taken_whatever_their_age_and_state() -> None:
-    nodes = [*idle("n0"), ServiceNode("n1", "busy", why="job 7"), ServiceNode("n2", "out", is_ours=True)]
+    nodes = [
+        *idle("n0"),
+        ServiceNode("n1", "busy", why="job 7"),
+        ServiceNode("n2", "out", is_ours=True),
+    ]
     nodes.append(ServiceNode("n3", "out"))
     selection = Selection(("n2", "n1", "n0", "n2", "n3"))
     taken = candidates(nodes, Evidence.of([node_test("n0")], NOW), selection, WEEK)
@@ -111,5 +120,12 @@ def test_a_node_that_was_slow_meets_another_partner() -> None:
 
 def test_only_nodes_that_passed_lately_are_partners() -> None:
     nodes = [*idle("n0", "n1", "n2"), ServiceNode("n3", "busy")]
-    tests = [node_test("n0", days=1), node_test("n1", days=8), node_test("n2", days=2), node_test("n2", SLOW, 1, "s")]
-    assert [node.name for node in proven(nodes, Evidence.of([*tests, node_test("n3")], NOW), WEEK)] == ["n0"]
+    tests = [
+        node_test("n0", days=1),
+        node_test("n1", days=8),
+        node_test("n2", days=2),
+        node_test("n2", SLOW, 1, "s"),
+    ]
+    assert [
+        node.name for node in proven(nodes, Evidence.of([*tests, node_test("n3")], NOW), WEEK)
+    ] == ["n0"]

@@ -17,7 +17,11 @@ from seatrial.qualify.summary import pass_result, standing_result
 from tests.suspects import suspect_names
 from tests.unit.qualify.played import LIVE, NOW, PlayedCluster, idle, node_test
 
-FAIL, SLOW, OPEN = (Verdict.FAIL, "ecc"), (Verdict.DEGRADED, "slow"), (Verdict.INCONCLUSIVE, "gave-way")
+FAIL, SLOW, OPEN = (
+    (Verdict.FAIL, "ecc"),
+    (Verdict.DEGRADED, "slow"),
+    (Verdict.INCONCLUSIVE, "gave-way"),
+)
 
 DUE = Selection()
 
@@ -120,7 +124,10 @@ def test_nodes_that_fail_again_one_after_the_other_have_no_common_cause() -> Non
 def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:
     names = ("n0", "n1", "n4")
     past = [node_test(name, days=1) for name in names]
-    slow = [node_test("n0", Verdict.DEGRADED, 0.9, "slow", "n1"), node_test("n1", Verdict.DEGRADED, 0.9, "slow", "n0")]
+    slow = [
+        node_test("n0", Verdict.DEGRADED, 0.9, "slow", "n1"),
+        node_test("n1", Verdict.DEGRADED, 0.9, "slow", "n0"),
+    ]
     cleared = [node_test("n1", days=0.5, partner="n8"), node_test("n4", days=0.5, partner="n8")]
     played = PlayedCluster.of(idle(*names), [*past, *slow, *cleared])
     played.verdicts = {"n0": SLOW, "n4": SLOW}
@@ -131,7 +138,9 @@ def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:
 
 def test_a_named_node_is_tested_again_and_let_in() -> None:
     past = [node_test("n0", Verdict.FAIL, 1, "ecc")]
-    played = PlayedCluster.of([ServiceNode("n0", "out", is_ours=True), ServiceNode("n1", "busy", why="job 7")], past)
+    played = PlayedCluster.of(
+        [ServiceNode("n0", "out", is_ours=True), ServiceNode("n1", "busy", why="job 7")], past
+    )
     outcome = passed(played, Selection(("n0", "n1")))
     assert played.calls == [("let in", "n0")]
     assert outcome.refused == ["n1: is not idle (job 7)"]
@@ -147,7 +156,9 @@ def test_a_pass_that_watches_waits_for_nodes_that_are_due() -> None:
     passed(played, Selection(watch=True))
     assert played.waits == 3
     assert ("qualify", ("n1",)) in played.batches
-    young = PlayedCluster.of([*idle("n0"), busy], [node_test("n0", days=1), node_test("n1", days=1)])
+    young = PlayedCluster.of(
+        [*idle("n0"), busy], [node_test("n0", days=1), node_test("n1", days=1)]
+    )
     passed(young, Selection(watch=True))
     assert (young.batches, young.waits) == ([], 0)
 
@@ -162,7 +173,9 @@ def test_a_refusal_of_the_scheduler_is_reported() -> None:
 
 
 def test_alerts_stay_until_the_node_is_in_service() -> None:
-    played = PlayedCluster.of([*idle("n0", "n4"), ServiceNode("n1", "out", why="ecc in run r", is_ours=True)])
+    played = PlayedCluster.of(
+        [*idle("n0", "n4"), ServiceNode("n1", "out", why="ecc in run r", is_ours=True)]
+    )
     played.verdicts = {"n0": FAIL}
     outcome = passed(played)
     evidence = Evidence.of(played.past, played.now)
@@ -177,7 +190,11 @@ def test_alerts_stay_until_the_node_is_in_service() -> None:
 
 def test_coverage_is_an_age_for_each_node_gpu_and_pair() -> None:
     nodes = idle("n0", "n1", "n4")
-    tests = [node_test("n0", days=2), node_test("n1", days=8), node_test("n0", days=2, partner="n4")]
+    tests = [
+        node_test("n0", days=2),
+        node_test("n1", days=8),
+        node_test("n0", days=2, partner="n4"),
+    ]
     covered = coverage(nodes, Evidence.of(tests, NOW), LIVE, 2, {"n0/gpu-0": tests[0].ended})
     assert covered.overdue_nodes == ["n4", "n1"]
     assert covered.share == pytest.approx(1 / 3)

@@ -1,4 +1,6 @@
-"""Machines for the quick check: one whose probes only answer, and one of real processes in place of the probes."""
+"""Machines for the quick check: one whose probes only answer, and one of real processes in place of
+the probes.
+"""
 
 import json
 import shutil
@@ -18,7 +20,13 @@ import pytest
 from seatrial.remote.probes import probe
 
 OWN = ("check", "processes", "placement")
-FACTS = {"hostname": "node-0", "cpus": 2, "gpus": 0, "memory_gb": 25.3, "versions": {"torch": "2.6.0", "nccl": ""}}
+FACTS = {
+    "hostname": "node-0",
+    "cpus": 2,
+    "gpus": 0,
+    "memory_gb": 25.3,
+    "versions": {"torch": "2.6.0", "nccl": ""},
+}
 RESULTS = {
     "model": "resnet50",
     "precision": "fp32",
@@ -31,13 +39,24 @@ RESULTS = {
 ROW = "  {size}  2097152  float  sum  -1  120.0  69.9  {busbw}  {wrong}  120.0  69.9  69.9  0"
 LARGEST = ROW.format(size=1 << 30, busbw=480.5, wrong=0)
 GLOO = ROW.format(size=16 << 20, busbw=1.5, wrong=0)
-TRAIN = f"import sys; open(sys.argv[sys.argv.index('--results') + 1], 'w').write({json.dumps(RESULTS)!r})"
+TRAIN = (
+    "import sys; open(sys.argv[sys.argv.index('--results') + 1], "
+    f"'w').write({json.dumps(RESULTS)!r})"
+)
 PASSED = "[RESULT] pass: all results are right; rates are not judged"
 
 
 def device(name: str, **values: object) -> dict[str, Any]:
     rates = {"matmul_tflops": [700.0, 690.0, 710.0], "copy_gb_s": [2700.0]}
-    return {"device": name, "model": "NVIDIA H100", "dtype": "bfloat16", **rates, "wrong": "", "error": "", **values}
+    return {
+        "device": name,
+        "model": "NVIDIA H100",
+        "dtype": "bfloat16",
+        **rates,
+        "wrong": "",
+        "error": "",
+        **values,
+    }
 
 
 def gpus(count: int, **last: object) -> list[dict[str, Any]]:
@@ -80,7 +99,9 @@ class Probes:
         if perf is not None:
             self.says("all_reduce_perf", perf)
 
-    def _run_probe(self, name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1) -> Any:
+    def _run_probe(
+        self, name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1
+    ) -> Any:
         if name == "training" and self._ended[name].status == 0:
             Path(arguments[arguments.index("--results") + 1]).write_text(json.dumps(RESULTS))
         return self._ended[name]
@@ -93,15 +114,21 @@ class Probes:
 
 
 class Machine:
-    """A folder with the check and programs in place of probes, and a PATH with programs in place of nccl-tests."""
+    """A folder with the check and programs in place of probes, and a PATH with programs in place of
+    nccl-tests.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.probes, self.programs, self.work = (folder / name for name in ("probes", "programs", "work"))
+        self.probes, self.programs, self.work = (
+            folder / name for name in ("probes", "programs", "work")
+        )
         for each in (self.probes, self.programs, self.work):
             each.mkdir()
         for name in OWN:
             shutil.copy(probe(name), self.probes)
-        self.has(facts=printing(FACTS), devices=printing({"devices": [device("cpu")]}), training=TRAIN)
+        self.has(
+            facts=printing(FACTS), devices=printing({"devices": [device("cpu")]}), training=TRAIN
+        )
         self.has(collective=f"print({GLOO!r})")
 
     def has(self, **probes: str) -> None:
@@ -120,7 +147,9 @@ class Machine:
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         return {"PATH": f"{self.programs}:/usr/bin:/bin", **(more or {})}
 
-    def check(self, *arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+    def check(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> tuple[int, list[str]]:
         """(exit status, lines); it never says more than that."""
         done = subprocess.run(
             self.command(*arguments),

@@ -1,4 +1,6 @@
-"""What check.py makes of processes that hang, break or print anything, of launchers around it, and of its own end."""
+"""What check.py makes of processes that hang, break or print anything, of launchers around it, and
+of its own end.
+"""
 
 import os
 import signal
@@ -11,7 +13,15 @@ import pytest
 
 from seatrial.remote.probes import processes
 from seatrial.text.words import number
-from tests.unit.quick_check.machine import FACTS, PASSED, RESULTS, TRAIN, Machine, check_module, gpus
+from tests.unit.quick_check.machine import (
+    FACTS,
+    PASSED,
+    RESULTS,
+    TRAIN,
+    Machine,
+    check_module,
+    gpus,
+)
 
 
 def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
@@ -21,8 +31,17 @@ def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
         [
             "[ENV] node-0: 2 CPUs, 0 GPUs, 25 GB of memory",
             "[ENV] torch 2.6.0",
-            *(f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory copy 2,700 GB/s" for i in range(4)),
-            "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480 GB/s busbw at 1024 MiB, no wrong elements",
+            *(
+                (
+                    f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory "
+                    "copy 2,700 GB/s"
+                )
+                for i in range(4)
+            ),
+            (
+                "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480 GB/s busbw at 1024 MiB, no "
+                "wrong elements"
+            ),
             "[TRAIN] resnet50 fp32 on 4 GPUs: 1,000 samples/s, 100 ms a step, loss 7.000 to 3.000",
             PASSED,
         ],
@@ -68,14 +87,20 @@ time.sleep(60)
     ("ends", "status", "reason"),
     [
         ("os.abort()", 1, "fail: TRAIN: rank 1: ended by SIGABRT"),
-        ("os.kill(os.getpid(), 9)", 1, "fail: TRAIN: rank 1: ended by SIGKILL (out of memory, or killed by hand)"),
+        (
+            "os.kill(os.getpid(), 9)",
+            1,
+            "fail: TRAIN: rank 1: ended by SIGKILL (out of memory, or killed by hand)",
+        ),
         ("os.kill(os.getpid(), signal.SIGSTOP)", 3, "inconclusive: TRAIN: rank 1: is stopped"),
         ("sys.exit('CUDA out of memory')", 1, "fail: TRAIN: rank 1: CUDA out of memory"),
         ("pass", 3, "inconclusive: TRAIN: did not end within 2 s"),
     ],
     ids=["aborted", "killed", "stopped", "out of memory", "hangs"],
 )
-def test_a_rank_that_breaks_training_is_named(machine: Machine, ends: str, status: int, reason: str) -> None:
+def test_a_rank_that_breaks_training_is_named(
+    machine: Machine, ends: str, status: int, reason: str
+) -> None:
     machine.has(training=RANK_1.format(ends))
     assert machine.check("--allow-no-gpu", "--timeout-s", "2")[1][-1] == f"[RESULT] {reason}"
     assert machine.results()["verdict"] == reason.partition(":")[0]
@@ -84,17 +109,30 @@ def test_a_rank_that_breaks_training_is_named(machine: Machine, ends: str, statu
 def test_one_process_of_a_machine_checks_it(machine: Machine) -> None:
     """The others say nothing, and what the first one starts is not of the launcher's world."""
     machine.has(
-        training=f"import os; assert not {{'SLURM_PROCID', 'TORCHELASTIC_RUN_ID'}} & os.environ.keys()\n{TRAIN}"
+        training=f"import os; assert not {{'SLURM_PROCID', 'TORCHELASTIC_RUN_ID'}} & "
+        f"os.environ.keys()\n{TRAIN}"
     )
-    torchrun = {"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+    torchrun = {
+        "TORCHELASTIC_RUN_ID": "x",
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "SLURM_PROCID": "0",
+        "SLURM_NTASKS": "1",
+    }
     assert machine.check(environment={**torchrun, "LOCAL_RANK": "1"}) == (0, [])
     assert machine.check("--allow-no-gpu", environment={**torchrun, "LOCAL_RANK": "0"})[0] == 0
 
 
 def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
-    machine.has(training="import os, pathlib, time\npathlib.Path(f'rank-{os.getpid()}').touch()\ntime.sleep(60)")
+    machine.has(
+        training="import os, pathlib, time\npathlib.Path(f'rank-{os.getpid()}').touch()\n"
+        "time.sleep(60)"
+    )
     child = subprocess.Popen(
-        machine.command("--allow-no-gpu"), env=machine.environment(), cwd=machine.work, stdout=subprocess.DEVNULL
+        machine.command("--allow-no-gpu"),
+        env=machine.environment(),
+        cwd=machine.work,
+        stdout=subprocess.DEVNULL,
     )
     while not list(machine.work.glob("rank-*")):
         assert child.poll() is None
@@ -106,7 +144,9 @@ def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
             os.kill(int(started.name.removeprefix("rank-")), 0)
 
 
-def test_a_check_that_is_ended_while_it_starts_ranks_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_is_ended_while_it_starts_ranks_ends_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 

@@ -1,4 +1,6 @@
-"""The quick check of one machine, check.py: its lines and its verdict, by what its probes measure."""
+"""The quick check of one machine, check.py: its lines and its verdict, by what its probes
+measure.
+"""
 
 import pytest
 
@@ -31,15 +33,24 @@ def test_fewer_gpus_than_promised_fail_although_none_would_be_allowed(probes: Pr
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
-        ({"wrong": "a copy differs from its source"}, "corrupt: COMPUTE: cuda:3: a copy differs from its source"),
+        (
+            {"wrong": "a copy differs from its source"},
+            "corrupt: COMPUTE: cuda:3: a copy differs from its source",
+        ),
         ({"error": "CUDA error:\nECC"}, "fail: COMPUTE: cuda:3: CUDA error: ECC"),
         ({"copy_gb_s": []}, "fail: COMPUTE: cuda:3: no samples"),
-        ({"digests": {"float32": "1"}}, "corrupt: COMPUTE: cuda:3: its results differ from those of the devices alike"),
+        (
+            {"digests": {"float32": "1"}},
+            "corrupt: COMPUTE: cuda:3: its results differ from those of the devices alike",
+        ),
     ],
 )
 def test_a_bad_gpu_is_named(probes: Probes, last: dict[str, object], reason: str) -> None:
     probes.has_gpus(
-        [each | {"digests": {"float32": "0"}} | (last if each["device"] == "cuda:3" else {}) for each in gpus(4)]
+        [
+            each | {"digests": {"float32": "0"}} | (last if each["device"] == "cuda:3" else {})
+            for each in gpus(4)
+        ]
     )
     status, lines = probes.check()
     assert (status, lines[-1]) == (1, f"[RESULT] {reason}")
@@ -49,14 +60,36 @@ def test_a_bad_gpu_is_named(probes: Probes, last: dict[str, object], reason: str
 @pytest.mark.parametrize(
     ("perf", "status", "reason"),
     [
-        (ROW.format(size=1 << 30, busbw=480.5, wrong=3), 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong"),
-        (ROW.format(size=1 << 30, busbw=480.5, wrong="N/A"), 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong"),
-        (ROW.format(size=1 << 20, busbw=480.5, wrong=0), 3, "inconclusive: COLLECTIVE: no row of 1024 MiB"),
-        (ROW.format(size="9" * 5000, busbw=480.5, wrong=0), 3, "inconclusive: COLLECTIVE: no row of 1024 MiB"),
-        ("USAGE: all_reduce_perf\n# Out of bounds values : 0 OK", 3, "inconclusive: COLLECTIVE: no row of 1024 MiB"),
+        (
+            ROW.format(size=1 << 30, busbw=480.5, wrong=3),
+            1,
+            "corrupt: COLLECTIVE: all_reduce: elements are wrong",
+        ),
+        (
+            ROW.format(size=1 << 30, busbw=480.5, wrong="N/A"),
+            1,
+            "corrupt: COLLECTIVE: all_reduce: elements are wrong",
+        ),
+        (
+            ROW.format(size=1 << 20, busbw=480.5, wrong=0),
+            3,
+            "inconclusive: COLLECTIVE: no row of 1024 MiB",
+        ),
+        (
+            ROW.format(size="9" * 5000, busbw=480.5, wrong=0),
+            3,
+            "inconclusive: COLLECTIVE: no row of 1024 MiB",
+        ),
+        (
+            "USAGE: all_reduce_perf\n# Out of bounds values : 0 OK",
+            3,
+            "inconclusive: COLLECTIVE: no row of 1024 MiB",
+        ),
     ],
 )
-def test_nccl_tests_count_by_their_rows(probes: Probes, perf: str, status: int, reason: str) -> None:
+def test_nccl_tests_count_by_their_rows(
+    probes: Probes, perf: str, status: int, reason: str
+) -> None:
     probes.has_gpus(gpus(2), perf)
     done = probes.check()
     assert (done[0], done[1][-1]) == (status, f"[RESULT] {reason}")
@@ -64,13 +97,25 @@ def test_nccl_tests_count_by_their_rows(probes: Probes, perf: str, status: int, 
 
 def test_two_gpus_that_differ_are_both_named(probes: Probes) -> None:
     probes.has_gpus([device(f"cuda:{i}", digests={"float32": str(i)}) for i in range(2)])
-    assert probes.check()[1][-1] == "[RESULT] corrupt: COMPUTE: cuda:0, cuda:1: alike, and their results differ"
+    assert (
+        probes.check()[1][-1]
+        == "[RESULT] corrupt: COMPUTE: cuda:0, cuda:1: alike, and their results differ"
+    )
 
 
 def summed(*wrong: object) -> dict[str, object]:
     """What the probe all_reduce prints over as many ranks."""
-    ranks = [{"rank": i, "host": "node-0", "wrong": each, "first_wrong": None} for i, each in enumerate(wrong)]
-    return {"event": "all_reduce", "rounds": 10, "elements": 2_000_000, "backend": "nccl", "ranks": ranks}
+    ranks = [
+        {"rank": i, "host": "node-0", "wrong": each, "first_wrong": None}
+        for i, each in enumerate(wrong)
+    ]
+    return {
+        "event": "all_reduce",
+        "rounds": 10,
+        "elements": 2_000_000,
+        "backend": "nccl",
+        "ranks": ranks,
+    }
 
 
 def test_without_nccl_tests_torch_sums_and_the_rate_stands_beside_the_pass(probes: Probes) -> None:
@@ -78,15 +123,25 @@ def test_without_nccl_tests_torch_sums_and_the_rate_stands_beside_the_pass(probe
     probes.has_gpus(gpus(2), perf=None)
     status, lines = probes.check()
     assert status == 0
-    assert "[COLLECTIVE] all_reduce over 2 GPUs, torch: 10 sums of 2,000,000 elements, no wrong elements" in lines
-    assert lines[-1].endswith("; the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH")
+    assert (
+        "[COLLECTIVE] all_reduce over 2 GPUs, torch: 10 sums of 2,000,000 elements, no "
+        "wrong elements"
+    ) in lines
+    assert lines[-1].endswith(
+        "; the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
+    )
 
 
 @pytest.mark.parametrize(
     ("output", "ended", "status", "reason"),
     [
         (summed(0, 3), (7, ""), 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong on rank 1"),
-        (summed(0, None), (0, ""), 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong on rank 1"),
+        (
+            summed(0, None),
+            (0, ""),
+            1,
+            "corrupt: COLLECTIVE: all_reduce: elements are wrong on rank 1",
+        ),
         (summed(0), (0, ""), 3, "inconclusive: COLLECTIVE: 1 of 2 ranks told their sums"),
         ("[" * 100_000, (0, ""), 3, "inconclusive: COLLECTIVE: 0 of 2 ranks told their sums"),
         ("", (1, "rank 1: lost a peer"), 1, "fail: COLLECTIVE: rank 1: lost a peer"),
@@ -104,7 +159,10 @@ def test_sums_by_torch_that_are_wrong_or_missing(
 @pytest.mark.parametrize(
     ("ranks", "reason"),
     [
-        ([{"rank": i, "finite": i != 1, "checksum": "a"} for i in range(3)], "is not finite on rank 1"),
+        (
+            [{"rank": i, "finite": i != 1, "checksum": "a"} for i in range(3)],
+            "is not finite on rank 1",
+        ),
         (
             [{"rank": i, "finite": True, "checksum": str(i == 2)} for i in range(3)],
             "other parameters on rank 2 than on the others",
@@ -112,7 +170,9 @@ def test_sums_by_torch_that_are_wrong_or_missing(
         ("nonsense", "other parameters on different ranks"),
     ],
 )
-def test_wrong_numbers_of_training_name_the_rank(probes: Probes, ranks: object, reason: str) -> None:
+def test_wrong_numbers_of_training_name_the_rank(
+    probes: Probes, ranks: object, reason: str
+) -> None:
     probes.says("training", {"event": "summary", "ranks": ranks}, 7)
     status, lines = probes.check("--allow-no-gpu")
     assert status == 1

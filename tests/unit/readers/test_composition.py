@@ -12,10 +12,17 @@ from tests.unit.readers.healthy import BURN, DIAG_4, HEALTH, IBSTAT, NVLINK_STAT
 SWEEP = "\n".join(TABLE) + "\n"
 FROM_KERNEL = {  # each the last word of a node's hardware
     "log-xid-79": "[   42.0] NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.",
-    "log-sxid": "[ 1012.2] nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 44 LTSSM Fault Up",
+    "log-sxid": (
+        "[ 1012.2] nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 44 LTSSM Fault Up"
+    ),
     "log-gsp": "[ 3947.5] NVRM: _kgspRpcRecvPoll: GSP RM heartbeat timed out",
-    "log-host-memory": "[Mon Oct  3 13:52:42 2022] EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",
-    "log-amdgpu-ras": "[  918.6] amdgpu 0000:15:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT)",
+    "log-host-memory": (
+        "[Mon Oct  3 13:52:42 2022] EDAC MC0: 1 UE memory read error on "
+        "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"
+    ),
+    "log-amdgpu-ras": (
+        "[  918.6] amdgpu 0000:15:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT)"
+    ),
     "log-pcie-slot": "Jun  3 10:00:00 node-0 kernel: pcieport 0000:72:00.0: pciehp: Slot(15): Link Down",
     "log-hca-health": "[ 99.1] mlx5_core 0000:b1:00.0: print_health_info:423:(pid 0): Health issue observed, firmware "
     "internal error, severity(3) ERROR:",
@@ -42,7 +49,11 @@ def test_each_tools_output_alone_passes(tool: str) -> None:
 @pytest.mark.parametrize("code", [*FROM_KERNEL, *ELSEWHERE])
 def test_an_event_counts_before_and_after_a_healthy_report(tool: str, code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
-    for text in (f"{line}\n{OUTPUTS[tool]}", f"{OUTPUTS[tool]}{line}\n", f"{OUTPUTS[tool]}{line}\n{OUTPUTS[tool]}"):
+    for text in (
+        f"{line}\n{OUTPUTS[tool]}",
+        f"{OUTPUTS[tool]}{line}\n",
+        f"{OUTPUTS[tool]}{line}\n{OUTPUTS[tool]}",
+    ):
         judgement = judged(text)
         assert (judgement.verdict, judgement.reason.code) == (Verdict.FAIL, code), judgement.reason
 
@@ -52,21 +63,25 @@ def test_an_event_counts_before_and_after_a_healthy_sweep(code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (f"{line}\n{SWEEP}", f"{SWEEP}{line}\n"):
         judgement = judged(text)
-        assert judgement.verdict is Verdict.FAIL and code in {check.reason.code for check in judgement.checks}, (
-            judgement.reason
-        )
+        assert judgement.verdict is Verdict.FAIL and code in {
+            check.reason.code for check in judgement.checks
+        }, judgement.reason
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
 def test_a_sweep_is_read_beside_each_report(tool: str) -> None:
     for text in (SWEEP + OUTPUTS[tool], OUTPUTS[tool] + SWEEP):
         judgement = judged(text)
-        assert judgement.verdict is Verdict.PASS and "every result right" in judgement.reason.sentence, judgement.reason
+        assert (
+            judgement.verdict is Verdict.PASS and "every result right" in judgement.reason.sentence
+        ), judgement.reason
         assert len(judgement.checks) == 2
 
 
 BAD = {
-    "dcgmi diag": DIAG_4.replace("| memory                    | Pass", "| memory                    | Fail"),
+    "dcgmi diag": DIAG_4.replace(
+        "| memory                    | Pass", "| memory                    | Fail"
+    ),
     "dcgmi health": HEALTH.replace("Healthy", "Failure"),
     "nvidia-smi": SMI.replace("                   0 |", "                ERR! |"),
     "nvlink": NVLINK_STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>", 1),
@@ -82,7 +97,9 @@ def test_a_bad_report_counts_beside_each_healthy_one(tool: str, bad: str) -> Non
     assert alone.verdict.is_fault, alone.reason
     for text in (BAD[bad] + OUTPUTS[tool], OUTPUTS[tool] + BAD[bad]):
         judgement = judged(text)
-        assert (judgement.verdict, judgement.reason.code) == (alone.verdict, alone.reason.code), judgement.reason
+        assert (judgement.verdict, judgement.reason.code) == (alone.verdict, alone.reason.code), (
+            judgement.reason
+        )
 
 
 def test_labelled_lines_are_parts_of_their_hosts() -> None:
@@ -91,7 +108,10 @@ def test_labelled_lines_are_parts_of_their_hosts() -> None:
     mixed = [f"{host}: {line}" for good, ill in zip(IBSTAT.splitlines(), bad, strict=True) for host, line in
              (("node-a", good), ("node-b", ill))]  # fmt: skip
     judgement = judged("\n".join(mixed))
-    assert judgement.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in judgement.reason.sentence
+    assert (
+        judgement.verdict is Verdict.FAIL
+        and "on node-b: mlx5_0:1 has no link" in judgement.reason.sentence
+    )
     assert len(judgement.checks) == 2
 
 

@@ -1,4 +1,6 @@
-"""Who did not enter which collective: from traces, from dumps that may be hostile, and from the watchdog's lines."""
+"""Who did not enter which collective: from traces, from dumps that may be hostile, and from the
+watchdog's lines.
+"""
 
 import json
 import os
@@ -35,23 +37,39 @@ def dump(collectives: Mapping[str, int], ranks: Mapping[str, list[int]] | None =
         for group, count in collectives.items()
         for number in range(1, count + 1)
     ]
-    config = {group: {"name": group, "desc": "", "ranks": json.dumps(of)} for group, of in (ranks or {}).items()}
+    config = {
+        group: {"name": group, "desc": "", "ranks": json.dumps(of)}
+        for group, of in (ranks or {}).items()
+    }
     return pickle.dumps({"version": "2.10", "pg_config": config, "entries": entries}, protocol=2)
 
 
 def pipeline(rank: int, *calls: tuple[str, str]) -> RankTrace:
-    """A dump of a stage; each call is a batch, and its state that of the batch: its own stays `scheduled`."""
-    shared = {"process_group": ("5", "mesh_pp"), "collective_seq_id": 0, "is_p2p": True, "retired": False}
+    """A dump of a stage; each call is a batch, and its state that of the batch: its own stays
+    `scheduled`.
+    """
+    shared = {
+        "process_group": ("5", "mesh_pp"),
+        "collective_seq_id": 0,
+        "is_p2p": True,
+        "retired": False,
+    }
     entries = []
     for number, (name, state) in enumerate(calls, 1):
-        entries.append({**shared, "p2p_seq_id": number, "profiling_name": f"nccl:{name}", "state": "scheduled"})
-        entries.append({**shared, "p2p_seq_id": number, "profiling_name": "nccl:coalesced", "state": state})
+        entries.append(
+            {**shared, "p2p_seq_id": number, "profiling_name": f"nccl:{name}", "state": "scheduled"}
+        )
+        entries.append(
+            {**shared, "p2p_seq_id": number, "profiling_name": "nccl:coalesced", "state": state}
+        )
     config = {"5": {"name": "5", "desc": "mesh_pp", "ranks": "[4, 5, 6, 7]"}}
     return read_dump(pickle.dumps({"pg_config": config, "entries": entries}, protocol=2), rank)
 
 
 def trace(rank: int, waits: bool | None = None, /, **groups: int) -> RankTrace:
-    return RankTrace(rank, {name: GroupTrace(name, (), number) for name, number in groups.items()}, waits=waits)
+    return RankTrace(
+        rank, {name: GroupTrace(name, (), number) for name, number in groups.items()}, waits=waits
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,8 +77,17 @@ def trace(rank: int, waits: bool | None = None, /, **groups: int) -> RankTrace:
     [
         ([trace(0, dp=5), trace(1, dp=4), trace(2, dp=5)], [1]),
         ([trace(0, dp=5), trace(1, dp=5)], []),
-        # rank 2 is behind in dp only because it waits in tp for rank 3, which is the one that is late
-        ([trace(0, dp=5, tp0=8), trace(1, dp=5, tp0=8), trace(2, dp=4, tp1=8), trace(3, dp=4, tp1=7)], [3]),
+        # rank 2 is behind in dp only because it waits in tp for rank 3, which is the one that is
+        # late
+        (
+            [
+                trace(0, dp=5, tp0=8),
+                trace(1, dp=5, tp0=8),
+                trace(2, dp=4, tp1=8),
+                trace(3, dp=4, tp1=7),
+            ],
+            [3],
+        ),
         ([trace(0, a=2, b=1), trace(1, a=1, b=2)], []),  # each waits for the other
         ([trace(0, True, dp=5), trace(1, True, dp=5), trace(2, False, dp=5)], [2]),
         ([trace(0, False, dp=5), trace(1, True, dp=5)], []),  # one of two is no minority
@@ -79,7 +106,9 @@ def test_ranks_that_wait_for_each_other_are_a_circle_and_blame_none() -> None:
 
 def test_a_missing_dump_is_evidence() -> None:
     dumps = [read_dump(dump({"0": 4}, {"0": [0, 1, 2]}), rank) for rank in (0, 2)]
-    assert [(each.rank, each.reason.code) for each in late_ranks(dumps)] == [(1, "rank-left-no-dump")]
+    assert [(each.rank, each.reason.code) for each in late_ranks(dumps)] == [
+        (1, "rank-left-no-dump")
+    ]
 
 
 def test_a_dump_says_what_was_not_entered() -> None:
@@ -90,27 +119,41 @@ def test_a_dump_says_what_was_not_entered() -> None:
 def test_the_stage_of_a_pipeline_that_did_not_send_is_named() -> None:
     """Stages 0 to 3 are ranks 4 to 7; stage 2 received and computes for ever."""
     stages = [
-        pipeline(4, ("send 0->1", "completed"), ("send 0->1", "completed"), ("recv 0<-1", "scheduled")),
-        pipeline(5, ("recv 1<-0", "completed"), ("send 1->2", "completed"), ("recv 1<-2", "started")),
+        pipeline(
+            4, ("send 0->1", "completed"), ("send 0->1", "completed"), ("recv 0<-1", "scheduled")
+        ),
+        pipeline(
+            5, ("recv 1<-0", "completed"), ("send 1->2", "completed"), ("recv 1<-2", "started")
+        ),
         pipeline(6, ("recv 2<-1", "completed")),
         pipeline(7, ("recv 3<-2", "scheduled")),
     ]
     (late,) = late_ranks(stages)
     assert (late.rank, late.reason.code) == (6, "transfer-not-entered")
-    assert late.reason.sentence == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
+    assert (
+        late.reason.sentence
+        == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
+    )
     assert late_ranks([*stages[:2], *stages[3:]])[0].reason.code == "rank-left-no-dump"
 
 
 def test_transfers_whose_partners_both_wait_blame_none() -> None:
     idle = [pipeline(6), pipeline(7)]
-    assert late_ranks([pipeline(4, ("send 0->1", "started")), pipeline(5, ("recv 1<-0", "started")), *idle]) == []
+    assert (
+        late_ranks(
+            [pipeline(4, ("send 0->1", "started")), pipeline(5, ("recv 1<-0", "started")), *idle]
+        )
+        == []
+    )
     crossed = [pipeline(4, ("send 0->1", "started")), pipeline(5, ("send 1->0", "started")), *idle]
     assert late_ranks(crossed) == []
     assert str(circular_wait(crossed)) == "ranks 4, 5 wait for each other in groups 5"
 
 
 def test_a_rank_that_computes_is_late_before_ranks_that_wait_in_what_gloo_does_not_record() -> None:
-    (late,) = late_ranks([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
+    (late,) = late_ranks(
+        [trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)]
+    )
     assert late.rank == 2
 
 
@@ -126,8 +169,10 @@ class Runs:
     [
         (pickle.dumps(Runs()), "asks for"),
         (pickle.dumps({"entries": [Runs()]}, protocol=0), "asks for"),
-        (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", "no whole pickle|BYTEARRAY8"),  # as long as all memory
-        (b"\x80\x02}r\xff\xff\xff\x7f.", "no list of entries"),  # an index that would be a table of 16 GB
+        # As long as all memory
+        (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", "no whole pickle|BYTEARRAY8"),
+        # An index that would be a table of 16 GB
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "no list of entries"),
         (b"\x80\x02" + b"](" * 5 + b"e", "no whole pickle"),
         (dump({"0": 3})[:-20], "no whole pickle"),
         (b"\x80\x02K\x01.", "no list of entries"),
@@ -143,8 +188,17 @@ def test_a_hostile_or_broken_dump_is_refused(content: bytes, complaint: str) -> 
 
 
 def test_entries_of_another_shape_are_left_out() -> None:
-    entries = [1, None, {}, {"process_group": "x", "collective_seq_id": "9"}, {"collective_seq_id": 1 << 70}]
-    assert read_dump(pickle.dumps({"entries": entries, "pg_config": {"0": 3}}, protocol=2), 0).groups == {}
+    entries = [
+        1,
+        None,
+        {},
+        {"process_group": "x", "collective_seq_id": "9"},
+        {"collective_seq_id": 1 << 70},
+    ]
+    assert (
+        read_dump(pickle.dumps({"entries": entries, "pg_config": {"0": 3}}, protocol=2), 0).groups
+        == {}
+    )
 
 
 WATCHDOG = """\

@@ -23,19 +23,30 @@ def check(text: str) -> Check:
 
 
 def field(name: str, before: str, after: str) -> str:
-    old = next(line for line in H100.splitlines() if line.strip().startswith(name) and line.endswith(f": {before}"))
+    old = next(
+        line
+        for line in H100.splitlines()
+        if line.strip().startswith(name) and line.endswith(f": {before}")
+    )
     return H100.replace(old, old.removesuffix(before) + after, 1)
 
 
 def test_a_healthy_gpu_reports_no_fault() -> None:
     healthy = check(H100)
-    assert (healthy.verdict, healthy.reason.sentence) == (Verdict.PASS, "nvidia-smi: 1 of 1 without a fault")
+    assert (healthy.verdict, healthy.reason.sentence) == (
+        Verdict.PASS,
+        "nvidia-smi: 1 of 1 without a fault",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "verdict", "words"),
     [
-        (field("GPU Recovery Action", "None", "Drain and Reset"), "fail", "the driver asks for: Drain and Reset"),
+        (
+            field("GPU Recovery Action", "None", "Drain and Reset"),
+            "fail",
+            "the driver asks for: Drain and Reset",
+        ),
         (field("Remapping Failure Occurred", "No", "Yes"), "fail", "could not be remapped"),
         (field("HW Slowdown", "Not Active", "Active"), "degraded", "slowed down by hardware"),
         (field("DRAM Uncorrectable", "0", "3"), "degraded", "uncorrectable memory errors (3)"),
@@ -63,15 +74,28 @@ LSPCI = """\
 
 
 def test_lspci_compares_lanes_and_not_speeds_and_no_bridges() -> None:
-    assert (check(LSPCI).verdict, check(LSPCI).reason.sentence) == (Verdict.PASS, "lspci: 1 of 1 without a fault")
+    assert (check(LSPCI).verdict, check(LSPCI).reason.sentence) == (
+        Verdict.PASS,
+        "lspci: 1 of 1 without a fault",
+    )
     narrow = check(LSPCI.replace("Width x16\n", "Width x8 (downgraded)\n"))
     assert (narrow.verdict, narrow.reason.code) == (Verdict.DEGRADED, "tool-pcie-lanes")
-    assert "1b:00.0 (NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)): x8 of x16 lanes" in narrow.reason.sentence
+    assert (
+        "1b:00.0 (NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)): x8 of x16 lanes"
+        in narrow.reason.sentence
+    )
 
 
 def diagnostic(**result: object) -> str:
-    tests = [{"name": "Memory", "results": [{"gpu_ids": "0", "status": "PASS"}, {"gpu_ids": "1", **result}]}]
-    return json.dumps({"DCGM GPU Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}})
+    tests = [
+        {
+            "name": "Memory",
+            "results": [{"gpu_ids": "0", "status": "PASS"}, {"gpu_ids": "1", **result}],
+        }
+    ]
+    return json.dumps(
+        {"DCGM GPU Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}
+    )
 
 
 def test_dcgmi_names_the_gpu_of_a_test_that_failed() -> None:
@@ -104,7 +128,8 @@ Successfully ran diagnostic for group.
 
 
 @pytest.mark.parametrize(
-    ("result", "verdict"), [("Pass - All", Verdict.PASS), ("Fail - GPU: 5", Verdict.FAIL), ("Warn", Verdict.DEGRADED)]
+    ("result", "verdict"),
+    [("Pass - All", Verdict.PASS), ("Fail - GPU: 5", Verdict.FAIL), ("Warn", Verdict.DEGRADED)],
 )
 def test_the_table_of_dcgmi_is_read(result: str, verdict: Verdict) -> None:
     assert check(DCGM_TEXT.format(f"{result:47}")).verdict is verdict
@@ -112,11 +137,17 @@ def test_the_table_of_dcgmi_is_read(result: str, verdict: Verdict) -> None:
 
 def test_a_tool_that_did_not_finish_does_not_pass() -> None:
     assert check("Successfully ran diagnostic for group.\n").verdict is Verdict.INCONCLUSIVE
-    assert check("nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\n").verdict is Verdict.INCONCLUSIVE
+    assert (
+        check("nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\n").verdict
+        is Verdict.INCONCLUSIVE
+    )
 
 
 def test_nvbandwidth_is_a_measurement() -> None:
-    text = "nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\nSUM host_to_device_memcpy_ce 440.12\n"
+    text = (
+        "nvbandwidth Version: v0.8\nRunning host_to_device_memcpy_ce.\nSUM "
+        "host_to_device_memcpy_ce 440.12\n"
+    )
     (sum_gb_s,) = check(text).measurements
     assert (sum_gb_s.value, sum_gb_s.unit, sum_gb_s.conditions) == (
         440.12,
@@ -124,7 +155,12 @@ def test_nvbandwidth_is_a_measurement() -> None:
         {"test": "host_to_device_memcpy_ce"},
     )
     document = {
-        "nvbandwidth": {"testcases": [{"name": "a", "status": "Passed", "sum": 12.5}, {"name": "b", "status": "Error"}]}
+        "nvbandwidth": {
+            "testcases": [
+                {"name": "a", "status": "Passed", "sum": 12.5},
+                {"name": "b", "status": "Error"},
+            ]
+        }
     }
     assert check(json.dumps(document)).verdict is Verdict.FAIL
     broken = text + "[CUDA_ERROR_ECC_UNCORRECTABLE] uncorrectable ECC error encountered\n"
@@ -140,7 +176,9 @@ PERFTEST = """\
 """
 
 
-@pytest.mark.parametrize(("unit", "gb_s"), [("Gb/sec", 49.14), ("MB/sec", 0.39312), ("MiB/sec", 0.41222)])
+@pytest.mark.parametrize(
+    ("unit", "gb_s"), [("Gb/sec", 49.14), ("MB/sec", 0.39312), ("MiB/sec", 0.41222)]
+)
 def test_a_bandwidth_of_perftest_is_in_gigabytes(unit: str, gb_s: float) -> None:
     small, large = check(PERFTEST.format(unit)).measurements
     assert (small.conditions["message_bytes"], large.subject.name) == (65536, "mlx5_3")
@@ -154,13 +192,19 @@ def test_a_latency_of_perftest_is_the_typical_one_and_an_error_fails() -> None:
  2       1000          1.02           4.51         1.06               1.07             0.05
 """
     (latency,) = check(text).measurements
-    assert (latency.metric, latency.value, latency.unit, latency.better) == ("rdma_latency", 1.06, "us", "lower")
+    assert (latency.metric, latency.value, latency.unit, latency.better) == (
+        "rdma_latency",
+        1.06,
+        "us",
+        "lower",
+    )
     assert check(text + " Completion with error at client\n").verdict is Verdict.FAIL
 
 
 def test_tools_are_judged_beside_logs() -> None:
     judgement = judge_logs(
-        [Log("a", (check(H100),)), Log("b", (check(diagnostic(status="FAIL")),))], LogsConfig("H100-SXM", 1)
+        [Log("a", (check(H100),)), Log("b", (check(diagnostic(status="FAIL")),))],
+        LogsConfig("H100-SXM", 1),
     )
     assert judgement.verdict is Verdict.FAIL and "dcgmi diag" in judgement.reason.sentence
 

@@ -1,4 +1,6 @@
-"""Logs of trainings: steps of each program, numbers that are not finite, slowdowns, stragglers, and NCCL's RAS."""
+"""Logs of trainings: steps of each program, numbers that are not finite, slowdowns, stragglers, and
+NCCL's RAS.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -11,20 +13,30 @@ from seatrial.readers.training import read_training
 from seatrial.readers.training_steps import read_step
 
 MEGATRON = (
-    " [2026-08-03 10:11:{second:02}] iteration {number:8}/  500000 | consumed samples: 61440 | elapsed time"
-    " per iteration (ms): {time} | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: 1.2E-05 |"
-    " lm loss: {loss} | loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: {skipped:3} |"
+    " [2026-08-03 10:11:{second:02}] iteration {number:8}/  500000 | consumed samples: 61440 | "
+    "elapsed time"
+    " per iteration (ms): {time} | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: "
+    "1.2E-05 |"
+    " lm loss: {loss} | loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: "
+    "{skipped:3} |"
 )
 TITAN = (
-    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step: {number:2}  loss:  {loss}  grad_norm: 26.6250"
+    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step: {number:2}  loss:  {loss}  grad_norm: "
+    "26.6250"
     "  memory: 66.91GiB(37.51%)  tps: {tps}  tflops: 314.71  mfu: 13.99%"
 )
 
 
 def megatron(
-    number: int, time_ms: float = 3000.0, loss: str = "8.120011E+00", norm: str = "1.9", skipped: int = 0
+    number: int,
+    time_ms: float = 3000.0,
+    loss: str = "8.120011E+00",
+    norm: str = "1.9",
+    skipped: int = 0,
 ) -> str:
-    return MEGATRON.format(second=number % 60, number=number, time=time_ms, loss=loss, norm=norm, skipped=skipped)
+    return MEGATRON.format(
+        second=number % 60, number=number, time=time_ms, loss=loss, norm=norm, skipped=skipped
+    )
 
 
 def check(lines: Sequence[str]) -> Check:
@@ -39,7 +51,8 @@ def check(lines: Sequence[str]) -> Check:
         (megatron(120), 120, 8.120011, 3000.0, 412.3),
         (TITAN.format(number=4, loss="7.62585", tps="10,050"), 4, 7.62585, None, 314.71),
         (
-            "Training epoch 0, iteration 1/249 | lr: 3.9e-06 | global_batch_size: 8 | global_step: 1 |"
+            "Training epoch 0, iteration 1/249 | lr: 3.9e-06 | global_batch_size: 8 | "
+            "global_step: 1 |"
             " reduced_train_loss: 1.653 | train_step_timing in s: 2.505 | TFLOPS_per_GPU: 610.2",
             1,
             1.653,
@@ -47,7 +60,8 @@ def check(lines: Sequence[str]) -> Check:
             610.2,
         ),
         (
-            "Epoch 0: : 100%|███| 100/100 [10:48<00:00, reduced_train_loss=0.0172, global_step=99.00,"
+            "Epoch 0: : 100%|███| 100/100 [10:48<00:00, reduced_train_loss=0.0172, "
+            "global_step=99.00,"
             " consumed_samples=25600.0, train_step_timing in s=3.130]",
             99,
             0.0172,
@@ -65,7 +79,12 @@ def test_a_step_is_read_from_the_line_of_each_program(
 ) -> None:
     step = read_step(line)
     assert step is not None and step.is_finite
-    assert (step.number, step.loss, step.time_ms, step.tflops_per_gpu) == (number, loss, time_ms, rate)
+    assert (step.number, step.loss, step.time_ms, step.tflops_per_gpu) == (
+        number,
+        loss,
+        time_ms,
+        rate,
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,9 +111,13 @@ def test_a_loss_that_is_not_finite_fails_from_its_step_on(value: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "[rank37]: AssertionError: Rank 37, node node-4, device 5, iteration 3: Unexpected result nan"
+        "[rank37]: AssertionError: Rank 37, node node-4, device 5, iteration 3: Unexpected result "
+        "nan"
         " (message='found NaN in local forward loss calculation')",
-        "[rank37]: AssertionError: Rank 37: found NaN in local forward loss calculation. Device: 5, node: node-4",
+        (
+            "[rank37]: AssertionError: Rank 37: found NaN in local forward loss calculation. "
+            "Device: 5, node: node-4"
+        ),
     ],
 )
 def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(line: str) -> None:
@@ -105,18 +128,29 @@ def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(line: str) -> Non
 
 
 def test_a_rank_is_named_without_its_node_where_the_assertion_has_none() -> None:
-    assertion = "AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel"
+    assertion = (
+        "AssertionError: Rank 11: found NaN in local grad norm in backward pass before "
+        "data-parallel"
+    )
     read = check([f"{assertion} communication collective. Device: 3"])
-    assert read.verdict is Verdict.FAIL and "rank 11 (node not named, GPU 3)" in read.reason.sentence
+    assert (
+        read.verdict is Verdict.FAIL and "rank 11 (node not named, GPU 3)" in read.reason.sentence
+    )
 
 
 @pytest.mark.parametrize(
     ("number", "place"),
-    [("'global_step/max_steps': '{}/2169', ", "from step 5 on"), ("'epoch': 0.0{}, ", "from step 2 of the log on")],
+    [
+        ("'global_step/max_steps': '{}/2169', ", "from step 5 on"),
+        ("'epoch': 0.0{}, ", "from step 2 of the log on"),
+    ],
 )
-def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(number: str, place: str) -> None:
+def test_steps_of_hugging_face_are_told_by_their_number_else_by_their_place(
+    number: str, place: str
+) -> None:
     lines = [
-        f"{{'loss': 1.8, 'grad_norm': {norm}, {number.format(at)}'x': 1}}" for at, norm in ((1, "2.5"), (5, "nan"))
+        f"{{'loss': 1.8, 'grad_norm': {norm}, {number.format(at)}'x': 1}}"
+        for at, norm in ((1, "2.5"), (5, "nan"))
     ]
     assert place in check(lines).reason.sentence
 
@@ -129,11 +163,15 @@ def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
 
 def test_a_training_that_goes_on_with_numbers_is_degraded() -> None:
     read = check([megatron(n, loss="nan" if n == 7 else "2.0") for n in range(1, 30)])
-    assert read.verdict is Verdict.DEGRADED and "7 to 7, and is finite after them" in read.reason.sentence
+    assert (
+        read.verdict is Verdict.DEGRADED
+        and "7 to 7, and is finite after them" in read.reason.sentence
+    )
 
 
 @pytest.mark.parametrize(
-    "line", [megatron, lambda n, time: TITAN.format(number=n, loss="7.6", tps=f"{30e6 / time:,.0f}")]
+    "line",
+    [megatron, lambda n, time: TITAN.format(number=n, loss="7.6", tps=f"{30e6 / time:,.0f}")],
 )
 def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(
     line: Callable[[int, float], str],
@@ -141,7 +179,10 @@ def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(
     lines = [line(n, 3000.0 if n < 140 else 3900.0) for n in range(1, 200)]
     read = check(lines)
     assert read.verdict is Verdict.DEGRADED
-    assert "steps from 140 on take" in read.reason.sentence and "1.30 times the" in read.reason.sentence
+    assert (
+        "steps from 140 on take" in read.reason.sentence
+        and "1.30 times the" in read.reason.sentence
+    )
 
 
 def test_steps_of_a_checkpoint_and_of_the_warm_up_are_notes_at_most() -> None:
@@ -166,7 +207,8 @@ def test_steps_give_time_and_rate_as_measurements() -> None:
 
 
 @pytest.mark.parametrize(
-    "affected", ["[StragglerId(rank=76, node='node-012')]", "{StragglerId(rank=76, node='node-012')}", "[76]"]
+    "affected",
+    ["[StragglerId(rank=76, node='node-012')]", "{StragglerId(rank=76, node='node-012')}", "[76]"],
 )
 def test_a_straggler_is_named_with_its_score(affected: str) -> None:
     read = check(
@@ -175,15 +217,27 @@ def test_a_straggler_is_named_with_its_score(affected: str) -> None:
             " Worst performing 2/512 ranks:",
             "  Rank=76 Node=node-012 Score=0.61",
             "  Rank=13 Node=node-002 Score=0.97",
-            f"STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: {affected}",
+            (
+                "STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. "
+                f"Affected ranks: {affected}"
+            ),
         ]
     )
     assert read.verdict is Verdict.DEGRADED
-    assert read.reason.sentence == "straggler detection: rank 76 on node-012 computes at 61 % of the others"
+    assert (
+        read.reason.sentence
+        == "straggler detection: rank 76 on node-012 computes at 61 % of the others"
+    )
 
 
 def test_scores_above_the_threshold_pass() -> None:
-    read = check(["GPU individual performance:", "  Rank=76 Node=node-012 Score=0.98", "  Rank=1 Node=a Score=1.00"])
+    read = check(
+        [
+            "GPU individual performance:",
+            "  Rank=76 Node=node-012 Score=0.98",
+            "  Rank=1 Node=a Score=1.00",
+        ]
+    )
     assert read.verdict is Verdict.PASS
 
 
@@ -196,7 +250,9 @@ RAS = [
 
 def test_communicators_without_errors_pass() -> None:
     assert (
-        check([*RAS, "    0         1         4         8        32        32   RUNNING      OK"]).verdict
+        check(
+            [*RAS, "    0         1         4         8        32        32   RUNNING      OK"]
+        ).verdict
         is Verdict.PASS
     )
 
@@ -208,7 +264,10 @@ def test_communicators_without_errors_pass() -> None:
             [
                 "#0-0 (00000000000000a1) ERROR",
                 "  Asynchronous error on 1 rank",
-                "  Rank 3 reported Remote process error -- GPU 3 managed by process 9 on node 10.0.0.7",
+                (
+                    "  Rank 3 reported Remote process error -- GPU 3 managed by process 9 on "
+                    "node 10.0.0.7"
+                ),
             ],
             "fail",
             "rank 3 (process 9, GPU 3, node 10.0.0.7) reported Remote process error",
@@ -218,7 +277,10 @@ def test_communicators_without_errors_pass() -> None:
                 "#0-0 (00000000000000a1) MISMATCH",
                 "  Communicator ranks have different AllReduce operation counts",
                 "  31 ranks have launched up to operation 641",
-                "  Rank 12 has launched up to operation 600 -- GPU 4 managed by process 7 on node 10.0.0.8",
+                (
+                    "  Rank 12 has launched up to operation 600 -- GPU 4 managed by process 7 "
+                    "on node 10.0.0.8"
+                ),
             ],
             "inconclusive",
             "rank 12 (process 7, GPU 4, node 10.0.0.8) has launched up to operation 600",

@@ -17,7 +17,9 @@ TITAN_HEAD = """\
 [titan] 2026-02-24 19:45:04,482 - root - INFO - Training starts at step 1, with local batch size 2, global batch size \
 16, sequence length 8192, total steps 100 (warmup 200)
 """
-NEW_MESH = "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp=1, tp=2, ep=1"
+NEW_MESH = (
+    "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp=1, tp=2, ep=1"
+)
 MEGATRON_HEAD = """\
 using world size: 8, data-parallel size: 8, context-parallel size: 1, tensor-model-parallel size: 1
 ------------------------ arguments ------------------------
@@ -49,26 +51,43 @@ def judged(text: str, hardware: str | None = None) -> LogsJudgement:
         (titan("4,000"), Verdict.DEGRADED, "31 % below the 5,762 tokens/s"),
         (titan("2,000"), Verdict.FAIL, "65 % below the 5,762 tokens/s"),
         (titan("4,000").replace("batch size 2", "batch size 1"), Verdict.PASS, "differs in batch"),
-        (titan("4,000").replace("selective act", "full act"), Verdict.PASS, "differs in activation checkpointing"),
+        (
+            titan("4,000").replace("selective act", "full act"),
+            Verdict.PASS,
+            "differs in activation checkpointing",
+        ),
         (titan("4,000").replace("llama3 8B", "qwen3 8B"), Verdict.PASS, "2 measurements"),
         (titan("4,000").replace("8,030,261,248", "6,998,069,248"), Verdict.PASS, "2 measurements"),
-        (titan("4,000").replace("H100 80GB HBM3", "GeForce RTX 4090"), Verdict.PASS, "no baseline yet"),
+        (
+            titan("4,000").replace("H100 80GB HBM3", "GeForce RTX 4090"),
+            Verdict.PASS,
+            "no baseline yet",
+        ),
     ],
 )
-def test_a_rate_is_held_against_one_of_the_same_training(text: str, verdict: Verdict, words: str) -> None:
+def test_a_rate_is_held_against_one_of_the_same_training(
+    text: str, verdict: Verdict, words: str
+) -> None:
     judgement = judged(text)
-    assert (judgement.verdict, words in judgement.reason.sentence) == (verdict, True), judgement.reason
+    assert (judgement.verdict, words in judgement.reason.sentence) == (verdict, True), (
+        judgement.reason
+    )
 
 
 def test_a_training_that_ends_before_its_first_step_does_not_pass() -> None:
     judgement = judged(TITAN_HEAD)
-    assert judgement.verdict is Verdict.INCONCLUSIVE and "without a step" in judgement.reason.sentence
+    assert (
+        judgement.verdict is Verdict.INCONCLUSIVE and "without a step" in judgement.reason.sentence
+    )
 
 
 def test_megatron_names_its_model_and_batch_and_an_option_the_gpus() -> None:
     text = MEGATRON_HEAD + "\n".join(megatron(number, time_ms=8192.0) for number in range(1, 6))
     judgement = judged(text, "H100-SXM")  # 16 * 8192 / 8 tokens in 8.192 s
-    assert judgement.verdict is Verdict.FAIL and "2,000 tokens/s is 65 % below the 5,762" in judgement.reason.sentence
+    assert (
+        judgement.verdict is Verdict.FAIL
+        and "2,000 tokens/s is 65 % below the 5,762" in judgement.reason.sentence
+    )
     assert judged(text).verdict is Verdict.PASS  # of GPUs that are not known
 
 
@@ -82,7 +101,10 @@ def test_a_loss_that_is_not_finite_stays_a_failure_beside_a_good_rate() -> None:
     ("line", "expected"),
     [
         (NEW_MESH, {"ranks": 8, "parallel": "tp2"}),
-        ("Building 2-D device mesh with ['pp', 'dp_shard'], [2, 8]", {"ranks": 16, "parallel": "pp2"}),
+        (
+            "Building 2-D device mesh with ['pp', 'dp_shard'], [2, 8]",
+            {"ranks": 16, "parallel": "pp2"},
+        ),
         ("Compiling each TransformerBlock with torch.compile", {"compile": True}),
         ("Float8 tensorwise scaled training active", {"precision": "fp8"}),
         ("  tensor_model_parallel_size ...................... 4", {"parallel": "tp4"}),

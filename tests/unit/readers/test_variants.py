@@ -1,4 +1,6 @@
-"""Layouts of tools as their versions print them: what each finds, of which part, and the next step that it leads to."""
+"""Layouts of tools as their versions print them: what each finds, of which part, and the next step
+that it leads to.
+"""
 
 import pytest
 
@@ -10,7 +12,17 @@ from seatrial.readers.parts import read_text
 from seatrial.readers.ports import against_port
 from seatrial.report.judged import to_dict
 from seatrial.runs.explanations import CATALOG
-from tests.unit.readers.healthy import BURN, IBSTAT, LINKS, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
+from tests.unit.readers.healthy import (
+    BURN,
+    IBSTAT,
+    LINKS,
+    MLXLINK,
+    NVLINK_STATUS,
+    P2P,
+    PERFTEST,
+    SMI,
+    XML,
+)
 
 SETTING = """\
 | Diagnostic                | Result                                         |
@@ -67,9 +79,13 @@ GPU 00000000:19:00.0
             Summary                                    : Unhealthy
             Route Unhealthy                            : True
 """
-IMEX_LOG = "[Dec 30 2025 00:11:40] [ERROR] [tid 39985] Failed to connect to node 3 at 10.0.0.98:50000: refused\n"
+IMEX_LOG = (
+    "[Dec 30 2025 00:11:40] [ERROR] [tid 39985] Failed to connect to node 3 at "
+    "10.0.0.98:50000: refused\n"
+)
 NON_FATAL = (
-    "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id"
+    "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 "
+    "on NVSwitch pci bus id"
     " 00000000:86:00.0 physical id 3 port 61\n"
 )
 DEVINFO = """\
@@ -120,8 +136,10 @@ Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
      2  10.01  10.01 922.24
 """
 DETECTOR = (
-    "0: INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: 3468.20ms/0"
-    " | MnClk/Rnk: 1950.00MHz/28 | MxClk/Rnk: 1980.00MHz/0 | MnEtpt/Rnk: 296.02TF/5 | MxEtpt/Rnk: 297.32TF/8\n"
+    "0: INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: "
+    "3468.20ms/0"
+    " | MnClk/Rnk: 1950.00MHz/28 | MxClk/Rnk: 1980.00MHz/0 | MnEtpt/Rnk: 296.02TF/5 | MxEtpt/Rnk: "
+    "297.32TF/8\n"
 )
 RANK_TIMES = "times across ranks (ms):\n  forward-compute:\n" + "".join(
     f"     rank {rank:2d}: {1500 + rank:.2f}\n" for rank in range(8)
@@ -222,7 +240,9 @@ REPORTS = [
 
 
 @pytest.mark.parametrize(("text", "verdict", "code", "words"), REPORTS)
-def test_a_variant_names_its_part_and_one_action(text: str, verdict: str, code: str | None, words: str) -> None:
+def test_a_variant_names_its_part_and_one_action(
+    text: str, verdict: str, code: str | None, words: str
+) -> None:
     (check,) = read_text(text, "tool", "tool")
     assert isinstance(check, Check)
     assert (check.verdict.value, words in check.reason.sentence) == (verdict, True), check.reason
@@ -240,7 +260,9 @@ def test_a_variant_names_its_part_and_one_action(text: str, verdict: str, code: 
         (393.1, None, Verdict.PASS),
     ],
 )
-def test_rdma_bandwidth_is_held_against_a_port(gbit_s: float, fabric: str | None, verdict: Verdict) -> None:
+def test_rdma_bandwidth_is_held_against_a_port(
+    gbit_s: float, fabric: str | None, verdict: Verdict
+) -> None:
     (check,) = read_text(PERFTEST.replace("393.12", str(gbit_s)), "tool", "tool")
     assert isinstance(check, Check)
     judged = against_port(check, fabric)
@@ -248,7 +270,11 @@ def test_rdma_bandwidth_is_held_against_a_port(gbit_s: float, fabric: str | None
 
 
 def test_what_tools_find_is_listed_with_the_causes_of_logs() -> None:
-    parts = read_text(HEALTH_4 + "ssh: Could not resolve hostname node-b: Name or service not known\n", "log", "log")
+    parts = read_text(
+        HEALTH_4 + "ssh: Could not resolve hostname node-b: Name or service not known\n",
+        "log",
+        "log",
+    )
     log = Log("log", tuple(parts))
     findings = to_dict(judge_logs([log], LogsConfig()), [log])["findings"]
     assert {each["code"] for each in findings} == {"tool-gpu-nvlink", "log-name-unresolved"}

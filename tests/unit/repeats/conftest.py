@@ -26,14 +26,25 @@ def store(tmp_path: Path, empty_history: Path) -> Iterator[Store]:
         for number in range(3):
             at = now()
             opened.save(
-                RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[collectives(1.0)]),
+                RunResult(
+                    f"run-{number}",
+                    "lab",
+                    "quick",
+                    at,
+                    at,
+                    Verdict.PASS,
+                    Reason(),
+                    checks=[collectives(1.0)],
+                ),
                 Path(),
             )
         yield opened
 
 
 @pytest.fixture
-def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[FakeMpirun, dict[str, Repeated]]]:
+def again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[FakeMpirun, dict[str, Repeated]]]:
     def measured(*doubts: Doubt, wrong: int = 0) -> tuple[FakeMpirun, dict[str, Repeated]]:
         fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
         monkeypatch.setattr(sweep, "mpirun", fake)

@@ -19,7 +19,13 @@ def plateau(value: float) -> Measurement:
 
 
 def collectives(*values: float) -> Check:
-    return Check("collectives", Verdict.PASS, uncoded("1 sweep"), 1.0, tuple(plateau(value) for value in values))
+    return Check(
+        "collectives",
+        Verdict.PASS,
+        uncoded("1 sweep"),
+        1.0,
+        tuple(plateau(value) for value in values),
+    )
 
 
 class Nodes:
@@ -37,7 +43,12 @@ class Nodes:
 
 
 def doubt(**conditions: str | int) -> Doubt:
-    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4, **conditions}
+    at: dict[str, ConditionValue] = {
+        "operation": "all_reduce",
+        "dtype": "float32",
+        "ranks": 4,
+        **conditions,
+    }
     metric = "busbw_plateau" if "max_bytes" in at else "busbw"
     return Doubt(Measurement(metric, 0.1, "GB/s", Subject("cluster", "lab"), at), 1, 3)
 

@@ -27,7 +27,14 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
-from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, collectives, doubt, operation_and_sizes
+from tests.unit.repeats.doubts import (
+    LAB,
+    FakeTransport,
+    Nodes,
+    collectives,
+    doubt,
+    operation_and_sizes,
+)
 
 DEAD = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
 
@@ -36,13 +43,17 @@ DEAD = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
 def roll(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def called(*suspects: Suspect, problems: Sequence[Reason] = ()) -> None:
         complaints = (*(placed(suspect.name, suspect.evidence) for suspect in suspects), *problems)
-        monkeypatch.setattr(stages, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints))
+        monkeypatch.setattr(
+            stages, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints)
+        )
 
     return called
 
 
 def broken_sweeps(monkeypatch: pytest.MonkeyPatch, **how: bool) -> FakeMpirun:
-    fake = FakeMpirun(lambda operation: result(["node-2: no route to host"], None if how else 1, **how))
+    fake = FakeMpirun(
+        lambda operation: result(["node-2: no route to host"], None if how else 1, **how)
+    )
     monkeypatch.setattr(sweep, "mpirun", fake)
     return fake
 
@@ -59,14 +70,23 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
     by_check = repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
     repeated = by_check["collectives"]
-    assert ([operation_and_sizes(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
+    assert ([operation_and_sizes(argv)[0] for argv in fake.argvs], repeated.suspects) == (
+        ["all_reduce"],
+        [DEAD],
+    )
     (problem,) = repeated.problems
-    assert (problem.verdict, "node-2: no route to host" in problem.reason.sentence) == (Verdict.FAIL, True)
+    assert (problem.verdict, "node-2: no route to host" in problem.reason.sentence) == (
+        Verdict.FAIL,
+        True,
+    )
     assert repeated.over
 
 
 def test_a_node_that_was_taken_away_in_a_repeat_is_nobodys_fault(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, roll: Callable[..., None], caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    roll: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     roll(problems=[uncoded("node-2: preempted")])
     broken_sweeps(monkeypatch)
@@ -86,25 +106,40 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
     roll(DEAD)
     monkeypatch.setattr(stages, "set_up_node", greeted)
     monkeypatch.setattr(
-        stages, "try_streams", lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))}
+        stages,
+        "try_streams",
+        lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))},
     )
-    slow = [Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3) for i in (0, 3)]
-    repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
+    slow = [
+        Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3)
+        for i in (0, 3)
+    ]
+    repeated = repeat_checks(
+        CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow}
+    )["connectivity"]
     assert repeated.suspects == [DEAD]
     assert [problem.verdict for problem in repeated.problems] == [Verdict.FAIL]
     # node-3 without its neighbour node-2 is not what it was the first time
     assert {m.subject.name for m in repeated.measurements} == {"node-0"}
 
 
-def test_whom_a_repeated_training_blames_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_whom_a_repeated_training_blames_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     check = Check("training", Verdict.FAIL, uncoded("node-2: no route to host"), suspects=(DEAD,))
     monkeypatch.setattr(training, "_train", lambda *_, **__: check)
-    repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
+    repeated = repeat_checks(
+        CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]}
+    )["training"]
     assert (repeated.suspects, repeated.over) == ([DEAD], True)
 
 
 def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(store: Store) -> None:
-    nodes = Nodes(1.0, 0.1, problem=Problem(Verdict.FAIL, uncoded("when it was repeated: node-2: no route to host")))
+    nodes = Nodes(
+        1.0,
+        0.1,
+        problem=Problem(Verdict.FAIL, uncoded("when it was repeated: node-2: no route to host")),
+    )
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
         by_check = nodes(doubts, until)
@@ -116,7 +151,9 @@ def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(st
     assert (nodes.asked, check.verdict, check.suspects) == (1, Verdict.FAIL, (DEAD,))
 
 
-def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_operation_begins_once_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     now = [0.0]
 
     def slowly(operation: str) -> MpiResult:
@@ -130,7 +167,11 @@ def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(stages, "set_up_node", lambda *_, **__: pytest.fail("TCP was repeated"))
     tcp = Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", "node-0")), 1, 3)
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
+    repeat_checks(
+        CheckContext(run, make_testbed()),
+        {**BOTH, "training": [doubt()], "connectivity": [tcp]},
+        600.0,
+    )
     assert [operation_and_sizes(argv)[0] for argv in fake.argvs] == ["all_reduce"]
 
 
@@ -156,6 +197,10 @@ def test_a_repeat_that_is_cut_off_for_want_of_time_says_nothing_about_the_cluste
         run = make_run(tmp_path)
         section = run.suite.section(Collectives)
         assert section is not None
-        patient = run.suite.model_copy(update={"collectives": section.model_copy(update={"timeout_s": usual_s})})
-        repeated = repeat_checks(CheckContext(replace(run, suite=patient), make_testbed()), BOTH, 100.0)["collectives"]
+        patient = run.suite.model_copy(
+            update={"collectives": section.model_copy(update={"timeout_s": usual_s})}
+        )
+        repeated = repeat_checks(
+            CheckContext(replace(run, suite=patient), make_testbed()), BOTH, 100.0
+        )["collectives"]
         assert (limits.pop(), len(repeated.problems), repeated.over) == (limit_s, problems, True)

@@ -1,4 +1,6 @@
-"""What is in doubt is measured again before a part is blamed: which sweeps, how often, and what counts."""
+"""What is in doubt is measured again before a part is blamed: which sweeps, how often, and what
+counts.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +47,8 @@ def compared(store: Store, first: float, nodes: Nodes) -> Check:
         (1.0, (), 0, Verdict.PASS),  # nothing is suspicious, so nothing is repeated
         (0.1, (1.1, 0.9, 1.0), 2, Verdict.PASS),  # a hiccup
         (0.1, (1.1, 0.9, 0.1), 2, Verdict.PASS),
-        (0.1, (0.1,) * 24, 10, Verdict.FAIL),  # three runs say little about strays, so that many must agree
+        # Three runs say little about strays, so that many must agree
+        (0.1, (0.1,) * 24, 10, Verdict.FAIL),
     ],
 )
 def test_repeats_end_as_soon_as_it_is_sure(
@@ -60,21 +63,33 @@ def test_repeats_end_as_soon_as_it_is_sure(
     assert judgement.repeats == pytest.approx(taken if nodes.asked else [])
     assert judgement.measurement.value == pytest.approx(np.median(taken))
     assert [m.value for m in check.measurements] == taken  # all of them are kept
-    assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason.sentence) == (verdict is Verdict.FAIL)
+    assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason.sentence) == (
+        verdict is Verdict.FAIL
+    )
 
 
 @pytest.mark.parametrize(
-    ("slow", "asked"), [(30.0, range(AGREEING - 1, AGREEING)), (980.0, range(AGREEING, MOST_READINGS))]
+    ("slow", "asked"),
+    [(30.0, range(AGREEING - 1, AGREEING)), (980.0, range(AGREEING, MOST_READINGS))],
 )
-def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store, slow: float, asked: range) -> None:
-    """The node's own numbers are repeated first; if they clear it, that of all nodes goes on until it is proven."""
+def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(
+    store: Store, slow: float, asked: range
+) -> None:
+    """The node's own numbers are repeated first; if they clear it, that of all nodes goes on until
+    it is proven.
+    """
     rates = [1000.0, 1010.0, 990.0, 1005.0, 995.0, slow]
-    tcp = [Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}")) for i, rate in enumerate(rates)]
+    tcp = [
+        Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}"))
+        for i, rate in enumerate(rates)
+    ]
     requests: list[Mapping[str, Sequence[Doubt]]] = []
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
         requests.append(doubts)
-        return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
+        return {
+            name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()
+        }
 
     checks = [Check("connectivity", Verdict.PASS, Reason(), 1.0, tuple(tcp)), collectives(0.4)]
     judged = compare(checks, LAB, store, RunContext("lab", "quick"), again)
@@ -112,21 +127,35 @@ def test_repeats_take_no_longer_than_the_checks(
         clock.seconds += repeat_s
         return nodes(doubts, until)
 
-    compare([replace(collectives(0.4), seconds=checks_s)], LAB, store, RunContext("lab", "quick"), again)
+    compare(
+        [replace(collectives(0.4), seconds=checks_s)], LAB, store, RunContext("lab", "quick"), again
+    )
     assert nodes.asked == asked
 
 
 def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
-    checks = [Check("training", Verdict.PASS, Reason(), 10.0), Check("collectives", Verdict.PASS, Reason(), 8.0)]
+    checks = [
+        Check("training", Verdict.PASS, Reason(), 10.0),
+        Check("collectives", Verdict.PASS, Reason(), 8.0),
+    ]
     budget, order = RepeatBudget(checks, math.inf), []
     for _ in range(6):
         order.append(budget.next_of(("training", "collectives")))
         budget.spend(order[-1], 3.0 if order[-1] == "collectives" else 10.0)
-    assert order == ["collectives", "collectives", "collectives", "training", "collectives", "collectives"]
+    assert order == [
+        "collectives",
+        "collectives",
+        "collectives",
+        "training",
+        "collectives",
+        "collectives",
+    ]
 
 
-def test_a_whole_check_is_not_begun_again_without_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_check_is_not_begun_again_without_the_time_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock()
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", clock)
     budget = RepeatBudget([Check("training", Verdict.PASS, Reason(), 20.0)], math.inf)
@@ -151,19 +180,34 @@ def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: St
 
 
 def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
-    nodes = Nodes(1.0, 1.0, problem=Problem(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements")))
+    nodes = Nodes(
+        1.0,
+        1.0,
+        problem=Problem(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements")),
+    )
     check = compared(store, 0.1, nodes)
     assert check.verdict is Verdict.CORRUPT
     assert "when it was repeated: 7 wrong elements" in check.reason.sentence
 
 
-def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(store: Store) -> None:
+def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(
+    store: Store,
+) -> None:
     blamed = Suspect("link", "node-0--node-1", 0.8, uncoded("5 MB/s"))
-    first = replace(collectives(0.1), verdict=Verdict.DEGRADED, reason=uncoded("a slow link"), suspects=(blamed,))
+    first = replace(
+        collectives(0.1),
+        verdict=Verdict.DEGRADED,
+        reason=uncoded("a slow link"),
+        suspects=(blamed,),
+    )
     broke = Problem(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements"))
     rounds = [Repeated([plateau(1.0)], [broke]), Repeated([plateau(1.0)], check=collectives(0.1))]
     (check,) = compare(
-        [first], LAB, store, RunContext("lab", "quick"), lambda doubts, until: {"collectives": rounds.pop(0)}
+        [first],
+        LAB,
+        store,
+        RunContext("lab", "quick"),
+        lambda doubts, until: {"collectives": rounds.pop(0)},
     )
     assert not rounds
     assert (check.verdict, check.suspects) == (Verdict.CORRUPT, ())
@@ -176,7 +220,9 @@ def test_repeats_of_a_run_count_as_one_run(store: Store) -> None:
     """A hiccup that was cleared does not drag the history down, nor make four runs of three."""
     check = compared(store, 0.1, Nodes(1.0, 1.0))
     at = now()
-    store.save(RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check]), Path())
+    store.save(
+        RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check]), Path()
+    )
     judged = compared(store, 0.9, Nodes()).judgements[0]
     assert "its median of 1 GB/s in 4 runs" in judged.reason.sentence
 
@@ -185,12 +231,16 @@ def test_repeats_of_a_run_count_as_one_run(store: Store) -> None:
 def known() -> Knowledge:
     """A number of the whole cluster, 20 runs of 2 % noise around 1."""
     rng = np.random.default_rng(4)
-    return knowing(LAB, [collectives(float(np.exp(0.02 * rng.standard_normal()))) for _ in range(20)])
+    return knowing(
+        LAB, [collectives(float(np.exp(0.02 * rng.standard_normal()))) for _ in range(20)]
+    )
 
 
 def taken_until_sure(known: Knowledge, *values: float) -> tuple[int, Verdict]:
     """How many of `values` are read before nothing is in doubt, and the verdict on them."""
-    assessments = (assess([collectives(*values[:count])], known) for count in range(1, len(values) + 1))
+    assessments = (
+        assess([collectives(*values[:count])], known) for count in range(1, len(values) + 1)
+    )
     count, assessment = next((n, a) for n, a in enumerate(assessments, 1) if not a.doubts)
     return count, assessment.checks[0].verdict
 
@@ -204,12 +254,17 @@ def test_what_reads_low_is_measured_until_it_is_proven_or_cleared(known: Knowled
 
 
 @pytest.mark.parametrize("value", [0.8, 0.33, 0.01])
-def test_one_reading_blames_nobody_however_deep_and_three_do(known: Knowledge, value: float) -> None:
+def test_one_reading_blames_nobody_however_deep_and_three_do(
+    known: Knowledge, value: float
+) -> None:
     for count in (1, 2):
         assessment = assess([collectives(*[value] * count)], known)
         assert assessment.doubts
         assert assessment.checks[0].verdict not in (Verdict.DEGRADED, Verdict.FAIL)
-    assert assess([collectives(*[value] * 3)], known).checks[0].verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert assess([collectives(*[value] * 3)], known).checks[0].verdict in (
+        Verdict.DEGRADED,
+        Verdict.FAIL,
+    )
     assert taken_until_sure(known, value, *[1.0] * 23)[1] is Verdict.PASS
 
 
@@ -218,13 +273,21 @@ def test_a_series_counts_once_by_its_median() -> None:
     assert m.value == 2.0
 
 
-@pytest.mark.parametrize(("metric", "kind"), [("tcp_egress", "node"), ("matmul", "node"), ("matmul", "gpu")])
-def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, kind: SubjectKind) -> None:
-    """A loss of 10 % is not looked for in half a second of TCP; a node that is slow by far is tried again."""
+@pytest.mark.parametrize(
+    ("metric", "kind"), [("tcp_egress", "node"), ("matmul", "node"), ("matmul", "gpu")]
+)
+def test_a_coarse_number_that_looks_well_is_not_measured_again(
+    metric: str, kind: SubjectKind
+) -> None:
+    """A loss of 10 % is not looked for in half a second of TCP; a node that is slow by far is tried
+    again.
+    """
     rng = np.random.default_rng(5)
     rates = 1000 * np.exp(0.2 * rng.standard_normal(64))
     rates[3] = 30.0
-    measured = tuple(Measurement(metric, rate, "", Subject(kind, f"node-{i}")) for i, rate in enumerate(rates))
+    measured = tuple(
+        Measurement(metric, rate, "", Subject(kind, f"node-{i}")) for i, rate in enumerate(rates)
+    )
     check = Check("connectivity", Verdict.PASS, Reason(), 1.0, measured)
     doubts = assess([check], Knowledge(Setup("cpu", 64, 0, 1))).doubts.get("connectivity", [])
     names = {doubt.measurement.subject.name for doubt in doubts}
@@ -233,7 +296,9 @@ def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, kind
 
 
 @pytest.mark.parametrize(("share", "again"), [(0.25, False), (0.45, True)])
-def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(share: float, again: bool) -> None:
+def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(
+    share: float, again: bool
+) -> None:
     ranks = (np.arange(64) + 0.5) / 64
     rates = 1000 * np.exp([0.02 * NormalDist().inv_cdf(rank) for rank in ranks])
 
@@ -256,8 +321,13 @@ def test_only_that_operation_is_swept_again_at_only_those_sizes(
 ) -> None:
     fake, by_check = again(doubt(message_bytes=16384, placement="out_of_place"))
     assert [operation_and_sizes(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
-    (m,) = by_check["collectives"].measurements  # and not the latency or the plateau of that one size
-    assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == ("busbw", 16384, "out_of_place")
+    # And not the latency or the plateau of that one size
+    (m,) = by_check["collectives"].measurements
+    assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == (
+        "busbw",
+        16384,
+        "out_of_place",
+    )
 
 
 def test_a_plateau_is_repeated_by_the_sizes_that_make_it(
@@ -276,11 +346,13 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
     assert "wrong elements" in problem.reason.sentence
 
 
-def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_cannot_be_repeated_comes_back_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step, "CHECKS", [replace(COLLECTIVES, repeat=None)])
-    assert repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"collectives": [doubt()]}) == {
-        "collectives": Repeated()
-    }
+    assert repeat_checks(
+        CheckContext(make_run(tmp_path), make_testbed()), {"collectives": [doubt()]}
+    ) == {"collectives": Repeated()}
 
 
 def test_numbers_of_other_ranks_than_there_are_now_are_not_asked_for(

@@ -1,4 +1,6 @@
-"""Which nodes meet again when TCP rates are repeated, so that the second time measures what the first did."""
+"""Which nodes meet again when TCP rates are repeated, so that the second time measures what the
+first did.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import stages as step
-from seatrial.checks.connectivity.rates import Findings, Streams, egress, ingress, measurements, slow_nodes
+from seatrial.checks.connectivity.rates import (
+    Findings,
+    Streams,
+    egress,
+    ingress,
+    measurements,
+    slow_nodes,
+)
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext
@@ -35,7 +44,8 @@ from tests.unit.repeats.doubts import FakeTransport
     ("names", "doubtful", "batches"),
     [
         ("abcd", "b", [[("a", "b")], [("b", "c")]]),  # the neighbours of the first time
-        ("abcd", "bcd", [[("a", "b")], [("c", "d")], [("b", "c")], [("d", "a")], [("c", "a")]]),  # c on top with a
+        # C on top with a
+        ("abcd", "bcd", [[("a", "b")], [("c", "d")], [("b", "c")], [("d", "a")], [("c", "a")]]),
         ("abc", "", []),
         ("ab", "ab", [[("a", "b")]]),
     ],
@@ -48,7 +58,10 @@ def test_doubtful_nodes_meet_their_neighbours_again(
 
 def test_a_node_with_one_neighbour_meets_another_one_when_it_is_repeated() -> None:
     names = [f"node-{i}" for i in range(16)]
-    assert once_more(Plan(names, one_machine=True), ["node-4"], 1) == [[("node-4", "node-5")], [("node-4", "node-1")]]
+    assert once_more(Plan(names, one_machine=True), ["node-4"], 1) == [
+        [("node-4", "node-5")],
+        [("node-4", "node-1")],
+    ]
 
 
 def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> None:
@@ -57,14 +70,19 @@ def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> N
     for batch in batches:
         ends = [name for pair in batch for name in pair]
         assert len(ends) == len(set(ends))
-    assert len(batches) == 4  # the ring in two, and eleven whose neighbours are in doubt with seven that are not
+    # The ring in two, and eleven whose neighbours are in doubt with seven that are not
+    assert len(batches) == 4
     assert {pair[0] for batch in batches[2:] for pair in batch} == set(names[1:12])
 
 
 @settings(deadline=None)
 @given(st.integers(2, 30), st.none() | st.integers(0, 99), st.data())
-def test_a_repeat_measures_what_the_first_time_did(nodes: int, day: int | None, data: st.DataObject) -> None:
-    """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and needs it again."""
+def test_a_repeat_measures_what_the_first_time_did(
+    nodes: int, day: int | None, data: st.DataObject
+) -> None:
+    """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and
+    needs it again.
+    """
     names = [f"node-{i}" for i in range(nodes)]
     doubtful = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
 
@@ -73,19 +91,31 @@ def test_a_repeat_measures_what_the_first_time_did(nodes: int, day: int | None, 
 
     plan = Plan(names, day=day)
     first, again = explore(plan, measure), explore_again(plan, doubtful, 1, measure)
-    assert {name: egress(again)[name] for name in doubtful} == {name: egress(first)[name] for name in doubtful}
-    assert {name: ingress(again)[name] for name in doubtful} == {name: ingress(first)[name] for name in doubtful}
+    assert {name: egress(again)[name] for name in doubtful} == {
+        name: egress(first)[name] for name in doubtful
+    }
+    assert {name: ingress(again)[name] for name in doubtful} == {
+        name: ingress(first)[name] for name in doubtful
+    }
 
 
 def rack_rate(a: str, b: str) -> float:
-    return 2000.0 if int(a.removeprefix("node-")) // 3 == int(b.removeprefix("node-")) // 3 else 1400.0
+    return (
+        2000.0 if int(a.removeprefix("node-")) // 3 == int(b.removeprefix("node-")) // 3 else 1400.0
+    )
 
 
-def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Twelve nodes in racks with 2 % noise: what is measured again must agree with 20 nights of first tries."""
+def test_racks_blame_no_healthy_node_when_streams_are_repeated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Twelve nodes in racks with 2 % noise: what is measured again must agree with 20 nights of
+    first tries.
+    """
     rng = np.random.default_rng(7)
 
-    def streams(testbed: Testbed, contacts: object, pairs: Sequence[Pair], timeout_s: float) -> dict[Pair, float]:
+    def streams(
+        testbed: Testbed, contacts: object, pairs: Sequence[Pair], timeout_s: float
+    ) -> dict[Pair, float]:
         return {
             way: rack_rate(*way) * float(np.exp(0.02 * rng.standard_normal()))
             for a, b in pairs
@@ -94,12 +124,16 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
 
     def first_try() -> Check:
         rates = explore(
-            Plan([node.name for node in testbed.nodes], day=20), lambda pairs: streams(testbed, {}, pairs, 1)
+            Plan([node.name for node in testbed.nodes], day=20),
+            lambda pairs: streams(testbed, {}, pairs, 1),
         )
-        return Check("connectivity", Verdict.PASS, uncoded("12 nodes"), 1.0, tuple(measurements(rates)))
+        return Check(
+            "connectivity", Verdict.PASS, uncoded("12 nodes"), 1.0, tuple(measurements(rates))
+        )
 
     testbed = make_testbed(12)
-    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
+    connection = NodeConnection(FakeTransport(), {}, 1, 0, 0)  # type: ignore[arg-type]
+    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: connection)
     monkeypatch.setattr(step, "try_streams", streams)
     knowledge = knowing(Setup("cpu", 12, 0, 12), [first_try() for _ in range(20)])
     run = make_run(tmp_path, nodes=12)
@@ -123,9 +157,16 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
     findings.measurements += measurements(findings.streams)
     first = findings.check()
     assert (first.verdict, suspect_names(first)) == (Verdict.DEGRADED, ["node-0--node-1"])
-    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
-    monkeypatch.setattr(step, "try_streams", lambda *_: dict(zip(ways, (900.0, again), strict=True)))
-    doubts = [Doubt(m, 1, 3) for m in first.measurements if m.metric == "tcp_egress" and m.subject.name == "node-1"]
+    connection = NodeConnection(FakeTransport(), {}, 1, 0, 0)  # type: ignore[arg-type]
+    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: connection)
+    monkeypatch.setattr(
+        step, "try_streams", lambda *_: dict(zip(ways, (900.0, again), strict=True))
+    )
+    doubts = [
+        Doubt(m, 1, 3)
+        for m in first.measurements
+        if m.metric == "tcp_egress" and m.subject.name == "node-1"
+    ]
     context = CheckContext(make_run(tmp_path, nodes=2), testbed, kept=(findings,))
     repeated = repeat_checks(context, {"connectivity": doubts})["connectivity"]
     assert [m.value for m in repeated.measurements] == [again]
@@ -178,7 +219,9 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
     plan = Plan([f"node-{i}" for i in range(8)])
 
     def carries(mb_s: float) -> Callable[[Sequence[Pair]], Streams]:
-        return lambda pairs: {way: mb_s if "node-1" in way else 1000.0 for a, b in pairs for way in ((a, b), (b, a))}
+        return lambda pairs: {
+            way: mb_s if "node-1" in way else 1000.0 for a, b in pairs for way in ((a, b), (b, a))
+        }
 
     findings.streams = dict(explore(plan, carries(20.0)))
     assert {("node-1", "node-3"), ("node-1", "node-4")} <= findings.streams.keys()
@@ -188,7 +231,9 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy_part_is_blamed(seed: int) -> None:
+def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy_part_is_blamed(
+    seed: int,
+) -> None:
     rng = random.Random(seed)
     count = rng.choice([6, 8, 12, 16, 32])
     names = [f"node-{i}" for i in rng.sample(range(count), count)]

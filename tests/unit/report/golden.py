@@ -1,4 +1,5 @@
-"""What people read of a run: the report's text, Markdown, JUnit, metrics and the terminal, kept in tests/golden/report.
+"""What people read of a run: the report's text, Markdown, JUnit, metrics and the terminal, kept in
+tests/golden/report.
 
 `python -m tests.unit.report.golden` writes it anew; read what changed.
 """
@@ -41,12 +42,16 @@ def _printed(show: Callable[[], Any]) -> str:
 def _of(result: RunResult, context: ReportContext) -> dict[str, str]:
     before = samples.night(result, 2, 1.3)
     return {
-        "page.txt": textwrap.fill(Page(_STYLE.sub("", report_html(result, context))).text, 160) + "\n",
+        "page.txt": textwrap.fill(Page(_STYLE.sub("", report_html(result, context))).text, 160)
+        + "\n",
         "report.md": report_markdown(result, context),
         "summary.md": summary(result),
         "junit.xml": junit_xml(result),
         "metrics.txt": generate_latest(registry(result, result.started)).decode(),
-        "closing.txt": closing_lines(result, "utf-8") + "\n" + closing_lines(result, "ascii") + "\n",
+        "closing.txt": closing_lines(result, "utf-8")
+        + "\n"
+        + closing_lines(result, "ascii")
+        + "\n",
         "difference.txt": _printed(lambda: show_difference(difference(before, result))),
     }
 
@@ -57,10 +62,20 @@ def files() -> dict[str, str]:
         faulty, context = _with_a_past(Path(name))
         with open_store(f"sqlite:///{name}/history.sqlite") as store:
             rows = store.runs()
-        listed = _printed(lambda: show_history(rows)) + json.dumps(history_json(rows), indent=1, default=str) + "\n"
+        listed = (
+            _printed(lambda: show_history(rows))
+            + json.dumps(history_json(rows), indent=1, default=str)
+            + "\n"
+        )
     texts = {f"faulty-{file}": text for file, text in _of(faulty, context).items()}
-    texts |= {f"healthy-{file}": text for file, text in _of(samples.healthy_local(), ReportContext()).items()}
-    lines = [sparkline(values) for values in ([1.0, 2.0, 3.0], [5.0, 5.0], [0.0], [3.0, float("nan"), 1.0], [1.0] * 99)]
+    texts |= {
+        f"healthy-{file}": text
+        for file, text in _of(samples.healthy_local(), ReportContext()).items()
+    }
+    lines = [
+        sparkline(values)
+        for values in ([1.0, 2.0, 3.0], [5.0, 5.0], [0.0], [3.0, float("nan"), 1.0], [1.0] * 99)
+    ]
     history = listed.replace(name, "FOLDER") + "".join(f"{line}\n" for line in lines)
     return {**texts, "history.txt": history}
 

@@ -11,7 +11,15 @@ from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, los
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
-from seatrial.report.charts import BAD, WEAK, _mark_bad, busbw_chart, empty_axes, loss_chart, trend_chart
+from seatrial.report.charts import (
+    BAD,
+    WEAK,
+    _mark_bad,
+    busbw_chart,
+    empty_axes,
+    loss_chart,
+    trend_chart,
+)
 from seatrial.report.context import Headline, HeadlinePoint
 from seatrial.report.paper import MAX_CURVES, curve_png, described
 from tests import nights, samples
@@ -29,10 +37,13 @@ def test_the_chart_is_inline_svg_with_a_title_and_text() -> None:
 
 
 def test_the_title_of_a_trend_has_the_first_value_and_the_last() -> None:
-    plateau = Measurement("busbw_plateau", 205, "GB/s", Subject("cluster", "c"), {"operation": "all_reduce"})
+    plateau = Measurement(
+        "busbw_plateau", 205, "GB/s", Subject("cluster", "c"), {"operation": "all_reduce"}
+    )
     night = datetime(2026, 3, 2, 2, 5, tzinfo=UTC)
     points = [
-        HeadlinePoint("run", night + timedelta(i), value, Verdict.PASS) for i, value in enumerate((380, 381, 205))
+        HeadlinePoint("run", night + timedelta(i), value, Verdict.PASS)
+        for i, value in enumerate((380, 381, 205))
     ]
     headline = Headline(plateau, (), None, tuple(points))
     title = ElementTree.fromstring(trend_chart("a", headline)).findtext("title")
@@ -47,7 +58,10 @@ def test_colours_are_the_pages_variables() -> None:
 
 def test_ids_of_two_charts_differ() -> None:
     check = samples.healthy_local().checks[1]
-    ids = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (busbw_chart(busbw_curves(check)), loss_chart([2.0, 1.0]))]
+    ids = [
+        set(re.findall(r'id="([^"]+)"', svg))
+        for svg in (busbw_chart(busbw_curves(check)), loss_chart([2.0, 1.0]))
+    ]
     assert ids[0]
     assert not ids[0] & ids[1]
 
@@ -64,11 +78,16 @@ def test_hostile_names_are_text_and_no_formula() -> None:
     assert name in [element.text for element in ElementTree.fromstring(svg).iter("text")]
 
 
-@pytest.mark.parametrize(("verdict", "colour"), [(Verdict.FAIL, BAD), (Verdict.CORRUPT, BAD), (Verdict.DEGRADED, WEAK)])
+@pytest.mark.parametrize(
+    ("verdict", "colour"), [(Verdict.FAIL, BAD), (Verdict.CORRUPT, BAD), (Verdict.DEGRADED, WEAK)]
+)
 def test_a_bad_point_has_the_colour_of_its_verdict(verdict: Verdict, colour: str) -> None:
     drawn: list[tuple[str, str]] = []
     axes = SimpleNamespace(plot=lambda x, y, mark, *, color, **_: drawn.append((mark, color)))
-    _mark_bad(cast(Any, axes), [Point(8, 1.0, Expected(), verdict), Point(16, 1.0, Expected(), Verdict.PASS)])
+    _mark_bad(
+        cast(Any, axes),
+        [Point(8, 1.0, Expected(), verdict), Point(16, 1.0, Expected(), Verdict.PASS)],
+    )
     assert drawn == [("x", colour)]
 
 
@@ -77,7 +96,9 @@ def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
 
 
 def test_out_of_place_is_drawn_and_its_interval_kept() -> None:
-    curve = next(c for c in busbw_curves(samples.faulty_h100().checks[1]) if c.operation == "all_reduce")
+    curve = next(
+        c for c in busbw_curves(samples.faulty_h100().checks[1]) if c.operation == "all_reduce"
+    )
     assert len(curve.points) == 18
     assert curve.points[-1].verdict is Verdict.FAIL
     assert round(curve.points[-1].busbw_gb_s) == 205
@@ -112,7 +133,9 @@ def test_the_picture_shows_the_chart_of_the_report(monkeypatch: pytest.MonkeyPat
     assert struct.unpack(">II", png[16:24]) == (1036, 576)
     figure, axes = drawings[0]
     texts = [text.get_text() for text in figure.texts]
-    assert texts[0].startswith("h100-east: fail: node-5 (97 % sure): every pair with node-5 reaches")
+    assert texts[0].startswith(
+        "h100-east: fail: node-5 (97 % sure): every pair with node-5 reaches"
+    )
     assert "Dotted: the last good run." in texts[1]
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == texts[1].partition(":")[0].split(", ")
@@ -124,4 +147,6 @@ def test_a_run_without_a_sweep_has_no_picture() -> None:
 
 
 def test_the_picture_is_described_in_words() -> None:
-    assert described(samples.healthy_local()).startswith("busbw over message size: all_reduce up to ")
+    assert described(samples.healthy_local()).startswith(
+        "busbw over message size: all_reduce up to "
+    )

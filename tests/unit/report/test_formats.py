@@ -39,7 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _report(*words: object) -> str:
-    result = CliRunner().invoke(app, ["report", *(str(word) for word in words)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["report", *(str(word) for word in words)], catch_exceptions=False
+    )
     assert result.exit_code == 0
     return result.output
 
@@ -64,7 +66,9 @@ def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
     try:
-        with pytest.raises(InputError, match=rf"^{folder}/report\.html: cannot be written: File too large$"):
+        with pytest.raises(
+            InputError, match=rf"^{folder}/report\.html: cannot be written: File too large$"
+        ):
             _report(folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -72,10 +76,14 @@ def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_encoding_has_is_written_by_its_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "logs").mkdir()
     (folder / "logs" / os.fsdecode(b"\xff.log")).write_text("said")
-    (folder / "run.json").write_text(json.dumps({**samples.faulty_h100().to_dict(), "reason": "said \ud800"}))
+    (folder / "run.json").write_text(
+        json.dumps({**samples.faulty_h100().to_dict(), "reason": "said \ud800"})
+    )
     _report(folder)
     page = (folder / "report.html").read_text()
     assert ("\\udcff.log" in page, "<h1>fail: said" in page) == (True, True)
@@ -95,7 +103,10 @@ def test_markdown_goes_to_standard_output(folder: Path) -> None:
     output = _report(folder, "--format", "md")
     assert output.startswith("## ✕ h100-east\n\n**fail: node-5 (97 % sure): ")
     assert "### Headline numbers, last good run night-4\n" in output
-    assert "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n" in output
+    assert (
+        "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n"
+        in output
+    )
     assert "| driver | 565.57.01 | 570.124.06 |\n" in output
 
 
@@ -106,19 +117,27 @@ def test_json_holds_the_run_and_what_the_page_shows_besides(folder: Path) -> Non
     plateau = document["headlines"][0]
     assert plateau["name"] == "busbw plateau of all_reduce"
     assert plateau["change"] == pytest.approx(1 / 1.5 - 1)
-    assert {"what": "driver", "last_good": "565.57.01", "this_run": "570.124.06"} in document["software"]
+    assert {"what": "driver", "last_good": "565.57.01", "this_run": "570.124.06"} in document[
+        "software"
+    ]
 
 
-def test_a_history_that_is_broken_leaves_a_report_that_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_is_broken_leaves_a_report_that_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "broken").write_text("no database " * 100)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{folder}/broken")
     _report(folder)
-    assert "Earlier runs are not shown: the history could not be opened." in (folder / "report.html").read_text()
+    assert (
+        "Earlier runs are not shown: the history could not be opened."
+        in (folder / "report.html").read_text()
+    )
 
 
 def test_the_pdf_is_a4_and_small_enough_to_be_sent(folder: Path) -> None:
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))  # type: ignore[arg-type]
-    (folder / "run.json").write_text(run_json(samples.healthy_local()))  # a table of many rows takes long to lay out
+    # A table of many rows takes long to lay out
+    (folder / "run.json").write_text(run_json(samples.healthy_local()))
     output = _report(folder, "--format", "pdf")
     content = Path(output.strip()).read_bytes()
     assert content.startswith(b"%PDF-")
@@ -139,5 +158,8 @@ def test_on_paper_no_colour_is_left_to_a_variable_and_nothing_runs() -> None:
 
 def test_without_weasyprint_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weasyprint", None)
-    with pytest.raises(InputError, match=r"--format pdf: needs WeasyPrint .*: install seatrial with its extra `pdf`"):
+    with pytest.raises(
+        InputError,
+        match=r"--format pdf: needs WeasyPrint .*: install seatrial with its extra `pdf`",
+    ):
         pdf_of("")

@@ -24,10 +24,16 @@ def _check(*subjects: tuple[Subject, float]) -> Check:
 
 def test_a_node_is_as_bad_as_the_worst_of_its_gpus() -> None:
     gpus = [
-        (Subject("gpu", f"node-{n}/gpu-{g}"), 50.0 if (n, g) == (1, 3) else 100.0) for n in (0, 1) for g in range(4)
+        (Subject("gpu", f"node-{n}/gpu-{g}"), 50.0 if (n, g) == (1, 3) else 100.0)
+        for n in (0, 1)
+        for g in range(4)
     ]
     heat = heat_map(
-        replace(samples.healthy_local(), checks=[_check(*gpus)], nodes=[{"name": "node-0"}, {"name": "node-1"}])
+        replace(
+            samples.healthy_local(),
+            checks=[_check(*gpus)],
+            nodes=[{"name": "node-0"}, {"name": "node-1"}],
+        )
     )
     assert heat
     assert [(line.node, line.verdicts) for line in heat.lines] == [
@@ -40,7 +46,13 @@ def test_a_node_is_as_bad_as_the_worst_of_its_gpus() -> None:
 
 
 def test_a_node_that_was_not_measured_is_no_pass() -> None:
-    heat = heat_map(replace(samples.healthy_local(), checks=[_check((Subject("node", "node-0"), 100.0))], suspects=[]))
+    heat = heat_map(
+        replace(
+            samples.healthy_local(),
+            checks=[_check((Subject("node", "node-0"), 100.0))],
+            suspects=[],
+        )
+    )
     assert heat
     assert heat.lines[0].node == "node-1"
     assert heat.lines[0].cells == (NOT_MEASURED,)
@@ -71,7 +83,9 @@ def test_a_suspect_is_seen_though_it_measures_well() -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(60)))
     suspect = Suspect("node", "node-44", 0.8, uncoded("its links are slow"))
     nodes = [{"name": f"node-{n}"} for n in range(60)]
-    heat = heat_map(replace(samples.healthy_local(), checks=[check], nodes=nodes, suspects=[suspect]))
+    heat = heat_map(
+        replace(samples.healthy_local(), checks=[check], nodes=nodes, suspects=[suspect])
+    )
     assert heat
     assert [(line.node, line.blamed) for line in heat.alone] == [("node-44", 0.8)]
 
@@ -80,39 +94,62 @@ def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> Non
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(4)))
     suspect = Suspect("gpu", "node-2/gpu-1", 0.95, uncoded("computes wrongly"))
     wrong = replace(check, verdict=Verdict.CORRUPT, suspects=(suspect,))
-    run = replace(samples.healthy_local(), checks=[wrong], suspects=[suspect], verdict=Verdict.CORRUPT)
+    run = replace(
+        samples.healthy_local(), checks=[wrong], suspects=[suspect], verdict=Verdict.CORRUPT
+    )
     heat = heat_map(run)
     assert heat
     assert (heat.lines[0].node, heat.lines[0].verdict) == ("node-2", Verdict.CORRUPT)
     assert {line.verdict for line in heat.lines[1:]} == {Verdict.PASS}
     page = report_html(run)
     assert "<dt>nodes</dt><dd>1 corrupt, 3 pass</dd>" in page
-    assert '<th scope="row" class="corrupt">node-2 <span class="blamed">suspect: corrupt</span>' in page
+    assert (
+        '<th scope="row" class="corrupt">node-2 <span class="blamed">suspect: corrupt</span>'
+        in page
+    )
 
 
 @pytest.mark.parametrize("measured", [(0, 1), (0, 1, 2)])
-def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(measured: tuple[int, ...]) -> None:
+def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(
+    measured: tuple[int, ...],
+) -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in measured))
     suspect = Suspect("node", "node-2", 1.0, uncoded("does not answer"), Verdict.FAIL)
     blaming = replace(check, verdict=Verdict.FAIL, suspects=(suspect,))
     nodes = [{"name": f"node-{n}"} for n in range(3)]
-    heat = heat_map(replace(samples.healthy_local(), checks=[blaming], nodes=nodes, suspects=[suspect]))
+    heat = heat_map(
+        replace(samples.healthy_local(), checks=[blaming], nodes=nodes, suspects=[suspect])
+    )
     assert heat
     cells = dict(zip((column.title for column in heat.columns), heat.lines[0].cells, strict=True))
     bad = {title: cell.text for title, cell in cells.items() if cell.verdict is Verdict.FAIL}
     assert bad == ({"gemm": "not measured"} if len(measured) < 3 else {BLAMED: "blamed"})
-    assert all(cell.tooltip == "does not answer" for cell in cells.values() if cell.verdict is Verdict.FAIL)
+    assert all(
+        cell.tooltip == "does not answer" for cell in cells.values() if cell.verdict is Verdict.FAIL
+    )
     assert [line.verdict for line in heat.lines] == [Verdict.FAIL, Verdict.PASS, Verdict.PASS]
 
 
-def run_of_pairs(count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **finding: Any) -> RunResult:
+def run_of_pairs(
+    count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **finding: Any
+) -> RunResult:
     """A run that has tested all pairs of so many nodes."""
     tests = [
-        {"name": "", "nodes": [f"n{a}", f"n{b}"], "gpus": [], "busbw_gb_s": 40.0, "slow": slow(a, b)}
+        {
+            "name": "",
+            "nodes": [f"n{a}", f"n{b}"],
+            "gpus": [],
+            "busbw_gb_s": 40.0,
+            "slow": slow(a, b),
+        }
         | {"ratio": 0.33 if slow(a, b) else 1.0}
         for a, b in combinations(range(count), 2)
     ]
-    document = {"collective": "all_reduce", "findings": [finding] if finding else [], "tests": tests}
+    document = {
+        "collective": "all_reduce",
+        "findings": [finding] if finding else [],
+        "tests": tests,
+    }
     return replace(samples.healthy_local(), suspects=suspects, localization=document)
 
 
@@ -128,10 +165,16 @@ def test_the_sides_of_a_cut_stand_together() -> None:
 
 
 def test_a_suspect_of_many_nodes_is_shown_first() -> None:
-    result = run_of_pairs(40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, uncoded("slow")))
+    result = run_of_pairs(
+        40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, uncoded("slow"))
+    )
     matrix = pair_matrix(result)
     assert matrix is not None
-    assert (matrix.nodes[0], len(matrix.nodes), matrix.left_out) == ("n39", NODES_SHOWN, 40 - NODES_SHOWN)
+    assert (matrix.nodes[0], len(matrix.nodes), matrix.left_out) == (
+        "n39",
+        NODES_SHOWN,
+        40 - NODES_SHOWN,
+    )
     assert {cell.text for cell in matrix.lines[0]} == {"", "33 %"}
     html = report_html(result)
     assert 'n39 <span class="blamed">suspect</span>' in html

@@ -87,12 +87,18 @@ def test_a_pass_shows_no_suspects_and_no_log() -> None:
     assert "line one" not in text
 
 
-@pytest.mark.parametrize("result", [samples.healthy_local(), samples.faulty_h100()], ids=["healthy", "faulty"])
+@pytest.mark.parametrize(
+    "result", [samples.healthy_local(), samples.faulty_h100()], ids=["healthy", "faulty"]
+)
 def test_nothing_is_fetched(result: RunResult) -> None:
     html = report_html(result)
     page = Page(html)
     assert page.tags.count("script") == 1
-    links = [value for name, value in page.attributes if name in ("href", "src", "action", "data", "xlink:href")]
+    links = [
+        value
+        for name, value in page.attributes
+        if name in ("href", "src", "action", "data", "xlink:href")
+    ]
     assert all(link.startswith("#") or link == "data:," for link in links)
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", html)
 
@@ -101,7 +107,9 @@ def test_links_inside_the_page_lead_somewhere(faulty: str) -> None:
     page = Page(faulty)
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
-    assert {v[1:] for n, v in page.attributes if n in ("href", "aria-labelledby") and v.startswith("#")} <= set(ids)
+    assert {
+        v[1:] for n, v in page.attributes if n in ("href", "aria-labelledby") and v.startswith("#")
+    } <= set(ids)
 
 
 def test_every_text_from_outside_is_escaped() -> None:
@@ -115,7 +123,9 @@ def test_every_text_from_outside_is_escaped() -> None:
 
 def test_no_escape_and_no_override_of_the_direction_is_in_the_page() -> None:
     crafted = replace(
-        samples.faulty_h100(), reason=uncoded("node-1 \x1b[2J is \u202egniliaf\u2069"), notes=("a\x9bnote",)
+        samples.faulty_h100(),
+        reason=uncoded("node-1 \x1b[2J is \u202egniliaf\u2069"),
+        notes=("a\x9bnote",),
     )
     shown = report_html(crafted)
     assert "node-1 [2J is gniliaf" in shown
@@ -124,13 +134,22 @@ def test_no_escape_and_no_override_of_the_direction_is_in_the_page() -> None:
 
 def test_notes_stand_below_the_checks_and_are_bounded() -> None:
     attack = "<b onclick=alert(1)>files are at x"
-    page = Page(report_html(replace(samples.healthy_local(), notes=(attack,) * 25), ReportContext()))
+    page = Page(
+        report_html(replace(samples.healthy_local(), notes=(attack,) * 25), ReportContext())
+    )
     assert page.text.count(attack) == 20
     assert "and 5 more notes in run.json" in page.text
 
 
 def test_an_empty_run_has_a_report() -> None:
-    empty = replace(samples.healthy_local(), checks=(), nodes=(), fingerprint={}, timings={}, verdict=Verdict.NOT_RUN)
+    empty = replace(
+        samples.healthy_local(),
+        checks=(),
+        nodes=(),
+        fingerprint={},
+        timings={},
+        verdict=Verdict.NOT_RUN,
+    )
     assert "not_run: connectivity" in Page(report_html(empty)).text
 
 
@@ -158,16 +177,30 @@ def test_a_chart_that_fails_does_not_lose_the_report(
 def _huge() -> RunResult:
     judgements = [
         samples.judge(
-            Measurement("busbw", 100.0 + n % 90, "GB/s", Subject("link", f"node-{n}--node-{n + 1}")), 180, 0.1, "peers"
+            Measurement(
+                "busbw", 100.0 + n % 90, "GB/s", Subject("link", f"node-{n}--node-{n + 1}")
+            ),
+            180,
+            0.1,
+            "peers",
         )
         for n in range(5000)
     ]
     nan = Measurement("loss", float("nan"), "", Subject("cluster", "cluster"))
     bad = Judgement(nan, Verdict.CORRUPT, uncoded("the loss is not a number"), "sanity")
     check = Check("links", Verdict.CORRUPT, uncoded("r" * 3000), 5.0, (), (bad, *judgements))
-    nodes = [{"name": f"node-{n}", "address": f"10.0.{n // 250}.{n % 250}", "gpus": 8} for n in range(1000)]
+    nodes = [
+        {"name": f"node-{n}", "address": f"10.0.{n // 250}.{n % 250}", "gpus": 8}
+        for n in range(1000)
+    ]
     suspects = [Suspect("node", f"node-{n}", 0.5, uncoded("slow " * 40)) for n in range(1000)]
-    return replace(samples.faulty_h100(), checks=[check], nodes=nodes, suspects=suspects, verdict=Verdict.CORRUPT)
+    return replace(
+        samples.faulty_h100(),
+        checks=[check],
+        nodes=nodes,
+        suspects=suspects,
+        verdict=Verdict.CORRUPT,
+    )
 
 
 def test_plateaus_and_what_they_are_of_the_links() -> None:
@@ -181,13 +214,20 @@ def test_the_one_script_is_ours_and_the_policy_names_it() -> None:
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
     assert f"<script>{script()}</script>" in page
-    assert "".join(redacted(script().splitlines(keepends=True))) == script()  # or an uploaded page would not run it
+    # Or an uploaded page would not run it
+    assert "".join(redacted(script().splitlines(keepends=True))) == script()
 
 
 def test_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
     text = Page(report_html(*_with_a_past(tmp_path))).text
-    assert "all_reduce, 8G 205 GB/s · ✕ fail expected 356 – 418 GB/s (catalog) last good run 211 GB/s" in text
-    assert "Since the last good run night-4, 13 Mar 2026 02:00 UTC. Software that changed: driver " in text
+    assert (
+        "all_reduce, 8G 205 GB/s · ✕ fail expected 356 – 418 GB/s (catalog) last good run 211 GB/s"
+        in text
+    )
+    assert (
+        "Since the last good run night-4, 13 Mar 2026 02:00 UTC. Software that changed: driver "
+        in text
+    )
     assert "busbw plateau of all_reduce 205 GB/s 364 – 410 GB/s 211 GB/s -2.7 %" in text
     assert "driver changed 570.124.06 565.57.01" in text
     assert "cuda 12.8 the same" in text
@@ -195,7 +235,9 @@ def test_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
 
 def test_an_unreadable_history_is_reported() -> None:
     result = samples.healthy_local()
-    text = Page(report_html(result, ReportContext(past=EarlierRuns(problem="the disk is <gone>")))).text
+    text = Page(
+        report_html(result, ReportContext(past=EarlierRuns(problem="the disk is <gone>")))
+    ).text
     assert "Earlier runs are not shown: the disk is <gone>." in text
     assert "No earlier run of this cluster and suite is known." in Page(report_html(result)).text
 
@@ -205,7 +247,10 @@ def test_a_thousand_nodes_fit_and_the_ill_ones_come_first() -> None:
     html = report_html(result, fleet_context(result))
     text = Page(html).text
     assert len(html) < 3_000_000
-    lines = [text.index(name, text.index("Nodes by check")) for name in ("rack01-node01", "rack31-node04", "996 nodes")]
+    lines = [
+        text.index(name, text.index("Nodes by check"))
+        for name in ("rack01-node01", "rack31-node04", "996 nodes")
+    ]
     assert lines == sorted(lines)
     assert "changed: driver 565.57.01 -> 570.124.06" in text
     assert text.count("gpu-rack62-node06") == 2  # in the full table, and its log
@@ -216,7 +261,10 @@ def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
     result = samples.faulty_h100()
     with open_store(f"sqlite:///{folder}/history.sqlite") as store:
         for n in range(1, 5):
-            store.save(samples.night(result, n, 1.02 + n / 500, Verdict.FAIL if n == 3 else Verdict.PASS), folder)
+            store.save(
+                samples.night(result, n, 1.02 + n / 500, Verdict.FAIL if n == 3 else Verdict.PASS),
+                folder,
+            )
         store.save(result, folder)
         return result, context_of(result, folder, store)
 
@@ -225,17 +273,36 @@ def test_a_blamed_node_is_marked_bad_wherever_it_is_shown() -> None:
     run = samples.broken_local()
     html = report_html(run)
     text = Page(html).text
-    steps = [str(CATALOG[code].next_step).replace("`", "")[:30] for code in ("ssh-refused", "tcp-node-slow")]
-    places = [text.index(f"next: {node}: {step}") for node, step in zip(("node-1", "node-2"), steps, strict=True)]
+    steps = [
+        str(CATALOG[code].next_step).replace("`", "")[:30]
+        for code in ("ssh-refused", "tcp-node-slow")
+    ]
+    places = [
+        text.index(f"next: {node}: {step}")
+        for node, step in zip(("node-1", "node-2"), steps, strict=True)
+    ]
     assert places == sorted(places)
     assert "numbers 1 fail, 5 pass compared 1 of 6" in text
     assert "nodes 2 fail, 2 pass" in text
-    assert html.count('class="fail" title="10.77.0.3 port 222: connection refused">✕ not measured</td>') == 2
+    assert (
+        html.count(
+            'class="fail" title="10.77.0.3 port 222: connection refused">✕ not measured</td>'
+        )
+        == 2
+    )
     assert "✕ 23.6 MB/s</td>" in html
-    assert "node-2 23.6 MB/s ≥ 317 MB/s -98 % ✕ fail peers tcp_egress 23.6 MB/s on node-2: 98.1 % below" in text
-    assert '<tr class="suspect fail"><td data-label="name">node-1 <span class="blamed">suspect: fail' in html
+    assert (
+        "node-2 23.6 MB/s ≥ 317 MB/s -98 % ✕ fail peers tcp_egress 23.6 MB/s on node-2: "
+        "98.1 % below"
+    ) in text
+    assert (
+        '<tr class="suspect fail"><td data-label="name">node-1 <span class="blamed">suspect: fail'
+        in html
+    )
     assert "5 numbers passed, 5 without a baseline yet" in text
-    assert "next: " not in Page(report_html(samples.healthy_local())).text.replace("next: nothing to do", "")
+    assert "next: " not in Page(report_html(samples.healthy_local())).text.replace(
+        "next: nothing to do", ""
+    )
 
 
 def test_a_blamed_node_beyond_those_shown_has_all_of_its_facts() -> None:

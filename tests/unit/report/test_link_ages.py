@@ -20,8 +20,13 @@ NODES = tuple({"name": f"node-{i}", "cpu_model": "EPYC"} for i in range(4))
 
 
 def night(number: int, *links: str) -> RunResult:
-    streams = tuple(Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links)
-    return a_run(number, checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, streams)], nodes=NODES)
+    streams = tuple(
+        Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None)
+        for name in links
+    )
+    return a_run(
+        number, checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, streams)], nodes=NODES
+    )
 
 
 @pytest.fixture
@@ -45,8 +50,13 @@ def test_ages_count_from_the_newest_run_and_only_its_nodes() -> None:
     lines = seatrial("lab", "--links").splitlines()
     assert lines[0] == "lab: 6 links between 4 nodes"
     rows = [line.split() for line in lines[2:7]]
-    assert [row[-1] for row in rows] == ["1", "2", "3", "3", "3"]  # a day, a week, a month, a year, never
-    assert [line.split()[0] for line in lines[8:]] == ["node-0--node-3", "node-0--node-1", "node-0--node-2"]
+    # A day, a week, a month, a year, never
+    assert [row[-1] for row in rows] == ["1", "2", "3", "3", "3"]
+    assert [line.split()[0] for line in lines[8:]] == [
+        "node-0--node-3",
+        "node-0--node-1",
+        "node-0--node-2",
+    ]
 
 
 @pytest.mark.usefixtures("history")

@@ -28,15 +28,21 @@ def _write(folder: Path, result: RunResult) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("result", [samples.healthy_local(), samples.faulty_h100(), samples.hostile("<a>,\"b\"\n'c'")])
+@pytest.mark.parametrize(
+    "result", [samples.healthy_local(), samples.faulty_h100(), samples.hostile("<a>,\"b\"\n'c'")]
+)
 def test_a_run_comes_back_as_it_was(tmp_path: Path, result: RunResult) -> None:
     back = load_result(_write(tmp_path, result))
     assert back.to_dict() == json.loads(run_json(result))
-    assert [check.measurements for check in back.checks] == [check.measurements for check in result.checks]
+    assert [check.measurements for check in back.checks] == [
+        check.measurements for check in result.checks
+    ]
 
 
 def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
-    loss = Measurement("loss", 1.5, "", Subject("cluster", "lab"), samples=tuple(i / 7 for i in range(100_000)))
+    loss = Measurement(
+        "loss", 1.5, "", Subject("cluster", "lab"), samples=tuple(i / 7 for i in range(100_000))
+    )
     check = Check("training", Verdict.PASS, uncoded("learns"), 1.0, (loss,))
     back = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check])))
     assert back.checks[0].measurements == (loss,)
@@ -44,10 +50,19 @@ def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
 
 def test_what_was_printed_comes_back_beside_the_number(tmp_path: Path) -> None:
     busbw = Measurement(
-        "busbw", 0.0024576, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"}, printed=0.01
+        "busbw",
+        0.0024576,
+        "GB/s",
+        Subject("cluster", "lab"),
+        {"operation": "all_reduce"},
+        printed=0.01,
     )
     check = Check("collectives", Verdict.PASS, uncoded("right"), 1.0, (busbw,))
-    (back,) = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check]))).checks[0].measurements
+    (back,) = (
+        load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check])))
+        .checks[0]
+        .measurements
+    )
     assert (back, back.printed) == (busbw, 0.01)
 
 
@@ -70,7 +85,10 @@ def test_fields_that_earlier_versions_wrote_are_ignored(tmp_path: Path) -> None:
     document = result.to_dict()
     document["numbers"]["detectable"] = {"collectives: all_reduce": 0.31}
     for judgement in (j for check in document["checks"] for j in check["judgements"]):
-        judgement |= {"drift": {"kind": "step", "since": "2026-03-10", "size": -0.1}, "detectable": 0.31}
+        judgement |= {
+            "drift": {"kind": "step", "since": "2026-03-10", "size": -0.1},
+            "detectable": 0.31,
+        }
     (tmp_path / "run.json").write_text(json.dumps(document))
     assert load_result(tmp_path).to_dict() == result.to_dict()
 
@@ -89,16 +107,34 @@ def _changed(**changes: Any) -> str:
         ("[" * 100_000, "run.json: is not JSON: "),
         ("[1]", "run.json: must be an object as `seatrial run` writes it, is a list"),
         ('{"name": "x"}', "run.json: schema: is missing, so it is not the run.json of a run"),
-        (_changed(schema=2), "run.json: schema: is 2, this seatrial reads 1; use the one that wrote it"),
+        (
+            _changed(schema=2),
+            "run.json: schema: is 2, this seatrial reads 1; use the one that wrote it",
+        ),
         (_changed(verdict="great"), "run.json: verdict: input should be 'pass', 'degraded'"),
         (_changed(started=None), "run.json: started: input should be a valid datetime"),
         (_changed(run_id="r\ud800"), "run.json: run_id: must be text that UTF-8 has"),
-        (_changed(started="0001-01-01T00:00:00Z"), "run.json: started: must be of a year from 1970 to 2999, is of 1"),
-        (_changed(finished="9999-12-31T23:59:59-14:00"), "run.json: finished: must be of a year from 1970 to 2999, is"),
-        (_changed(started="2026-03-14T02:00:00"), "run.json: started: input should have timezone info"),
+        (
+            _changed(started="0001-01-01T00:00:00Z"),
+            "run.json: started: must be of a year from 1970 to 2999, is of 1",
+        ),
+        (
+            _changed(finished="9999-12-31T23:59:59-14:00"),
+            "run.json: finished: must be of a year from 1970 to 2999, is",
+        ),
+        (
+            _changed(started="2026-03-14T02:00:00"),
+            "run.json: started: input should have timezone info",
+        ),
         (_changed(setup={**SETUP, "nodes": 0}), "run.json: setup: nodes must be at least 1, is 0"),
-        (_changed(setup={**SETUP, "slots_per_node": -1}), "run.json: setup: slots_per_node must be at least 1, is -1"),
-        (_changed(timings={"launch": math.nan}), "run.json: timings.launch: input should be a finite number"),
+        (
+            _changed(setup={**SETUP, "slots_per_node": -1}),
+            "run.json: setup: slots_per_node must be at least 1, is -1",
+        ),
+        (
+            _changed(timings={"launch": math.nan}),
+            "run.json: timings.launch: input should be a finite number",
+        ),
         (
             _changed(nodes=[{"load": [math.inf]}]),
             "run.json: nodes.0.load.list.0.float: input should be a finite number",
@@ -115,7 +151,9 @@ def test_a_foreign_file_is_one_line(tmp_path: Path, text: str, message: str) -> 
 
 
 def test_a_missing_run_says_what_to_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"run\.json: is not there; name a run's folder or its run\.json"):
+    with pytest.raises(
+        InputError, match=r"run\.json: is not there; name a run's folder or its run\.json"
+    ):
         load_result(tmp_path)
 
 
@@ -130,13 +168,19 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     ("change", "problem"),
     [
         (lambda run: {**run, "nodes": [[]] * 9_000_000}, "has more than 8,000,000 values"),
-        (lambda run: {**run, "nodes": [{}] * 10_001}, "nodes: list should have at most 10000 items"),
+        (
+            lambda run: {**run, "nodes": [{}] * 10_001},
+            "nodes: list should have at most 10000 items",
+        ),
         (
             lambda run: {**run, "reason": "x" * 1_000_001},
             "reason: must have at most 1,000,000 characters, has 1,000,001",
         ),
         (
-            lambda run: {**run, "suspects": [{"kind": "node", "name": "n" * 1001, "confidence": 1, "evidence": ""}]},
+            lambda run: {
+                **run,
+                "suspects": [{"kind": "node", "name": "n" * 1001, "confidence": 1, "evidence": ""}],
+            },
             "suspects.0.name: must have at most 1,000 characters, has 1,001",
         ),
         (lambda run: {**run, "reason": "x" * 100_000_001}, "is larger than 100,000,000 bytes"),
@@ -165,13 +209,18 @@ _HEADER = "run_id,check,metric,subject_kind,subject,value,unit,samples"
     ("lines", "bound"),
     [
         ("1" * (load.MAX_LINE + 1), f"line 1 is longer than {load.MAX_LINE:,} characters"),
-        (f"{_HEADER}\n{',' * (load.MAX_TABLE_VALUES + 1)}", f"has more than {load.MAX_TABLE_VALUES:,} values"),
+        (
+            f"{_HEADER}\n{',' * (load.MAX_TABLE_VALUES + 1)}",
+            f"has more than {load.MAX_TABLE_VALUES:,} values",
+        ),
         (f"{_HEADER}{',a' * 200}\n", "has more than 200 columns (208)"),
         (f"{_HEADER}\n" + "a,b\n" * (load.MAX_ROWS + 1), f"has more than {load.MAX_ROWS:,} rows"),
     ],
     ids=["line", "values", "columns", "rows"],
 )
-def test_measurements_beyond_a_bound_are_one_clear_line(tmp_path: Path, lines: str, bound: str) -> None:
+def test_measurements_beyond_a_bound_are_one_clear_line(
+    tmp_path: Path, lines: str, bound: str
+) -> None:
     folder = _write(tmp_path, samples.faulty_h100())
     (folder / "measurements.csv").write_text(lines)
     with pytest.raises(InputError) as error:
@@ -179,12 +228,18 @@ def test_measurements_beyond_a_bound_are_one_clear_line(tmp_path: Path, lines: s
     assert str(error.value) == f"{folder}/measurements.csv: {bound}; move it away to do without"
 
 
-@pytest.mark.parametrize("cell", ["[" * 100_000, f"[1{'0' * 400}]", '"[[1]]"'], ids=["deep", "number", "list"])
+@pytest.mark.parametrize(
+    "cell", ["[" * 100_000, f"[1{'0' * 400}]", '"[[1]]"'], ids=["deep", "number", "list"]
+)
 def test_samples_that_are_none_are_one_clear_line(tmp_path: Path, cell: str) -> None:
     result = samples.faulty_h100()
     folder = _write(tmp_path, result)
-    (folder / "measurements.csv").write_text(f"{_HEADER}\n{result.run_id},x,loss,cluster,lab,1,,{cell}\n")
-    with pytest.raises(InputError, match=r"measurements.csv: is not the measurements.csv of a run \("):
+    (folder / "measurements.csv").write_text(
+        f"{_HEADER}\n{result.run_id},x,loss,cluster,lab,1,,{cell}\n"
+    )
+    with pytest.raises(
+        InputError, match=r"measurements.csv: is not the measurements.csv of a run \("
+    ):
         load_result(folder)
 
 
@@ -194,7 +249,8 @@ def test_a_sparse_file_of_8_gb_is_refused_before_it_is_read_whole(tmp_path: Path
     tracemalloc.start()
     try:
         with pytest.raises(
-            InputError, match=rf": is larger than {load.MAX_BYTES:,} bytes \(8,589,934,592\); move it away"
+            InputError,
+            match=rf": is larger than {load.MAX_BYTES:,} bytes \(8,589,934,592\); move it away",
         ):
             load_result(folder)
         assert tracemalloc.get_traced_memory()[1] < 2 * load.MAX_BYTES
@@ -226,7 +282,10 @@ def test_numbers_stay_numbers() -> None:
 def test_names_are_no_formulas_and_come_back_as_they_were(tmp_path: Path) -> None:
     run = samples.healthy_local()
     check = run.checks[0]
-    odd = [Measurement("clock_skew", -0.5, "s", Subject("node", name), {"peer": f"{name} x"}) for name in FORMULAS]
+    odd = [
+        Measurement("clock_skew", -0.5, "s", Subject("node", name), {"peer": f"{name} x"})
+        for name in FORMULAS
+    ]
     run = replace(run, checks=[replace(check, measurements=tuple(odd), judgements=())])
     text = measurements_csv(run)
     cells = [cell for row in csv.reader(text.splitlines()[1:]) for cell in row]

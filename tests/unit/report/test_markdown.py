@@ -41,7 +41,9 @@ def test_tables_are_whole_whatever_the_text() -> None:
 
 
 def test_notes_follow_the_checks() -> None:
-    run = replace(samples.healthy_local(), notes=("collectives left out", *("kept\nuntil | noon",) * MAX_ROWS))
+    run = replace(
+        samples.healthy_local(), notes=("collectives left out", *("kept\nuntil | noon",) * MAX_ROWS)
+    )
     text = summary(run)
     assert "- collectives left out\n- kept until" in text
     assert "and 1 more notes in `run.json`" in text
@@ -64,7 +66,12 @@ def test_rows_are_flat_and_the_worst_come_first() -> None:
 def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_further_off() -> None:
     (check, bad), *_ = bad_judgements(samples.faulty_h100().checks)
     ordered = tuple(
-        replace(bad, verdict=verdict, deviation=off, measurement=replace(bad.measurement, conditions=conditions))
+        replace(
+            bad,
+            verdict=verdict,
+            deviation=off,
+            measurement=replace(bad.measurement, conditions=conditions),
+        )
         for verdict, off, conditions in (
             (Verdict.FAIL, -0.2, {}),
             (Verdict.FAIL, -0.1, {}),
@@ -79,7 +86,9 @@ def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_furth
 def test_a_row_names_its_node_or_the_cluster() -> None:
     run = samples.faulty_h100()
     (check, of_cluster), *_ = bad_judgements(run.checks)
-    of_node = replace(of_cluster, measurement=replace(of_cluster.measurement, subject=Subject("node", "node-5")))
+    of_node = replace(
+        of_cluster, measurement=replace(of_cluster.measurement, subject=Subject("node", "node-5"))
+    )
     rows = judgement_rows(replace(run, checks=[replace(check, judgements=(of_cluster, of_node))]))
     assert [row["subject"] for row in rows] == ["cluster", "node-5"]
 
@@ -94,11 +103,17 @@ def test_missing_software_is_not_listed() -> None:
 def test_only_a_pass_is_a_test_that_passed(verdict: Verdict) -> None:
     good = samples.healthy_local()
     bad = Check("extra", verdict, uncoded('slow "node-1" <&>\x1b[2J'), 2.0)
-    suite = ElementTree.fromstring(junit_xml(replace(good, verdict=verdict, checks=(*good.checks, bad))))
+    suite = ElementTree.fromstring(
+        junit_xml(replace(good, verdict=verdict, checks=(*good.checks, bad)))
+    )
     kind = "error" if verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN) else "failure"
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [*(check.name for check in good.checks), "extra"]
     assert [len(case) for case in cases] == [*(0 for _ in good.checks), 1]
     assert (cases[-1][0].tag, cases[-1][0].get("type")) == (kind, verdict.value)
     assert (cases[-1][0].get("message") or "").startswith('slow "node-1" <&>')
-    assert int(suite.get(f"{kind}s", "")) == int(suite.get("failures", "")) + int(suite.get("errors", "")) == 1
+    assert (
+        int(suite.get(f"{kind}s", ""))
+        == int(suite.get("failures", "")) + int(suite.get("errors", ""))
+        == 1
+    )

@@ -10,7 +10,14 @@ from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import RUNS_SHOWN, context_of, headline_numbers, headlines, log_files, past_of
+from seatrial.report.context import (
+    RUNS_SHOWN,
+    context_of,
+    headline_numbers,
+    headlines,
+    log_files,
+    past_of,
+)
 from tests import samples
 
 RESULT = samples.faulty_h100()
@@ -39,7 +46,10 @@ def test_the_last_good_run_is_the_newest_that_passed(store: Store) -> None:
 def test_other_suites_and_later_runs_are_none_of_the_past(store: Store) -> None:
     _save(store, 1)
     store.save(replace(samples.night(RESULT, 2, 1.0), suite="quick"), Path("/runs"))
-    store.save(replace(samples.night(RESULT, 3, 1.0), started=RESULT.started + timedelta(days=1)), Path("/runs"))
+    store.save(
+        replace(samples.night(RESULT, 3, 1.0), started=RESULT.started + timedelta(days=1)),
+        Path("/runs"),
+    )
     store.save(RESULT, Path("/runs"))
     assert [row.run_id for row in past_of(RESULT, store).runs] == ["night-1"]
 
@@ -48,7 +58,10 @@ def test_the_last_good_run_may_be_older_than_what_is_drawn(store: Store) -> None
     _save(store, 1, factor=1.5)
     bad = samples.night(RESULT, 2, 1.0, Verdict.FAIL)
     for n in range(RUNS_SHOWN + 3):
-        store.save(replace(bad, run_id=f"bad-{n:02}", started=bad.started + timedelta(minutes=n)), Path("/runs"))
+        store.save(
+            replace(bad, run_id=f"bad-{n:02}", started=bad.started + timedelta(minutes=n)),
+            Path("/runs"),
+        )
     past = past_of(RESULT, store)
     assert len(past.runs) == RUNS_SHOWN
     assert past.last_good and past.last_good.run_id == "night-1"
@@ -61,12 +74,17 @@ def test_headlines_are_of_the_cluster_and_each_once() -> None:
     keys = [(m.metric, m.conditions.get("operation")) for m in headlines(RESULT)]
     assert len(keys) == len(set(keys)) == 5 + 5 + 3
     latency = next(m for m in headlines(RESULT) if m.metric == "latency")
-    assert (latency.conditions["message_bytes"], latency.conditions["placement"]) == (65536, "out_of_place")
+    assert (latency.conditions["message_bytes"], latency.conditions["placement"]) == (
+        65536,
+        "out_of_place",
+    )
 
 
 def test_a_change_of_software_is_shown_at_its_run(store: Store) -> None:
     _save(store, 1)
-    store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
+    store.save(
+        replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs")
+    )
     changes = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
     assert changes == ["", "driver 565.57.01 -> 570.124.06", ""]
 
@@ -74,11 +92,16 @@ def test_a_change_of_software_is_shown_at_its_run(store: Store) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (SeatrialError("history: runs cannot be read: locked"), "history: runs cannot be read: locked"),
+        (
+            SeatrialError("history: runs cannot be read: locked"),
+            "history: runs cannot be read: locked",
+        ),
         (KeyError("verdict"), "KeyError: 'verdict'"),
     ],
 )
-def test_a_failing_store_is_reported(store: Store, tmp_path: Path, error: Exception, reason: str) -> None:
+def test_a_failing_store_is_reported(
+    store: Store, tmp_path: Path, error: Exception, reason: str
+) -> None:
     class Broken(Store):
         def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
             raise error
@@ -99,7 +122,9 @@ def test_links_to_logs_are_relative_quoted_and_lead_nowhere_else(tmp_path: Path)
     ]
 
 
-def test_the_end_of_the_log_goes_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_the_log_goes_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BUCKET_TOKEN", "s3cret-of-the-site")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "run.log").write_text("upload with s3cret-of-the-site\nlast\n")

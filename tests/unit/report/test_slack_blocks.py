@@ -28,7 +28,11 @@ anything = st.one_of(st.text(max_size=50), nasty)
 @st.composite
 def results(draw: st.DrawFn) -> RunResult:
     suspect = st.builds(
-        Suspect, st.sampled_from(["node", "gpu", "link"]), anything, st.floats(0, 1), anything.map(uncoded)
+        Suspect,
+        st.sampled_from(["node", "gpu", "link"]),
+        anything,
+        st.floats(0, 1),
+        anything.map(uncoded),
     )
     measurement = Measurement(
         draw(anything),
@@ -55,7 +59,12 @@ def results(draw: st.DrawFn) -> RunResult:
         suspects=draw(st.lists(suspect, max_size=3)) * draw(st.sampled_from([1, 400])),
         checks=[
             Check(
-                "c", Verdict.FAIL, uncoded(draw(anything)), 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500]))
+                "c",
+                Verdict.FAIL,
+                uncoded(draw(anything)),
+                1.0,
+                (),
+                (judgement,) * draw(st.sampled_from([0, 1, 500])),
             )
         ],
         fingerprint={draw(anything): draw(anything) for _ in range(3)},
@@ -75,12 +84,16 @@ def alert_of(*runs: RunResult, before: RunResult | None = None, **fields: Any) -
 @given(results(), results(), st.none() | anything)
 def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | None) -> None:
     bad = result if result.verdict is not Verdict.PASS else replace(result, verdict=Verdict.FAIL)
-    alert = alert_of(bad, before=before, report_link=report if report and not report.startswith("http") else None)
+    alert = alert_of(
+        bad, before=before, report_link=report if report and not report.startswith("http") else None
+    )
     over = Alert(replace(alert.incident, closed=bad.finished), result)
     for text, layout in (blocks(alert), blocks(over), details(bad)):
         assert 0 < len(text) <= 3000
         assert block_problem(layout) is None
-        for part in (part for block in layout if block["type"] != "header" for part in texts(block)):
+        for part in (
+            part for block in layout if block["type"] != "header" for part in texts(block)
+        ):
             assert not re.search(r"[<>]", part)
             assert not re.search(r"&(?!amp;|lt;|gt;)", part)
     for line in (change(alert, alert.incident.changes), digest(result)):
@@ -99,7 +112,10 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
     before = nights.good(0, checks=samples.faulty_h100().checks, fingerprint={"nccl": "2.26.0"})
     bad = nights.bad(1, fingerprint={"nccl": "2.27.1"})
     alert = alert_of(
-        bad, before=before, report_link="/runs/1/report.html", run_link="https://prefect.example.com/r?a&b"
+        bad,
+        before=before,
+        report_link="/runs/1/report.html",
+        run_link="https://prefect.example.com/r?a&b",
     )
     text, layout = blocks(alert, ("here", "U024BE7LH"))
     payload = _text(layout)
@@ -116,11 +132,17 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
 
 def test_the_three_worst_numbers_are_of_different_operations() -> None:
     chosen = worst_judgements(samples.faulty_h100())
-    assert [j.measurement.conditions["operation"] for j in chosen] == ["all_reduce", "all_gather", "reduce_scatter"]
+    assert [j.measurement.conditions["operation"] for j in chosen] == [
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+    ]
     assert all(j.measurement.metric == "busbw_plateau" for j in chosen)
     only = replace(
         samples.faulty_h100(),
-        checks=[replace(samples.faulty_h100().checks[1], judgements=(chosen[0], replace(chosen[0])))],
+        checks=[
+            replace(samples.faulty_h100().checks[1], judgements=(chosen[0], replace(chosen[0])))
+        ],
     )
     assert worst_judgements(only) == [chosen[0]] * 2
 
@@ -128,14 +150,19 @@ def test_the_three_worst_numbers_are_of_different_operations() -> None:
 def test_a_check_that_did_not_run_has_a_next_step_too() -> None:
     _, layout = blocks(alert_of(nights.unmeasured(1, Verdict.NOT_RUN)))
     assert "h100-east could not be checked" in _text(layout)
-    (incident,) = advance([], "h100-east", "nightly", silent("it died", None, nights.bad(1).finished), ["slack"])
+    (incident,) = advance(
+        [], "h100-east", "nightly", silent("it died", None, nights.bad(1).finished), ["slack"]
+    )
     payload = _text(blocks(Alert(incident))[1])
     assert "*not_run: it died*" in payload
     assert f"next: {CATALOG['run-overdue'].next_step}"[:40] in payload
 
 
 def test_the_message_says_where_the_files_are_and_what_is_kept() -> None:
-    notes = ("nodes are kept until 17:00\n  to log in: seatrial ssh r1 head", "files: gs://bucket/logs/r1/")
+    notes = (
+        "nodes are kept until 17:00\n  to log in: seatrial ssh r1 head",
+        "files: gs://bucket/logs/r1/",
+    )
     _, layout = blocks(alert_of(nights.bad(1, notes=notes)))
     payload = json.dumps(layout)
     assert "seatrial ssh r1 head" in payload
@@ -145,11 +172,20 @@ def test_the_message_says_where_the_files_are_and_what_is_kept() -> None:
 def test_the_mail_has_the_same_content() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
     letter = full_text(alert, alert.incident.changes)
-    assert subject(alert).startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure): every pair")
-    for part in ("h100-east fails (2 runs)", "node-5 (10.20.0.16), 97 % sure", "205 GB/s, expected 364", "next: "):
+    assert subject(alert).startswith(
+        "seatrial: h100-east fails (2 runs): node-5 (97 % sure): every pair"
+    )
+    for part in (
+        "h100-east fails (2 runs)",
+        "node-5 (10.20.0.16), 97 % sure",
+        "205 GB/s, expected 364",
+        "next: ",
+    ):
         assert part in letter
     assert "What is new" not in letter
-    assert "What is new:\n- more" in full_text(replace(alert, incident=_with_news(alert, "more")), ("more",))
+    assert "What is new:\n- more" in full_text(
+        replace(alert, incident=_with_news(alert, "more")), ("more",)
+    )
 
 
 EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_ ~t~"
@@ -157,14 +193,23 @@ EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_
 
 def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
     night = nights.bad(
-        1, reason=EVIL, suspects=(Suspect("node", "node-1", 0.9, uncoded(EVIL)),), notes=("ssh me@[::1]",)
+        1,
+        reason=EVIL,
+        suspects=(Suspect("node", "node-1", 0.9, uncoded(EVIL)),),
+        notes=("ssh me@[::1]",),
     )
     alert = alert_of(night, run_link="https://x.example.com/~ops")
     over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
     payload, news = event(alert, alert.incident.changes), alert.incident.changes
     findings, _, ours = full_text(alert, news).partition("ssh me@[::1]")
     assert "run: https://x.example.com/~ops" in ours
-    for message in (payload["text"], findings, plain_digest(night), subject(Alert(over)), full_text(Alert(over), news)):
+    for message in (
+        payload["text"],
+        findings,
+        plain_digest(night),
+        subject(Alert(over)),
+        full_text(Alert(over), news),
+    ):
         assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in message
         assert not re.search(r"[<>\[\]`*~]|@\w|\b_|_\b", message)
     assert (payload["incident"]["reason"], payload["suspects"][0]["evidence"]) == (EVIL, EVIL)
@@ -198,7 +243,8 @@ def test_each_suspect_has_its_next_step() -> None:
     payload = _text(blocks(alert_of(samples.broken_local()))[1])
     steps = [CATALOG[code].next_step or "" for code in ("ssh-refused", "tcp-node-slow")]
     first, second = (
-        payload.index(f"next: {node}: {step[:20]}") for node, step in zip(("node-1", "node-2"), steps, strict=True)
+        payload.index(f"next: {node}: {step[:20]}")
+        for node, step in zip(("node-1", "node-2"), steps, strict=True)
     )
     assert first < second
 

@@ -19,7 +19,9 @@ from tests.unit.history.stored import a_run
 
 def _printed(result: RunResult, encoding: str = "utf-8") -> str:
     bytes_out = io.BytesIO()
-    with io.TextIOWrapper(bytes_out, encoding=encoding, errors="strict", write_through=True) as file:
+    with io.TextIOWrapper(
+        bytes_out, encoding=encoding, errors="strict", write_through=True
+    ) as file:
         show_summary(result, Console(file=file, width=110, force_terminal=False))
         return bytes_out.getvalue().decode(encoding)
 
@@ -74,7 +76,10 @@ def test_sparklines_reach_from_zero_to_the_largest_value() -> None:
 
 def test_the_table_and_the_json_show_every_run() -> None:
     with open_store("sqlite://") as store:
-        store.save(a_run(1, verdict=Verdict.FAIL, reason=uncoded("[red]node-2[/red] is slow")), Path("/runs/1"))
+        store.save(
+            a_run(1, verdict=Verdict.FAIL, reason=uncoded("[red]node-2[/red] is slow")),
+            Path("/runs/1"),
+        )
         rows = store.runs()
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(history_table(rows, console.encoding, console.width))
@@ -82,9 +87,13 @@ def test_the_table_and_the_json_show_every_run() -> None:
     assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
 
 
-def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_reason_takes_no_room_from_what_else_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with open_store("sqlite://") as store:
-        store.save(a_run(1, verdict=Verdict.FAIL, reason=uncoded("node-2 is slow, " * 40)), Path("/runs/1"))
+        store.save(
+            a_run(1, verdict=Verdict.FAIL, reason=uncoded("node-2 is slow, " * 40)), Path("/runs/1")
+        )
         rows = store.runs()
     show_history(rows)
     line = capsys.readouterr().out.splitlines()[1]
@@ -113,7 +122,9 @@ def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
     assert len(line) <= 80
 
 
-def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with open_store("sqlite://") as store:
         for number, reason in ((1, "well"), (2, "node-2 is slow, " * 40 + "end")):
             store.save(a_run(number, verdict=Verdict.FAIL, reason=uncoded(reason)), Path("/runs"))

@@ -27,7 +27,13 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, "0.0 s"), (9.63, "9.6 s"), (119.9, "119.9 s"), (248.3, "4 min 8 s"), (7260, "2 h 1 min")],
+    [
+        (0.0, "0.0 s"),
+        (9.63, "9.6 s"),
+        (119.9, "119.9 s"),
+        (248.3, "4 min 8 s"),
+        (7260, "2 h 1 min"),
+    ],
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
@@ -49,7 +55,10 @@ def test_conditions_are_read_in_the_fields_order() -> None:
         "operation": "all_reduce",
     }
     measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", "node-3"), conditions)
-    assert words.measurement_name(measurement) == "busbw of all_reduce, 16M, 64 ranks, in place, zone b on node-3"
+    assert (
+        words.measurement_name(measurement)
+        == "busbw of all_reduce, 16M, 64 ranks, in place, zone b on node-3"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no-such-encoding"])
@@ -91,7 +100,9 @@ def test_sizes_of_files_are_short_and_decimal(count: int, text: str) -> None:
         (12.5, "+1,250 %"),
     ],
 )
-def test_no_loss_that_is_not_total_reads_a_hundred_percent(deviation: float | None, text: str) -> None:
+def test_no_loss_that_is_not_total_reads_a_hundred_percent(
+    deviation: float | None, text: str
+) -> None:
     assert words.percent(deviation) == text
 
 
@@ -99,7 +110,10 @@ def test_names_beyond_the_first_are_counted() -> None:
     assert words.some_of("abcd") == "a, b, c, d"
     assert words.some_of("abcde") == "a, b, c, d and 1 more"
     assert words.some_of("abc", 1) == "a and 2 more"
-    assert words.nearest_of("al_reduce", ["all_reduce", "ALL_GATHER", "reduce"]) == "nearest: all_reduce, reduce"
+    assert (
+        words.nearest_of("al_reduce", ["all_reduce", "ALL_GATHER", "reduce"])
+        == "nearest: all_reduce, reduce"
+    )
     assert words.nearest_of("zzz", ["all_reduce"]) == ""
     assert (words.number(1e15), words.number(1e15 - 1), words.number(99.94)) == (
         "1.00e+15",

@@ -28,7 +28,9 @@ def pending(why: str) -> str:
 
 
 class Command:
-    """`runai`: each verb prints the next of its answers, the last one again and again; `exec` one for each pod."""
+    """`runai`: each verb prints the next of its answers, the last one again and again; `exec` one
+    for each pod.
+    """
 
     def __init__(self, **answers: str | Finished | Exception | Sequence[str | Finished]) -> None:
         self.answers = {"submit": "", "list": "[]", "delete": "", "describe": RUNNING, **answers}
@@ -37,7 +39,9 @@ class Command:
         self.inputs: dict[str, bytes] = {}
         self.limits: dict[str, float] = {}
 
-    def __call__(self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float, *, stdin: bytes) -> Finished:
+    def __call__(
+        self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float, *, stdin: bytes
+    ) -> Finished:
         verb = argv[3] if argv[2] != "list" else "list"
         self.calls.append(list(argv))
         self.limits[verb] = timeout_s
@@ -59,7 +63,9 @@ class Command:
         return [call[3] if call[2] != "list" else "list" for call in self.calls]
 
 
-def platform_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> tuple[runai.Runai, Run]:
+def platform_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> tuple[runai.Runai, Run]:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(runai, "run_bounded", command)
     monkeypatch.setattr(runai, "write_ports", lambda *_: None)
@@ -73,7 +79,9 @@ def platform_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: C
 def test_a_run_from_its_submission_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    command = Command(describe=[pending("no quota"), pending("no quota"), pending("pulls"), RUNNING])
+    command = Command(
+        describe=[pending("no quota"), pending("no quota"), pending("pulls"), RUNNING]
+    )
     platform, run = platform_and_run(tmp_path, monkeypatch, command)
     caplog.set_level(logging.INFO, "seatrial.launch")
     testbed = platform.launch(run)
@@ -142,7 +150,11 @@ def test_a_workload_without_its_keys_here_is_deleted_and_one_that_is_not_there_i
     ],
 )
 def test_a_workload_that_does_not_come_up_is_explained(
-    describe: str | Finished, queue_s: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    describe: str | Finished,
+    queue_s: float,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     platform, run = platform_and_run(tmp_path, monkeypatch, Command(describe=describe))
     platform._settings = platform._settings.model_copy(update={"queue_timeout_s": queue_s})

@@ -29,10 +29,13 @@ def submitted(cluster: Cluster, **fields: Any) -> tuple[list[str], list[str]]:
     settings = cluster.platform
     assert isinstance(settings, RunaiPlatform)
     settings = settings.model_copy(update=fields)
-    return submit_argv(run_of(cluster), settings), pod_names(settings, "20260102-0304-abcde", cluster.nodes)
+    return submit_argv(run_of(cluster), settings), pod_names(
+        settings, "20260102-0304-abcde", cluster.nodes
+    )
 
 
-SUBMITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields of the cluster, and of the platform
+# Fields of the cluster, and of the platform
+SUBMITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gh200-pytorch": ({}, {}),
     "gh200-mpi": ({}, {"framework": "mpi"}),
     "gb200-pytorch": ({"hardware": "GB200-NVL72"}, {"node_pool": "gb200"}),
@@ -63,7 +66,9 @@ def rendered(name: str) -> str:
     document = yaml.safe_load(EXAMPLE.read_text())
     fields, platform = SUBMITS[name]
     document |= fields | {"platform": document["platform"] | platform, "name": "gh200"}
-    cluster = Cluster.model_validate({key: value for key, value in document.items() if value is not None})
+    cluster = Cluster.model_validate(
+        {key: value for key, value in document.items() if value is not None}
+    )
     argv, pods = submitted(cluster)
     words = " \\\n    ".join(map(shlex.quote, argv))
     return f"{words}\n" + "".join(f"# node: {pod}\n" for pod in pods)
@@ -82,14 +87,20 @@ def test_every_golden_file_is_in_use() -> None:
 def test_render_prints_the_command() -> None:
     cluster = load_cluster(EXAMPLE)
     (text,) = platform_for(cluster).render(run_of(cluster)).files.values()
-    assert text.startswith("runai training pytorch submit seatrial-20260102-0304-abcde --project=infra ")
+    assert text.startswith(
+        "runai training pytorch submit seatrial-20260102-0304-abcde --project=infra "
+    )
 
 
 @pytest.mark.parametrize(
     ("document", "phase", "words"),
     [
         ({"actualPhase": "Running", "phase": "Pending"}, "Running", ()),
-        ({"workload": {"phase": "Pending", "conditions": [{"message": "no quota"}]}}, "Pending", ("no quota",)),
+        (
+            {"workload": {"phase": "Pending", "conditions": [{"message": "no quota"}]}},
+            "Pending",
+            ("no quota",),
+        ),
         ({"status": {"phase": "Failed"}}, "Failed", ()),
         ({"phase": 7, "status": None}, "Unknown", ()),
         ({"phase": "x" * 200}, "Unknown", ()),
@@ -98,7 +109,9 @@ def test_render_prints_the_command() -> None:
         ({"phase": "Pending", "events": [{"message": "a\x1b[2Jb" + "c" * 1000}]}, "Pending", None),
     ],
 )
-def test_answers_are_read_whatever_their_shape(document: Any, phase: str, words: tuple[str, ...] | None) -> None:
+def test_answers_are_read_whatever_their_shape(
+    document: Any, phase: str, words: tuple[str, ...] | None
+) -> None:
     workload = read_workload(json.dumps(document))
     assert workload.phase == phase
     assert words is None or workload.messages == words
@@ -114,11 +127,17 @@ def test_what_is_no_json_is_an_unknown_phase(text: str) -> None:
 @pytest.mark.parametrize(
     ("platform", "problem"),
     [
-        ({"args": ["--workers=9"]}, "--workers is set by another field or by seatrial; leave it out"),
+        (
+            {"args": ["--workers=9"]},
+            "--workers is set by another field or by seatrial; leave it out",
+        ),
         ({"args": ["-g 4"]}, "must be one option with its value"),
         ({"framework": "tf"}, "'pytorch' or 'mpi'"),
         ({"extended_resources": {"rdma/x": 0}}, "must be at least 1"),
-        *(({"extended_resources": {name: 1}}, "must be a resource of Kubernetes") for name in ("-x", "a b", "x" * 300)),
+        *(
+            ({"extended_resources": {name: 1}}, "must be a resource of Kubernetes")
+            for name in ("-x", "a b", "x" * 300)
+        ),
     ],
 )
 def test_bad_settings_are_named(tmp_path: Path, platform: dict[str, Any], problem: str) -> None:

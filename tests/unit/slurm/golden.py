@@ -31,32 +31,67 @@ FULL: dict[str, Any] = {
 
 def clusters() -> dict[str, tuple[Cluster, str]]:
     """Cluster and suite by the name of the golden files."""
-    described = {"name": "full", "nodes": 2, "hardware": "H100-SXM", "gpus_per_node": 8, "env": {"NCCL_DEBUG": "WARN"}}
+    described = {
+        "name": "full",
+        "nodes": 2,
+        "hardware": "H100-SXM",
+        "gpus_per_node": 8,
+        "env": {"NCCL_DEBUG": "WARN"},
+    }
     image = "nvcr.io/nvidia/pytorch:25.08-py3@sha256:" + "0" * 64
-    mounts = [{"source": "/data", "target": "/data"}, {"source": "/scratch", "target": "/tmp/x", "read_only": False}]
+    mounts = [
+        {"source": "/data", "target": "/data"},
+        {"source": "/scratch", "target": "/tmp/x", "read_only": False},
+    ]
     pyxis = {"kind": "slurm", "runtime": "pyxis", "mounts": mounts}
-    apptainer = {"kind": "slurm", "runtime": "apptainer", "launch": "srun", "mounts": mounts, "modules": ["apptainer"]}
+    apptainer = {
+        "kind": "slurm",
+        "runtime": "apptainer",
+        "launch": "srun",
+        "mounts": mounts,
+        "modules": ["apptainer"],
+    }
     return {
-        "pyxis": (Cluster.model_validate({**described, "image": image, "platform": pyxis}), "quick"),
-        "apptainer": (
-            Cluster.model_validate({**described, "image": "/shared/trials.sif", "platform": apptainer}),
+        "pyxis": (
+            Cluster.model_validate({**described, "image": image, "platform": pyxis}),
             "quick",
         ),
-        "h100-pyxis": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm-pyxis.yaml"), "nightly"),
-        "h100": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm.yaml"), "nightly"),
-        "cpu": (Cluster.model_validate({"name": "cpu", "nodes": 4, "platform": {"kind": "slurm"}}), "quick"),
-        "one-gpu": (
-            Cluster.model_validate({**described, "nodes": 1, "gpus_per_node": 1, "platform": {"kind": "slurm"}}),
+        "apptainer": (
+            Cluster.model_validate(
+                {**described, "image": "/shared/trials.sif", "platform": apptainer}
+            ),
+            "quick",
+        ),
+        "h100-pyxis": (
+            load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm-pyxis.yaml"),
             "nightly",
         ),
-        "full": (Cluster.model_validate({**described, "platform": {"kind": "slurm", **FULL}}), "quick"),
+        "h100": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm.yaml"), "nightly"),
+        "cpu": (
+            Cluster.model_validate({"name": "cpu", "nodes": 4, "platform": {"kind": "slurm"}}),
+            "quick",
+        ),
+        "one-gpu": (
+            Cluster.model_validate(
+                {**described, "nodes": 1, "gpus_per_node": 1, "platform": {"kind": "slurm"}}
+            ),
+            "nightly",
+        ),
+        "full": (
+            Cluster.model_validate({**described, "platform": {"kind": "slurm", **FULL}}),
+            "quick",
+        ),
     }
 
 
 def rendered(name: str) -> dict[str, str]:
     """The files of that cluster, with a home that is the same on every machine."""
     cluster, suite = clusters()[name]
-    files = platform_for(cluster).render(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out"))).files
+    files = (
+        platform_for(cluster)
+        .render(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")))
+        .files
+    )
     return {file: text.replace(str(Path.home()), "/home/user") for file, text in files.items()}
 
 

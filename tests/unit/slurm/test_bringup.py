@@ -18,7 +18,9 @@ class Answers(Login):
     """A login where each program prints the next of its answers, the last one again and again."""
 
     def __init__(self, **answers: str | Sequence[str]) -> None:
-        self._answers = {name: [text] if isinstance(text, str) else list(text) for name, text in answers.items()}
+        self._answers = {
+            name: [text] if isinstance(text, str) else list(text) for name, text in answers.items()
+        }
         self.calls: list[str] = []
 
     def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
@@ -48,19 +50,38 @@ WAITS = "7|PENDING||Resources"
     [
         ([WAITS, UP, UP], ["", BOTH], LONG, LONG, {0: 222, 1: 223}),
         (["7|CONFIGURING|n[1-2]|None", UP], BOTH, LONG, SHORT, {0: 222, 1: 223}),
-        (f"6|PENDING||PartitionDown\n{UP}", BOTH, LONG, LONG, {0: 222, 1: 223}),  # another job of that name
+        # Another job of that name
+        (f"6|PENDING||PartitionDown\n{UP}", BOTH, LONG, LONG, {0: 222, 1: 223}),
         (UP, READY, LONG, SHORT, {0: 222}),  # time is up
         (UP, READY + FAILED, LONG, LONG, {0: 222}),  # no node is left to wait for
         (UP, FAILED, LONG, SHORT, ["slurm-nodes-silent"]),
         (WAITS, BOTH, SHORT, LONG, ["slurm-queued-too-long"]),
         ("7|PENDING||JobHeldUser", BOTH, LONG, LONG, ["slurm-job-held"]),
         ("7|REQUEUE_HOLD||None", BOTH, LONG, LONG, ["slurm-job-held"]),
-        ("7|PENDING||(ReqNodeNotAvail, UnavailableNodes:n1)", BOTH, SHORT, LONG, ["slurm-queued-too-long"]),
+        (
+            "7|PENDING||(ReqNodeNotAvail, UnavailableNodes:n1)",
+            BOTH,
+            SHORT,
+            LONG,
+            ["slurm-queued-too-long"],
+        ),
         ("7|PENDING||PartitionTimeLimit", BOTH, LONG, LONG, ["slurm-never-starts"]),
         ("7|PENDING||QOSMaxNodePerJobLimit", BOTH, LONG, LONG, ["slurm-never-starts"]),
         ("7|PENDING||AssocMinCpuLimit", BOTH, LONG, LONG, ["slurm-never-starts"]),
-        ("7|FAILED|n[1-2]|NonZeroExitCode", FAILED, LONG, LONG, ["slurm-step-failed", "slurm-job-failed"]),
-        ("7|FAILED|n[1-2]|None", "srun: error: no plugin\n", LONG, LONG, ["slurm-step-failed", "slurm-job-failed"]),
+        (
+            "7|FAILED|n[1-2]|NonZeroExitCode",
+            FAILED,
+            LONG,
+            LONG,
+            ["slurm-step-failed", "slurm-job-failed"],
+        ),
+        (
+            "7|FAILED|n[1-2]|None",
+            "srun: error: no plugin\n",
+            LONG,
+            LONG,
+            ["slurm-step-failed", "slurm-job-failed"],
+        ),
         ("7|TIMEOUT|n[1-2]|TimeLimit", FAILED, LONG, LONG, ["slurm-job-timed-out"]),
         ("", BOTH, LONG, LONG, ["slurm-job-cancelled"]),  # slurmctld has forgotten it
     ],
@@ -96,7 +117,12 @@ def test_a_job_until_its_nodes_are_ready(
         ("7|CANCELLED|n[1-2]|None", "2", "idle", "slurm-job-cancelled"),
         ("7|CANCELLED|n[1-2]|None", "1", "idle*", None),
         ("7|NODE_FAIL|n[1-2]|None", "1", "failing", None),
-        (["7|COMPLETING|n[1-2]|None", "7|PREEMPTED|n[1-2]|None"], "1", "idle", "slurm-job-cancelled"),
+        (
+            ["7|COMPLETING|n[1-2]|None", "7|PREEMPTED|n[1-2]|None"],
+            "1",
+            "idle",
+            "slurm-job-cancelled",
+        ),
         (WAITS, "1", "idle", "slurm-job-cancelled"),
         ("7|REQUEUE_HOLD||None", "2", "idle", "slurm-job-held"),
         ("", "1", "idle", "slurm-job-gone"),
@@ -104,7 +130,11 @@ def test_a_job_until_its_nodes_are_ready(
     ],
 )
 def test_a_node_is_blamed_unless_its_job_has_ended(
-    squeue: str | list[str], restarts: str, sinfo: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+    squeue: str | list[str],
+    restarts: str,
+    sinfo: str,
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(jobs, "_PAUSE_S", 0.001)
     login = Answers(squeue=squeue, restarts=restarts, sinfo=sinfo)
@@ -114,7 +144,11 @@ def test_a_node_is_blamed_unless_its_job_has_ended(
 
 def test_jobs_are_cancelled_until_their_nodes_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_PAUSE_S", 0.001)
-    states = [f"{UP}\n6|TIMEOUT|n3|TimeLimit\n8|COMPLETING|n4|None", "7|COMPLETING|n[1-2]|None", "7|CANCELLED|n1|None"]
+    states = [
+        f"{UP}\n6|TIMEOUT|n3|TimeLimit\n8|COMPLETING|n4|None",
+        "7|COMPLETING|n[1-2]|None",
+        "7|CANCELLED|n1|None",
+    ]
     login = Answers(squeue=states, scancel="")
     jobs.end_jobs(login, "r1")
     assert [call.split()[0] for call in login.calls] == ["squeue", "scancel", "squeue", "squeue"]
@@ -142,7 +176,11 @@ def test_the_id_of_a_submitted_job_and_what_sbatch_says_otherwise() -> None:
 
 
 def test_the_message_of_a_program_is_what_it_printed_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs = [Finished(3, "", ""), Finished(1, "printed", ""), Finished(1, "printed", "x: error: " + "e" * 2000)]
+    outputs = [
+        Finished(3, "", ""),
+        Finished(1, "printed", ""),
+        Finished(1, "printed", "x: error: " + "e" * 2000),
+    ]
     monkeypatch.setattr(Login, "_finished", lambda *_: outputs.pop(0))
     for message in ("status 3", "printed", "e" * 1000):
         with pytest.raises(CommandError) as error:
@@ -174,13 +212,20 @@ def test_what_keeps_a_run_from_starting(
 ) -> None:
     described = SlurmPlatform.model_validate({"kind": "slurm", **settings})
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described})
-    assert list(map(str, doctor.problems(Answers(**IN_ORDER | answers), cluster, described))) == expected
+    assert (
+        list(map(str, doctor.problems(Answers(**IN_ORDER | answers), cluster, described)))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(("printed", "lacking"), [("", 1), ("readable\n", 0)])
-def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(printed: str, lacking: int) -> None:
+def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(
+    printed: str, lacking: int
+) -> None:
     described = SlurmPlatform(kind="slurm", runtime="apptainer")
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described, "image": "/s/t.sif"})
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": 2, "platform": described, "image": "/s/t.sif"}
+    )
     problems = doctor.problems(Answers(**IN_ORDER | {"sh": printed}), cluster, described)
     assert [problem.code for problem in problems] == ["slurm-image-unreadable"] * lacking
 
@@ -198,7 +243,12 @@ def test_what_keeps_tests_of_idle_nodes_from_giving_way(
     printed: str, level: str, settings: dict[str, bool], expected: list[str]
 ) -> None:
     described = SlurmPlatform(kind="slurm")
-    fields = {"name": "test", "nodes": 2, "platform": described, "qualify": {"partition": "scavenge", **settings}}
+    fields = {
+        "name": "test",
+        "nodes": 2,
+        "platform": described,
+        "qualify": {"partition": "scavenge", **settings},
+    }
     answers = Answers(**IN_ORDER | {"scontrol": printed, "sh": level})
     problems = doctor.problems(answers, Cluster.model_validate(fields), described)
     assert [problem.code for problem in problems] == expected
@@ -219,8 +269,12 @@ srun: cluster configuration lacks support for cpu binding
 
 
 def test_ports_count_once_and_failures_by_task() -> None:
-    ready = " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
-    log = jobs.read_nodes_log(f"{ready}11: seatrial-node: ready 65536\n 3: seatrial-node: failed: why\n")
+    ready = (
+        " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
+    )
+    log = jobs.read_nodes_log(
+        f"{ready}11: seatrial-node: ready 65536\n 3: seatrial-node: failed: why\n"
+    )
     assert log.ports == {0: 222, 10: 222}
     assert log.problems == {3: "why"}
     assert set(log.last_lines) == {11}
@@ -230,7 +284,10 @@ def test_ports_count_once_and_failures_by_task() -> None:
     ("log", "words"),
     [
         (PULL, "returned error code: 404"),
-        ("1: FATAL:   could not open image /no/such.sif\n1: something after it\n", "could not open image /no/such.sif"),
+        (
+            "1: FATAL:   could not open image /no/such.sif\n1: something after it\n",
+            "could not open image /no/such.sif",
+        ),
         ("1: first\n1: sh: 1: syntax error\n", "sh: 1: syntax error"),
         ("1: \x1b[31mred\n", "red"),
     ],
@@ -242,7 +299,11 @@ def test_the_most_telling_line_of_a_task_is_kept(log: str, words: str) -> None:
 
 
 def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() -> None:
-    problems = dict.fromkeys((5, 1, 3), "no key") | {2: "port 222 is in use"} | {i: f"own {i}" for i in range(6, 10)}
+    problems = (
+        dict.fromkeys((5, 1, 3), "no key")
+        | {2: "port 222 is in use"}
+        | {i: f"own {i}" for i in range(6, 10)}
+    )
     reasons = jobs._step_problems(problems)
     assert len(reasons) == 4
     assert [reason.sentence.partition(":")[0] for reason in reasons[:2]] == [
@@ -270,7 +331,8 @@ def test_what_a_pending_job_waits_for(pending: str, meaning: str) -> None:
     ("printed", "expected"),
     [
         (
-            "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[1-2],m1\nSwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[3-9]\n"
+            "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[1-2],m1\nSwitchName=s1 Level=0 LinkSpeed=1 "
+            "Nodes=n[3-9]\n"
             "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-9],m1 Switches=s[0-1]\n",
             {"s0": {"n1", "n2"}, "s1": {"n3"}, "top": {"n1", "n2", "n3"}},
         ),
@@ -279,5 +341,7 @@ def test_what_a_pending_job_waits_for(pending: str, meaning: str) -> None:
         ("scontrol: error: No topology information available\n", {}),
     ],
 )
-def test_switches_and_blocks_are_those_of_the_jobs_nodes(printed: str, expected: dict[str, set[str]]) -> None:
+def test_switches_and_blocks_are_those_of_the_jobs_nodes(
+    printed: str, expected: dict[str, set[str]]
+) -> None:
     assert jobs.switches(Answers(scontrol=printed), ["n1", "n2", "n3"]) == expected

@@ -18,7 +18,9 @@ from seatrial.text.redact import Secrets
 from tests.unit.slurm.test_bringup import UP, Answers
 
 RUN_ID = "20260102-0304-abcde"
-NODES_LOG = "0: seatrial-node: ready 222\n1: seatrial-node: ready 223\nsrun: error: a step\n9: of no task\n"
+NODES_LOG = (
+    "0: seatrial-node: ready 222\n1: seatrial-node: ready 223\nsrun: error: a step\n9: of no task\n"
+)
 GONE = {"squeue": "", "sacct": ""}
 
 
@@ -27,7 +29,9 @@ class Site(Answers):
 
     def __init__(self, **answers: str | Sequence[str]) -> None:
         hosts = {"scontrol": "n2\nn1\n", "sinfo": "n1|10.0.0.1\nn2|\n"}
-        super().__init__(**{"squeue": UP, "sbatch": "7\n", "restarts": "2", "scancel": "", **hosts, **answers})
+        super().__init__(
+            **{"squeue": UP, "sbatch": "7\n", "restarts": "2", "scancel": "", **hosts, **answers}
+        )
         self.written: dict[str, str] = {}
 
     def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
@@ -46,12 +50,16 @@ def platform_and_run(
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     monkeypatch.setattr(slurm, "login_of", lambda _: site)
     monkeypatch.setattr(slurm, "write_ports", lambda *_: None)
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": {"kind": "slurm", **settings}})
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": 2, "platform": {"kind": "slurm", **settings}}
+    )
     run = Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out")
     return slurm.platform(cluster), run
 
 
-def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_from_its_submission_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site()
     platform, run = platform_and_run(tmp_path, monkeypatch, site)
     testbed = platform.launch(run)
@@ -67,12 +75,19 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
     assert "sbatch --parsable .seatrial/20260102-0304-abcde/job.sbatch" in site.calls
 
     again = platform.attach(RUN_ID)
-    assert (again.nodes, again.user, again.workdir) == (testbed.nodes, testbed.user, testbed.workdir)
+    assert (again.nodes, again.user, again.workdir) == (
+        testbed.nodes,
+        testbed.user,
+        testbed.workdir,
+    )
     assert again.key_file.read_text().startswith("-----BEGIN")
     assert platform.leftovers() == []
     assert platform.keep(RUN_ID, 600)
     platform.collect(RUN_ID, tmp_path / "logs", 30, Secrets(()))
-    logs = {str(file.relative_to(tmp_path / "logs")): file.read_text() for file in (tmp_path / "logs").rglob("*.log")}
+    logs = {
+        str(file.relative_to(tmp_path / "logs")): file.read_text()
+        for file in (tmp_path / "logs").rglob("*.log")
+    }
     assert logs == {
         "job.log": "of the job\n",
         "nodes/n2.log": "seatrial-node: ready 222\n",
@@ -95,7 +110,9 @@ def test_a_run_from_its_submission_to_its_end(tmp_path: Path, monkeypatch: pytes
         platform.attach(RUN_ID)
 
 
-@pytest.mark.parametrize(("folder", "there"), [(".seatrial", "/home/u/.seatrial"), ("/shared/runs", "/shared/runs")])
+@pytest.mark.parametrize(
+    ("folder", "there"), [(".seatrial", "/home/u/.seatrial"), ("/shared/runs", "/shared/runs")]
+)
 def test_ranks_of_srun_work_on_the_shared_file_system(
     folder: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,11 +136,15 @@ def test_a_node_is_blameless_only_for_what_happened_after_the_launch(
     assert f"--nodes={testbed.head.name}" in site.calls[-1]
 
 
-def test_steps_of_a_measurement_are_killed_until_they_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_of_a_measurement_are_killed_until_they_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(slurm, "_PAUSE_S", 0.001)
     ours, others = " 7.3|seatrial-ranks\n7.4|seatrial-ranks \n", "7.0|job\n7.1|seatrial-ranks2\n"
     site = Site(squeue=[ours + others, "7.4|seatrial-ranks\n", others])
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": {"kind": "slurm", "launch": "srun"}})
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": 2, "platform": {"kind": "slurm", "launch": "srun"}}
+    )
     SrunLauncher(site, cluster, cluster.platform, "7", "", "/w", "/n")._end_steps()  # type: ignore[arg-type]
     assert [call for call in site.calls if call.startswith("scancel")] == [
         "scancel --signal=KILL 7.3 7.4",

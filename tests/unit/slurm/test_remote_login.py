@@ -18,13 +18,25 @@ from tests.cluster_files import refusal
 
 def test_the_settings_of_the_login_come_before_the_users_own() -> None:
     settings = SlurmPlatform(
-        kind="slurm", host="login", user="alice", port=2222, jump="gate:22,inner", key_file="/k", ssh_config="/c"
+        kind="slurm",
+        host="login",
+        user="alice",
+        port=2222,
+        jump="gate:22,inner",
+        key_file="/k",
+        ssh_config="/c",
     )
     login = login_of(settings)
     assert isinstance(login, RemoteLogin)
     lines = [line.strip() for line in login.config().splitlines()]
     block = lines[lines.index("Host login") :]
-    assert block[1:6] == ["User alice", "Port 2222", "ProxyJump gate:22,inner", 'IdentityFile "/k"', "Match all"]
+    assert block[1:6] == [
+        "User alice",
+        "Port 2222",
+        "ProxyJump gate:22,inner",
+        'IdentityFile "/k"',
+        "Match all",
+    ]
     assert 'Include "/c"' in block
     assert "StrictHostKeyChecking yes" in lines[: lines.index("Host login")]
 

@@ -1,4 +1,6 @@
-"""The scripts and the command line for Slurm, and the verdict on what srun prints where ranks do not start."""
+"""The scripts and the command line for Slurm, and the verdict on what srun prints where ranks do
+not start.
+"""
 
 import shlex
 import shutil
@@ -28,12 +30,19 @@ NAMES = sorted(clusters())
 @pytest.mark.parametrize("name", NAMES)
 def test_scripts_match_the_golden_files(name: str) -> None:
     kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
-    assert rendered(name) == kept | {"node.sh": node_script("20260102-0304-abcde", 222, MADE_LATER, MADE_LATER)}
+    assert rendered(name) == kept | {
+        "node.sh": node_script("20260102-0304-abcde", 222, MADE_LATER, MADE_LATER)
+    }
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
 def test_the_shell_and_shellcheck_accept_them(shell: str, tmp_path: Path) -> None:
-    files = [(file, text) for name in NAMES for file, text in rendered(name).items() if file != "ssh_config"]
+    files = [
+        (file, text)
+        for name in NAMES
+        for file, text in rendered(name).items()
+        if file != "ssh_config"
+    ]
     texts = {text for file, text in files if (shell == "bash") is (file == "measure.sbatch")}
     scripts = [tmp_path / f"script-{number}" for number in range(len(texts))]
     assert scripts
@@ -73,9 +82,16 @@ def launcher(image: str = "", **fields: Any) -> tuple[SrunLauncher, Testbed]:
     cluster = Cluster.model_validate(
         {"name": "test", "nodes": 2, "platform": platform, "image": image or None, **fields}
     )
-    nodes = tuple(Node(f"gpu-{i}", f"10.0.0.{i}", 222, cluster.slots, "ssh-ed25519 A", cluster.gpus) for i in range(2))
-    testbed = Testbed("run", nodes, "user", Path("key"), dial_tcp, "/home/u/.seatrial/run", launcher=None)
-    return SrunLauncher(Login(), cluster, platform, "7", image, "/home/u/.seatrial/run", "/tmp/seatrial-run"), testbed
+    nodes = tuple(
+        Node(f"gpu-{i}", f"10.0.0.{i}", 222, cluster.slots, "ssh-ed25519 A", cluster.gpus)
+        for i in range(2)
+    )
+    testbed = Testbed(
+        "run", nodes, "user", Path("key"), dial_tcp, "/home/u/.seatrial/run", launcher=None
+    )
+    return SrunLauncher(
+        Login(), cluster, platform, "7", image, "/home/u/.seatrial/run", "/tmp/seatrial-run"
+    ), testbed
 
 
 GPUS: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 8}
@@ -84,8 +100,10 @@ GPUS: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 8}
 def test_every_rank_has_a_gpu() -> None:
     srun, testbed = launcher(**GPUS)
     assert shlex.join(srun.argv(testbed, ["all_reduce_perf"], {})) == (
-        "srun --jobid=7 --job-name=seatrial-ranks --overlap --input=none --nodes=2 --nodelist=gpu-0,gpu-1 --ntasks=16"
-        " --ntasks-per-node=8 --gpus-per-task=1 --cpu-bind=none --mem=0 --mpi=pmix --kill-on-bad-exit=1 --label"
+        "srun --jobid=7 --job-name=seatrial-ranks --overlap --input=none --nodes=2 "
+        "--nodelist=gpu-0,gpu-1 --ntasks=16"
+        " --ntasks-per-node=8 --gpus-per-task=1 --cpu-bind=none --mem=0 --mpi=pmix "
+        "--kill-on-bad-exit=1 --label"
         " all_reduce_perf"
     )
     assert srun.environment({"A": "1"}) == {
@@ -144,7 +162,7 @@ def test_containers_see_the_probes_and_the_environment(
             Verdict.NOT_RUN, "executable missing",
         ),
         (
-            ("srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
+            (("srun: error: Couldn't find the specified plugin name for mpi/pmix looking at " "all files"),
              "srun: error: cannot find mpi plugin for mpi/pmix",
              "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types"),
             Verdict.NOT_RUN, "MPI plugin of srun missing (pmix)",
@@ -156,6 +174,8 @@ def test_containers_see_the_probes_and_the_environment(
         (("srun: error: Node failure on n1",), Verdict.FAIL, "a node failed under Slurm on n1"),
     ],
 )  # fmt: skip
-def test_what_srun_prints_before_the_ranks_begin(lines: tuple[str, ...], verdict: Verdict, words: str) -> None:
+def test_what_srun_prints_before_the_ranks_begin(
+    lines: tuple[str, ...], verdict: Verdict, words: str
+) -> None:
     came_to, reason = classify_failure(MpiResult(1, lines, 1.0), began=False)
     assert (came_to, words in reason.sentence) == (verdict, True), reason

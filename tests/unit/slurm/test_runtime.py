@@ -1,4 +1,6 @@
-"""Container runtimes of Slurm, parts of a cluster file that fit together, and the time limit of a job."""
+"""Container runtimes of Slurm, parts of a cluster file that fit together, and the time limit of a
+job.
+"""
 
 import re
 from pathlib import Path
@@ -38,7 +40,12 @@ def test_an_image_as_pyxis_reads_it(reference: str, expected: str) -> None:
 
 
 def cluster(image: str | None, **platform: Any) -> Cluster:
-    fields = {"name": "test", "nodes": 2, "image": image, "hardware": platform.pop("hardware", "H100-SXM")}
+    fields = {
+        "name": "test",
+        "nodes": 2,
+        "image": image,
+        "hardware": platform.pop("hardware", "H100-SXM"),
+    }
     gpus = {"gpus_per_node": 8} if fields["hardware"] != "cpu" else {}
     return Cluster.model_validate({**fields, **gpus, "platform": {"kind": "slurm", **platform}})
 
@@ -53,7 +60,9 @@ def cluster(image: str | None, **platform: Any) -> Cluster:
         ("localhost:5000/b:1", "cpu", "apptainer exec docker://localhost:5000/b:1"),
     ],
 )
-def test_apptainer_starts_a_file_or_a_pinned_image(image: str, hardware: str, expected: str) -> None:
+def test_apptainer_starts_a_file_or_a_pinned_image(
+    image: str, hardware: str, expected: str
+) -> None:
     described = cluster(image, runtime="apptainer", hardware=hardware)
     assert described.image is not None
     assert " ".join(container_of(described, described.image.planned).command) == expected
@@ -86,12 +95,17 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("image: nvcr.io/a/b", "kind: slurm, runtime: pyxis, mounts: [{source: a, target: /b}]", "must be a full path"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_together_is_one_line(tmp_path: Path, image: str, platform: str, problem: str) -> None:
+def test_what_does_not_fit_together_is_one_line(
+    tmp_path: Path, image: str, platform: str, problem: str
+) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"{image}\nplatform: {{{platform}}}"))
 
 
 def test_options_of_sbatch_that_begin_as_one_of_ours_are_legal() -> None:
-    assert SlurmPlatform(kind="slurm", args=("--time-min=10", "--gpus-per-task=1")).args[0] == "--time-min=10"
+    assert (
+        SlurmPlatform(kind="slurm", args=("--time-min=10", "--gpus-per-task=1")).args[0]
+        == "--time-min=10"
+    )
 
 
 def test_a_file_is_neither_built_nor_looked_for(tmp_path: Path) -> None:
@@ -104,7 +118,9 @@ def test_a_file_is_neither_built_nor_looked_for(tmp_path: Path) -> None:
 def warning(suite: str, time_limit: str, **fields: Any) -> str | None:
     settings = SlurmPlatform(kind="slurm", time_limit=time_limit)
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})
-    return check_time_limit(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")), settings)
+    return check_time_limit(
+        Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")), settings
+    )
 
 
 def test_a_long_enough_job_yields_no_warning() -> None:

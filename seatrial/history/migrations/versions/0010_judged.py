@@ -1,4 +1,6 @@
-"""How much of a run was compared with a baseline; suspects of incidents without a kind that their name says."""
+"""How much of a run was compared with a baseline; suspects of incidents without a kind that their
+name says.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +14,9 @@ _incidents = sa.table("incidents", sa.column("id", sa.Integer), sa.column("suspe
 def upgrade() -> None:
     op.add_column("runs", sa.Column("judged", sa.String(8)))
     connection = op.get_bind()
-    for key, suspects in connection.execute(sa.select(_incidents.c.id, _incidents.c.suspects)).all():
+    for key, suspects in connection.execute(
+        sa.select(_incidents.c.id, _incidents.c.suspects)
+    ).all():
         named = [_named(suspect) for suspect in suspects]
         connection.execute(_incidents.update().where(_incidents.c.id == key).values(suspects=named))
 

@@ -24,7 +24,9 @@ def upgrade() -> None:
     op.create_index("ix_campaigns_cluster_started", "campaigns", ["cluster", "started"])
     op.create_table(
         "minutes",
-        sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column(
+            "run_id", sa.Text, sa.ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True
+        ),
         sa.Column("metric", sa.String(64), primary_key=True),
         sa.Column("parts", sa.JSON, nullable=False),
         sa.Column("times_s", sa.JSON, nullable=False),

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 Json = Dict[str, Any]  # an object
 LOCK = "seatrial.lock"
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
-SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
+# That a supervisor waits for
+SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 STOP_S = 10.0
 CONTAINER_STOP_S = 5  # for sshd's end; then the container is killed
 CALL_S = 15.0
@@ -54,7 +55,9 @@ class Lock:
         self.fd = -1
 
     def take(self, run_id: str) -> Optional[Json]:
-        """Take the lock until this process and its children end; return the holder if another run has it."""
+        """Take the lock until this process and its children end; return the holder if another run
+        has it.
+        """
         while True:
             self._open()
             try:
@@ -68,7 +71,11 @@ class Lock:
             os.close(self.fd)  # its holder has removed it meanwhile
         if os.fstat(self.fd).st_uid != os.getuid():
             owner = os.fstat(self.fd).st_uid
-            raise ProblemError("{} belongs to user {}, whose run is over: remove it".format(self.path, name_of(owner)))
+            raise ProblemError(
+                "{} belongs to user {}, whose run is over: remove it".format(
+                    self.path, name_of(owner)
+                )
+            )
         os.ftruncate(self.fd, 0)
         content = {"run": run_id, "user": name_of(os.getuid()), "since": int(time.time())}
         os.pwrite(self.fd, json.dumps(content).encode(), 0)
@@ -76,11 +83,15 @@ class Lock:
 
     def _open(self) -> None:
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):  # of others: to read
+        # Of others: to read
+        for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
             try:
                 self.fd = os.open(self.path, mode | flags, 0o644)
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM) or mode & os.O_CREAT:
+                if (
+                    error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM)
+                    or mode & os.O_CREAT
+                ):
                     raise
             else:
                 if not stat.S_ISREG(os.fstat(self.fd).st_mode):
@@ -100,7 +111,11 @@ class Lock:
     def holder(self) -> Json:
         try:
             content = json.loads(os.pread(self.fd, 4096, 0).decode())
-            return {"run": str(content["run"]), "user": str(content["user"]), "since": int(content["since"])}
+            return {
+                "run": str(content["run"]),
+                "user": str(content["user"]),
+                "since": int(content["since"]),
+            }
         except (ValueError, KeyError, TypeError):
             return {}  # it is being written, or somebody else wrote it
 
@@ -169,7 +184,9 @@ def end_all(supervisor: Optional[int], folder: str) -> List[int]:
 
 
 def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
-    """Return descendants of the supervisor, processes with the run's folder in their environment, and its sshd."""
+    """Return descendants of the supervisor, processes with the run's folder in their environment,
+    and its sshd.
+    """
     children: Dict[int, List[int]] = {}
     roots = {supervisor} if supervisor else set()
     for entry in os.listdir("/proc"):
@@ -188,7 +205,9 @@ def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
 
 
 def belongs(entry: str, folder: str) -> bool:
-    """Return whether a process is of the run: by its environment or, since sshd overwrites that, by its arguments."""
+    """Return whether a process is of the run: by its environment or, since sshd overwrites that, by
+    its arguments.
+    """
     try:
         if os.stat("/proc/" + entry).st_uid != os.getuid():
             return False
@@ -228,7 +247,10 @@ def send(pid: int, number: int) -> None:
 
 
 def has_image(container: Json) -> bool:
-    """Return whether the host has the image. Raises ProblemError where docker or podman do not answer."""
+    """Return whether the host has the image.
+
+    Raises ProblemError where docker or podman do not answer.
+    """
     if not container["name"]:
         return os.path.exists(container["image"])
     status, words = call([container["program"], "image", "inspect", container["image"]], CALL_S * 2)
@@ -238,7 +260,9 @@ def has_image(container: Json) -> bool:
 
 
 def remove(container: Optional[Json]) -> bool:
-    """End the container's sshd, which removes the keys, then remove the container; return whether it is gone."""
+    """End the container's sshd, which removes the keys, then remove the container; return whether
+    it is gone.
+    """
     if not container or not container["name"]:
         return True
     program, name = container["program"], container["name"]

@@ -1,8 +1,9 @@
 """The requests of the control host: start, stop, log, check, image, pull.
 
-The answer is one line, MARK and a JSON object. The supervisor holds the lock of the host for a run, and is the parent
-of the run's sshd: processes that lose their parent become its children. It ends all of them on a signal, when sshd
-ends, and at the deadline. If it is killed, node.sh gets a signal and ends sshd itself.
+The answer is one line, MARK and a JSON object. The supervisor holds the lock of the host for a run,
+and is the parent of the run's sshd: processes that lose their parent become its children. It ends
+all of them on a signal, when sshd ends, and at the deadline. If it is killed, node.sh gets a signal
+and ends sshd itself.
 """
 
 import json
@@ -53,7 +54,8 @@ def supervise(request: Json, lock: Lock, log_file: int) -> None:
     for target, source in ((0, null), (1, log_file), (2, log_file)):
         os.dup2(source, target)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent, as mpirun's daemons do, is still found
+    # PR_SET_CHILD_SUBREAPER: what loses its parent, as mpirun's daemons do, is still found
+    prctl(36, 1)
     try:
         own = {"pid": os.getpid(), "started": started(os.getpid())}
         write(os.path.join(folder, "supervisor.json"), json.dumps(own))
@@ -67,16 +69,25 @@ def supervise(request: Json, lock: Lock, log_file: int) -> None:
 
 
 def start_node(request: Json) -> int:
-    """Start node.sh, in the container if there is one, and return its pid. Its keys come by a pipe."""
+    """Start node.sh, in the container if there is one, and return its pid.
+
+    Its keys come by a pipe.
+    """
     container = request["container"]
-    command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
+    command = [
+        *(container["command"] if container else ["sh"]),
+        "-s",
+        "seatrial",
+        request["run_id"],
+    ]
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.dup2(reader, 0)
             unblock()
-            prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: end this child in order when the supervisor dies
+            # PR_SET_PDEATHSIG: end this child in order when the supervisor dies
+            prctl(1, signal.SIGTERM)
             os.execvpe(command[0], command, {**os.environ, VARIABLE: request["folder"]})
         finally:
             os._exit(127)
@@ -103,7 +114,14 @@ def wait_for_end(node: int, deadline: float) -> None:
 
 def main(request: Json) -> None:
     os.umask(0o077)
-    verbs = {"start": start, "stop": stop, "log": log, "check": check, "image": image, "pull": pull_image}
+    verbs = {
+        "start": start,
+        "stop": stop,
+        "log": log,
+        "check": check,
+        "image": image,
+        "pull": pull_image,
+    }
     try:
         answer = verbs[request["verb"]](request)
     except ProblemError as error:
@@ -122,7 +140,11 @@ def start(request: Json) -> Json:
     folder = request["folder"]
     try:
         os.mkdir(folder, 0o700)
-        log_file = os.open(os.path.join(folder, "node.log"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        log_file = os.open(
+            os.path.join(folder, "node.log"),
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND,
+            0o600,
+        )
     except OSError:
         lock.release()
         raise
@@ -145,7 +167,8 @@ def start(request: Json) -> Json:
     return {
         "port": port,
         "user": user or pwd.getpwuid(os.getuid()).pw_name,
-        "address": login[2] if len(login) == 4 else "",  # where the control host, or the last jump host, reaches it
+        # Where the control host, or the last jump host, reaches it
+        "address": login[2] if len(login) == 4 else "",
         "kernel": read_tail("/proc/sys/kernel/random/boot_id", 64).strip(),
         "cores": len(os.sched_getaffinity(0)),
     }
@@ -162,7 +185,12 @@ def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
             if line.startswith(NODE_MARK + "failed: "):
                 raise ProblemError(line[len(NODE_MARK + "failed: ") :])
         if has_ended:
-            raise ProblemError(next((line for line in reversed(lines) if line.strip()), "sshd's supervisor has ended"))
+            raise ProblemError(
+                next(
+                    (line for line in reversed(lines) if line.strip()),
+                    "sshd's supervisor has ended",
+                )
+            )
         if time.monotonic() > deadline:
             raise ProblemError("sshd was not ready within {:g} s".format(timeout_s))
         time.sleep(0.02)
@@ -179,7 +207,11 @@ def stop(request: Json) -> Json:
     remaining = end_all(None, folder)
     remove_tree(folder)
     drop_lock(request)
-    return {"remaining": remaining, "folder_left": os.path.lexists(folder), "container_left": not is_removed}
+    return {
+        "remaining": remaining,
+        "folder_left": os.path.lexists(folder),
+        "container_left": not is_removed,
+    }
 
 
 def check_own_folder(folder: str) -> None:
@@ -228,12 +260,17 @@ def log(request: Json) -> Json:
     check_own_folder(folder)
     if not os.path.lexists(folder):
         return {"log": ""}
-    return {"log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))}
+    return {
+        "log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))
+    }
 
 
 def check(request: Json) -> Json:
     """Check the prerequisites of a run on this host without changing it."""
-    parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
+    parent, path = (
+        request["parent"],
+        os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin",
+    )
     container = request["container"]
     programs = [container["program"]] if container else [*PROGRAMS, request["mpirun"]]
     missing = [program for program in programs if not shutil.which(program, path=path)]
@@ -260,5 +297,7 @@ def image(request: Json) -> Json:
 def pull_image(request: Json) -> Json:
     """Pull the image, as the user who has logged in."""
     container = request["container"]
-    status, words = call([container["program"], "pull", "--quiet", container["image"]], request["timeout_s"])
+    status, words = call(
+        [container["program"], "pull", "--quiet", container["image"]], request["timeout_s"]
+    )
     return {"image_problem": words if status else None}

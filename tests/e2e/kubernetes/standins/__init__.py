@@ -1,7 +1,9 @@
-"""Small stand-ins for controllers that cannot be built here: their CRDs, and what is documented of what they do.
+"""Small stand-ins for controllers that cannot be built here: their CRDs, and what is documented of
+what they do.
 
-They are written anew from what is documented of the real ones. What passes here is proven against the real API server,
-scheduler and kubelets, and against controllers that do as it is documented; not against the real controllers.
+They are written anew from what is documented of the real ones. What passes here is proven against
+the real API server, scheduler and kubelets, and against controllers that do as it is documented;
+not against the real controllers.
 """
 
 import subprocess
@@ -18,16 +20,25 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def standin(cluster: Cluster, name: str) -> Iterator[None]:
-    """The stand-in of that name tends the cluster within the block; after it the cluster knows its kinds no more."""
+    """The stand-in of that name tends the cluster within the block; after it the cluster knows its
+    kinds no more.
+    """
     log = cluster.own.state / "logs" / f"standin-{name}.log"
     command = [sys.executable, "-m", f"{__name__}", name, "--kubeconfig", str(cluster.kubeconfig)]
     with definitions(cluster, name), log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=HERE.parents[3], start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            cwd=HERE.parents[3],
+            start_new_session=True,
         )
         try:
             yield
-            assert process.poll() is None, f"the stand-in ended by itself: {cluster.own.log(log.stem)}"
+            assert process.poll() is None, (
+                f"the stand-in ended by itself: {cluster.own.log(log.stem)}"
+            )
         finally:
             process.kill()
             process.communicate()
@@ -35,7 +46,9 @@ def standin(cluster: Cluster, name: str) -> Iterator[None]:
 
 @contextmanager
 def definitions(cluster: Cluster, name: str) -> Iterator[None]:
-    """The CRDs of crds/NAME.yaml, one user at a time; at the end they go, and every object of theirs."""
+    """The CRDs of crds/NAME.yaml, one user at a time; at the end they go, and every object of
+    theirs.
+    """
     file = HERE / "crds" / f"{name}.yaml"
     with exclusive(cluster.own.state / f"standin-{name}.lock"):
         try:

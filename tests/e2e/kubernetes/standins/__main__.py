@@ -1,4 +1,6 @@
-"""`python -m tests.e2e.kubernetes.standins NAME --kubeconfig FILE`: one stand-in, until standard input ends."""
+"""`python -m tests.e2e.kubernetes.standins NAME --kubeconfig FILE`: one stand-in, until standard
+input ends.
+"""
 
 import argparse
 import logging
@@ -15,7 +17,9 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
-    controller.run(import_module(f"tests.e2e.kubernetes.standins.{arguments.name}"), arguments.kubeconfig)
+    controller.run(
+        import_module(f"tests.e2e.kubernetes.standins.{arguments.name}"), arguments.kubeconfig
+    )
 
 
 if __name__ == "__main__":

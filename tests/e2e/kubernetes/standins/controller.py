@@ -1,13 +1,15 @@
-"""What stand-ins for controllers share: objects seen by watches go in, what is to be done with the cluster comes out.
+"""What stand-ins for controllers share: objects seen by watches go in, what is to be done with the
+cluster comes out.
 
 A stand-in is a module with three names:
 
-    FOLLOWS = (JOB, SERVICE)                # kinds whose objects it looks at or makes
-    TENDS = (JOBSET,)                       # kinds, followed as well, whose every object is given to `reconcile`
-    def reconcile(resource, world): ...     # pure: yields what is to be done so that the cluster is as `resource` wants
+    FOLLOWS = (JOB, SERVICE)    # kinds whose objects it looks at or makes
+    TENDS = (JOBSET,)           # kinds, followed as well, whose objects `reconcile` gets
+    def reconcile(resource, world): ...     # pure: yields what to do for what `resource` wants
 
-After every change, and every second, `reconcile` gets each object that it tends. It looks at how things are and not at
-what has changed, so it may be asked any number of times, and asks for nothing where all is well.
+After every change, and every second, `reconcile` gets each object that it tends. It looks at how
+things are and not at what has changed, so it may be asked any number of times, and asks for nothing
+where all is well.
 """
 
 import json
@@ -30,7 +32,16 @@ from kubernetes.dynamic.exceptions import ResourceNotFoundError
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from tests.e2e.kubernetes.standins.world import Action, Create, Delete, Kind, Object, Patch, World, warning
+from tests.e2e.kubernetes.standins.world import (
+    Action,
+    Create,
+    Delete,
+    Kind,
+    Object,
+    Patch,
+    World,
+    warning,
+)
 
 Changes: TypeAlias = "queue.SimpleQueue[tuple[str, Kind, list[Object]]]"
 log = logging.getLogger("standin")
@@ -53,12 +64,19 @@ class Standin(Protocol):
 
 
 def run(standin: Standin, kubeconfig: Path) -> None:
-    """Tend the cluster until standard input ends, which it does when whoever started this ends, however he ends."""
+    """Tend the cluster until standard input ends, which it does when whoever started this ends,
+    however he ends.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:  # the client's own cache of kinds outlives the kinds
-        api = DynamicClient(config.new_client_from_config(str(kubeconfig)), cache_file=f"{folder}/kinds.json")
+    # The client's own cache of kinds outlives the kinds
+    with tempfile.TemporaryDirectory() as folder:
+        api = DynamicClient(
+            config.new_client_from_config(str(kubeconfig)), cache_file=f"{folder}/kinds.json"
+        )
     changes: Changes = queue.SimpleQueue()
-    kinds = [kind for kind in dict.fromkeys((*standin.TENDS, *standin.FOLLOWS)) if _known(api, kind)]
+    kinds = [
+        kind for kind in dict.fromkeys((*standin.TENDS, *standin.FOLLOWS)) if _known(api, kind)
+    ]
     for kind in kinds:
         resource = api.resources.get(api_version=kind.api_version, kind=kind.kind)
         threading.Thread(target=_follow, args=(resource, kind, changes), daemon=True).start()
@@ -73,15 +91,24 @@ def run(standin: Standin, kubeconfig: Path) -> None:
 
 
 def _bring_about(api: DynamicClient, actions: list[Action], world: World) -> None:
-    """One action after the other, up to the first that is refused: the next pass sees how things are then."""
+    """One action after the other, up to the first that is refused: the next pass sees how things
+    are then.
+    """
     for action in actions:
-        summary = f"{type(action).__name__} {action.target['kind']} {action.target['metadata']['name']}"
+        summary = (
+            f"{type(action).__name__} {action.target['kind']} {action.target['metadata']['name']}"
+        )
         try:
             _carry_out(api, action, world)
-        except (ApiException, HTTPError) as error:  # the object changed or went meanwhile, it is not allowed
+        except (ApiException, HTTPError) as error:
+            # The object changed or went meanwhile, it is not allowed
             message = _message_of(error)
             log.warning("%s: %s", summary, message)
-            if isinstance(action, Create) and action.refused and getattr(error, "status", None) == 403:
+            if (
+                isinstance(action, Create)
+                and action.refused
+                and getattr(error, "status", None) == 403
+            ):
                 _bring_about(api, [Create(warning(action.refused, message, world.now))], world)
             return
         log.info("%s", summary)
@@ -96,7 +123,11 @@ def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
             world.take(resource.create(body=target, namespace=where["namespace"]).to_dict())
         case Patch(_, body, subresource):
             part = getattr(resource, subresource) if subresource else resource
-            world.take(part.patch(body=body, content_type="application/merge-patch+json", **where).to_dict())
+            world.take(
+                part.patch(
+                    body=body, content_type="application/merge-patch+json", **where
+                ).to_dict()
+            )
         case Delete():
             resource.delete(body={"propagationPolicy": "Background"}, **where)
             world.drop(target)
@@ -130,12 +161,21 @@ def _follow(resource: Any, kind: Kind, changes: Changes) -> None:
         try:
             listed = resource.get(_request_timeout=_TIMEOUTS_S).to_dict()
             # What is listed does not say of what kind it is.
-            objects = [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in listed["items"]]
+            objects = [
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+                for item in listed["items"]
+            ]
             changes.put(("LISTED", kind, objects))
-            begin = {"resource_version": listed["metadata"]["resourceVersion"], "timeout_seconds": 300}
-            for event in Watch().stream(resource.get, serialize=False, _request_timeout=_TIMEOUTS_S, **begin):
+            begin = {
+                "resource_version": listed["metadata"]["resourceVersion"],
+                "timeout_seconds": 300,
+            }
+            for event in Watch().stream(
+                resource.get, serialize=False, _request_timeout=_TIMEOUTS_S, **begin
+            ):
                 changes.put((event["type"], kind, [event["raw_object"]]))
-        except (ApiException, HTTPError) as error:  # the API server restarts, or a version is too old
+        except (ApiException, HTTPError) as error:
+            # The API server restarts, or a version is too old
             log.warning("the watch of %s broke: %s", kind.kind, error)
             time.sleep(1)
 

@@ -1,4 +1,5 @@
-"""JobSet (jobset.x-k8s.io/v1alpha2): Jobs of the replicated jobs, a headless Service, and a status out of theirs.
+"""JobSet (jobset.x-k8s.io/v1alpha2): Jobs of the replicated jobs, a headless Service, and a status
+out of theirs.
 
 Of its ends it knows one: the first Job that fails fails the JobSet, which nothing starts again.
 """
@@ -32,7 +33,9 @@ _PREFIX = "jobset.sigs.k8s.io"
 
 
 def reconcile(jobset: Object, world: World) -> Iterator[Action]:
-    """Service and Jobs of a JobSet that is under way; of one that has failed, what is left of them goes."""
+    """Service and Jobs of a JobSet that is under way; of one that has failed, what is left of them
+    goes.
+    """
     jobs = world.owned(jobset, JOB)
     yield from set_status(jobset, **status(jobset, jobs, world))
     if holds(jobset, "Failed"):
@@ -57,8 +60,13 @@ def status(jobset: Object, jobs: list[Object], world: World) -> Object:
     names = [each["name"] for each in jobset["spec"]["replicatedJobs"]]
     mark = f"{_PREFIX}/replicatedjob-name"
     of = {name: [job for job in jobs if job["metadata"]["labels"][mark] == name] for name in names}
-    fields: Object = {"restarts": 0, "replicatedJobsStatus": [_counts(*each) for each in of.items()]}
-    failures = {job["metadata"]["name"]: failure for job in jobs if (failure := holds(job, "Failed"))}
+    fields: Object = {
+        "restarts": 0,
+        "replicatedJobsStatus": [_counts(*each) for each in of.items()],
+    }
+    failures = {
+        job["metadata"]["name"]: failure for job in jobs if (failure := holds(job, "Failed"))
+    }
     if holds(jobset, "Failed"):
         return fields
     if failures:
@@ -79,7 +87,9 @@ def _counts(name: str, jobs: list[Object]) -> Object:
     alive = [job for job in jobs if not holds(job, "Failed")]
     return {
         "name": name,
-        "ready": sum(job.get("status", {}).get("ready", 0) >= job["spec"]["parallelism"] for job in alive),
+        "ready": sum(
+            job.get("status", {}).get("ready", 0) >= job["spec"]["parallelism"] for job in alive
+        ),
         "succeeded": 0,
         "failed": len(jobs) - len(alive),
         "active": sum(job.get("status", {}).get("active", 0) > 0 for job in alive),
@@ -96,7 +106,9 @@ def service(jobset: Object) -> Object:
         "spec": {
             "clusterIP": "None",
             "selector": {f"{_PREFIX}/jobset-name": jobset["metadata"]["name"]},
-            "publishNotReadyAddresses": jobset["spec"]["network"].get("publishNotReadyAddresses", True),
+            "publishNotReadyAddresses": jobset["spec"]["network"].get(
+                "publishNotReadyAddresses", True
+            ),
         },
     }
 
@@ -104,7 +116,9 @@ def service(jobset: Object) -> Object:
 def desired_jobs(jobset: Object) -> list[Object]:
     """The Jobs of all replicated jobs, suspended as the JobSet is."""
     replicated = jobset["spec"]["replicatedJobs"]
-    return [_job(jobset, each, index) for each in replicated for index in range(each.get("replicas", 1))]
+    return [
+        _job(jobset, each, index) for each in replicated for index in range(each.get("replicas", 1))
+    ]
 
 
 def _job(jobset: Object, replicated: Object, index: int) -> Object:
@@ -116,12 +130,17 @@ def _job(jobset: Object, replicated: Object, index: int) -> Object:
         "kind": "Job",
         "metadata": {**_metadata(jobset, name), **_marked(template, marks)},
         "spec": {
-            "completionMode": "Indexed",  # the real one's webhook sets this, and the pods' restart policy
+            # The real one's webhook sets this, and the pods' restart policy
+            "completionMode": "Indexed",
             **template["spec"],
             "suspend": is_suspended(jobset),
             "template": {
                 "metadata": _marked(pod, marks),
-                "spec": {"restartPolicy": "OnFailure", **pod["spec"], "subdomain": subdomain(jobset)},
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    **pod["spec"],
+                    "subdomain": subdomain(jobset),
+                },
             },
         },
     }
@@ -156,4 +175,8 @@ def subdomain(jobset: Object) -> str:
 
 
 def _metadata(jobset: Object, name: str) -> Object:
-    return {"name": name, "namespace": jobset["metadata"]["namespace"], "ownerReferences": controlled_by(jobset)}
+    return {
+        "name": name,
+        "namespace": jobset["metadata"]["namespace"],
+        "ownerReferences": controlled_by(jobset),
+    }

@@ -1,10 +1,12 @@
-"""Kueue (kueue.x-k8s.io): a Workload for every job with a queue's label, a quota of pods, priorities, and statuses.
+"""Kueue (kueue.x-k8s.io): a Workload for every job with a queue's label, a quota of pods,
+priorities, and statuses.
 
-Of a ClusterQueue it knows one flavor, its quota of "pods", and preemption of lower priorities within the queue; of a
-topology, whether it has the level that is asked for. The last step of an eviction, releasing the quota, comes when the
-job has no pods any more, as with the real one. Reasons and messages are those of release 0.19 as it comes, with its
-feature gate UnadmittedWorkloadsObservability off. Where a TrainJob's pods go is not said: the real one does that by a
-field whose name changes with every release of the Trainer.
+Of a ClusterQueue it knows one flavor, its quota of "pods", and preemption of lower priorities
+within the queue; of a topology, whether it has the level that is asked for. The last step of an
+eviction, releasing the quota, comes when the job has no pods any more, as with the real one.
+Reasons and messages are those of release 0.19 as it comes, with its feature gate
+UnadmittedWorkloadsObservability off. Where a TrainJob's pods go is not said: the real one does that
+by a field whose name changes with every release of the Trainer.
 """
 
 import copy
@@ -36,7 +38,14 @@ PYTORCHJOB = Kind("kubeflow.org/v1", "PyTorchJob")
 KINDS = (JOB, JOBSET, PYTORCHJOB, MPIJOB, TRAINJOB)
 WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR, TOPOLOGY, CLASS = (
     Kind(f"{GROUP}/v1beta2", kind)
-    for kind in ("Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor", "Topology", "WorkloadPriorityClass")
+    for kind in (
+        "Workload",
+        "LocalQueue",
+        "ClusterQueue",
+        "ResourceFlavor",
+        "Topology",
+        "WorkloadPriorityClass",
+    )
 )
 TENDS = (*KINDS, WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)
 FOLLOWS = (FLAVOR, TOPOLOGY, CLASS)
@@ -49,14 +58,24 @@ def reconcile(resource: Object, world: World) -> Iterator[Action]:
     metadata = resource["metadata"]
     resource = world.get(kind_of(resource), metadata.get("namespace"), metadata["name"]) or resource
     if kind_of(resource) == WORKLOAD:
-        if holds(resource, "QuotaReserved") and not holds(resource, "Admitted") and not holds(resource, "Evicted"):
-            yield from _set(resource, world, ("Admitted", True, "Admitted", "The workload is admitted"))
+        if (
+            holds(resource, "QuotaReserved")
+            and not holds(resource, "Admitted")
+            and not holds(resource, "Evicted")
+        ):
+            yield from _set(
+                resource, world, ("Admitted", True, "Admitted", "The workload is admitted")
+            )
     elif kind_of(resource) == LOCAL_QUEUE:
         if world.get(CLUSTER_QUEUE, None, resource["spec"]["clusterQueue"]):
-            yield from _set(resource, world, ("Active", True, "Ready", "Can submit new workloads to localQueue"))
+            yield from _set(
+                resource, world, ("Active", True, "Ready", "Can submit new workloads to localQueue")
+            )
     elif kind_of(resource) == CLUSTER_QUEUE:
         yield from _schedule(resource, world)
-    elif f"{GROUP}/queue-name" in metadata.get("labels", {}) and not metadata.get("ownerReferences"):
+    elif f"{GROUP}/queue-name" in metadata.get("labels", {}) and not metadata.get(
+        "ownerReferences"
+    ):
         yield from _job(resource, world)
 
 
@@ -71,15 +90,21 @@ def _job(job: Object, world: World) -> Iterator[Action]:
         if evicted and holds(workload, "QuotaReserved") and not _active(job.get("status", {})):
             yield from _release(workload, evicted, world)
     elif _policy(job, job["spec"]).get("suspend", False):
-        (flavor,) = {part["flavors"]["pods"] for part in workload["status"]["admission"]["podSetAssignments"]}
-        yield _start(job, (world.get(FLAVOR, None, flavor) or {}).get("spec", {}).get("nodeLabels", {}))
+        (flavor,) = {
+            part["flavors"]["pods"] for part in workload["status"]["admission"]["podSetAssignments"]
+        }
+        yield _start(
+            job, (world.get(FLAVOR, None, flavor) or {}).get("spec", {}).get("nodeLabels", {})
+        )
 
 
 def _workload(job: Object, world: World) -> Object | None:
     """A job's Workload; None while its pods, or its priority, are not known."""
     metadata, kind = job["metadata"], kind_of(job)
     source = next(iter(world.owned(job, JOBSET)), None) if kind == TRAINJOB else job
-    sets = [_pod_set(*each) for each in _templates(kind_of(source), source["spec"])] if source else []
+    sets = (
+        [_pod_set(*each) for each in _templates(kind_of(source), source["spec"])] if source else []
+    )
     priority: Object | None = {"priority": 0}
     if name := metadata["labels"].get(f"{GROUP}/priority-class"):
         known = world.get(CLASS, None, name)
@@ -87,7 +112,9 @@ def _workload(job: Object, world: World) -> Object | None:
         priority = {"priority": known["value"], "priorityClassRef": reference} if known else None
     if not sets or priority is None:
         return None
-    identity = "\n".join((kind.kind, kind.api_version.rpartition("/")[0], metadata["name"], metadata["uid"]))
+    identity = "\n".join(
+        (kind.kind, kind.api_version.rpartition("/")[0], metadata["name"], metadata["uid"])
+    )
     ending = hashlib.sha1(identity.encode()).hexdigest()[:5]
     return {
         "apiVersion": WORKLOAD.api_version,
@@ -98,18 +125,26 @@ def _workload(job: Object, world: World) -> Object | None:
             "labels": {f"{GROUP}/job-uid": metadata["uid"]},
             "ownerReferences": controlled_by(job),
         },
-        "spec": {"queueName": metadata["labels"][f"{GROUP}/queue-name"], "podSets": sets, **priority},
+        "spec": {
+            "queueName": metadata["labels"][f"{GROUP}/queue-name"],
+            "podSets": sets,
+            **priority,
+        },
     }
 
 
 def _pod_set(name: str, count: int, template: Object) -> Object:
-    level = template.get("metadata", {}).get("annotations", {}).get(f"{GROUP}/podset-required-topology")
+    level = (
+        template.get("metadata", {}).get("annotations", {}).get(f"{GROUP}/podset-required-topology")
+    )
     request = {"topologyRequest": {"required": level}} if level else {}
     return {"name": name, "count": count, "template": template, **request}
 
 
 def _templates(kind: Kind, spec: Object) -> Iterator[tuple[str, int, Object]]:
-    """Name, number of pods and template of each pod set; the templates are those of `spec` itself."""
+    """Name, number of pods and template of each pod set; the templates are those of `spec`
+    itself.
+    """
     if kind == JOB:
         yield "main", spec.get("parallelism", 1), spec["template"]
     elif kind == JOBSET:
@@ -117,7 +152,8 @@ def _templates(kind: Kind, spec: Object) -> Iterator[tuple[str, int, Object]]:
             job = each["template"]["spec"]
             yield each["name"], each.get("replicas", 1) * job.get("parallelism", 1), job["template"]
     elif kind in _REPLICAS:
-        for name, each in sorted(spec[_REPLICAS[kind]].items()):  # Launcher before Worker, Master before Worker
+        # Launcher before Worker, Master before Worker
+        for name, each in sorted(spec[_REPLICAS[kind]].items()):
             yield name.lower(), each.get("replicas", 1), each["template"]
 
 
@@ -128,7 +164,9 @@ def _policy(job: Object, spec: Object) -> Object:
 
 
 def _active(status: Any) -> int:
-    """How many pods there are: every kind counts them in its status, somewhere under the name "active"."""
+    """How many pods there are: every kind counts them in its status, somewhere under the name
+    "active".
+    """
     if isinstance(status, dict):
         return sum(value if name == "active" else _active(value) for name, value in status.items())
     return sum(map(_active, status)) if isinstance(status, list) else 0
@@ -144,7 +182,10 @@ def _start(job: Object, labels: dict[str, str]) -> Patch:
 
 
 def _stop(job: Object, workload: Object) -> Iterator[Patch]:
-    """Suspended; and, as soon as it may be changed, with its templates as they were. Nothing where it is so already."""
+    """Suspended; and, as soon as it may be changed, with its templates as they were.
+
+    Nothing where it is so already.
+    """
     spec = copy.deepcopy(job["spec"])
     if not _policy(job, spec).get("suspend", False):
         _policy(job, spec)["suspend"] = True
@@ -152,7 +193,10 @@ def _stop(job: Object, workload: Object) -> Iterator[Patch]:
         return
     if kind_of(job) == JOB and "startTime" in job.get("status", {}):
         yield Patch(job, {"status": {"startTime": None}}, "status")
-    before = {each["name"]: each["template"]["spec"].get("nodeSelector") for each in workload["spec"]["podSets"]}
+    before = {
+        each["name"]: each["template"]["spec"].get("nodeSelector")
+        for each in workload["spec"]["podSets"]
+    }
     for name, _, template in _templates(kind_of(job), spec):
         template["spec"].pop("nodeSelector", None)
         if before[name] is not None:
@@ -177,7 +221,9 @@ def _schedule(queue: Object, world: World) -> Iterator[Action]:
     """One pass of the scheduler over all that wait for a ClusterQueue: by priority, then by age."""
     yield from _set(queue, world, ("Active", True, "Ready", "Can admit new workloads"))
     name = queue["metadata"]["name"]
-    behind = {_place(each) for each in world.all(LOCAL_QUEUE) if each["spec"]["clusterQueue"] == name}
+    behind = {
+        _place(each) for each in world.all(LOCAL_QUEUE) if each["spec"]["clusterQueue"] == name
+    }
     everything = [
         each
         for each in world.all(WORKLOAD)
@@ -234,12 +280,19 @@ def _missing(workload: Object, queue: Object, used: int, world: World) -> str:
         if (request := pod_set.get("topologyRequest")) and request["required"] not in levels:
             lacks.append(f'{cannot}Flavor "{flavor["name"]}" does not contain the requested level')
         elif free < 0:
-            lacks.append(f"{cannot}insufficient unused quota for pods in flavor {flavor['name']}, {-free} more needed")
+            lacks.append(
+                f"{cannot}insufficient unused quota for pods in flavor {flavor['name']}, "
+                f"{-free} more needed"
+            )
     return "; ".join(lacks)
 
 
-def _victims(workload: Object, queue: Object, admitted: list[Object], used: int, world: World) -> list[Object]:
-    """The Workloads of lower priority that have to go so that this one fits; none where that would not help."""
+def _victims(
+    workload: Object, queue: Object, admitted: list[Object], used: int, world: World
+) -> list[Object]:
+    """The Workloads of lower priority that have to go so that this one fits; none where that would
+    not help.
+    """
     lower = [each for each in admitted if _priority(each) < _priority(workload)]
     lower.sort(key=lambda each: each["metadata"]["creationTimestamp"], reverse=True)
     lower.sort(key=_priority)
@@ -262,15 +315,26 @@ def _reserve(workload: Object, queue: Object, world: World) -> Iterator[Action]:
         for each in workload["spec"]["podSets"]
     ]
     reserved = ("QuotaReserved", True, "QuotaReserved", f"Quota reserved in ClusterQueue {name}")
-    yield from _set(workload, world, reserved, admission={"clusterQueue": name, "podSetAssignments": parts})
+    yield from _set(
+        workload, world, reserved, admission={"clusterQueue": name, "podSetAssignments": parts}
+    )
 
 
 def _preempt(victim: Object, preemptor: Object, queue: str, world: World) -> Iterator[Action]:
-    uids = f"(UID: {preemptor['metadata']['uid']}, JobUID: {preemptor['metadata']['labels'][f'{GROUP}/job-uid']})"
+    uids = (
+        f"(UID: {preemptor['metadata']['uid']}, JobUID: "
+        f"{preemptor['metadata']['labels'][f'{GROUP}/job-uid']})"
+    )
     paths = f"preemptor path: /{queue}; preemptee path: /{queue}"
-    message = f"Preempted to accommodate a workload {uids} due to prioritization in the ClusterQueue; {paths}"
+    message = (
+        f"Preempted to accommodate a workload {uids} due to prioritization in the "
+        f"ClusterQueue; {paths}"
+    )
     yield from _set(
-        victim, world, ("Preempted", True, "InClusterQueue", message), ("Evicted", True, "Preempted", message)
+        victim,
+        world,
+        ("Preempted", True, "InClusterQueue", message),
+        ("Evicted", True, "Preempted", message),
     )
 
 

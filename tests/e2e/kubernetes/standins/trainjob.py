@@ -1,4 +1,6 @@
-"""TrainJob (trainer.kubeflow.org/v1alpha1) on a runtime with mlPolicy.torch or none: a JobSet of the same name."""
+"""TrainJob (trainer.kubeflow.org/v1alpha1) on a runtime with mlPolicy.torch or none: a JobSet of
+the same name.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -31,7 +33,9 @@ def reconcile(trainjob: Object, world: World) -> Iterator[Action]:
     """The JobSet of a TrainJob that is under way, resumed and suspended as the TrainJob is."""
     existing = next(iter(world.owned(trainjob, JOBSET)), None)
     yield from set_status(trainjob, **status(trainjob, existing, world))
-    runtime = world.get(RUNTIME, trainjob["metadata"]["namespace"], trainjob["spec"]["runtimeRef"]["name"])
+    runtime = world.get(
+        RUNTIME, trainjob["metadata"]["namespace"], trainjob["spec"]["runtimeRef"]["name"]
+    )
     if holds(trainjob, "Failed") or runtime is None:
         return
     desired = jobset(trainjob, runtime)
@@ -73,11 +77,18 @@ def _train(replicated: Object, trainjob: Object, runtime: Object) -> None:
     job |= {"parallelism": nodes, "completions": nodes}
     for container in job["template"]["spec"]["containers"]:
         if container["name"] == "node":
-            container |= {key: trainer[key] for key in ("image", "command", "args") if key in trainer}
+            container |= {
+                key: trainer[key] for key in ("image", "command", "args") if key in trainer
+            }
             torch = torch_env(trainjob, nodes) if "torch" in policy and trainer else []
-            container["env"] = _upserted(container.get("env", []), [*trainer.get("env", []), *torch])
+            container["env"] = _upserted(
+                container.get("env", []), [*trainer.get("env", []), *torch]
+            )
             if torch:
-                container["ports"] = [*container.get("ports", ()), {"containerPort": 29500, "protocol": "TCP"}]
+                container["ports"] = [
+                    *container.get("ports", ()),
+                    {"containerPort": 29500, "protocol": "TCP"},
+                ]
 
 
 def torch_env(trainjob: Object, nodes: int) -> list[Object]:
@@ -104,7 +115,9 @@ def status(trainjob: Object, existing: Object | None, world: World) -> Object:
         return {}
     now = conditions(trainjob)
     if trainjob["spec"].get("suspend", False):
-        now = with_condition(now, world.now, "Suspended", True, "Suspended", "TrainJob is suspended")
+        now = with_condition(
+            now, world.now, "Suspended", True, "Suspended", "TrainJob is suspended"
+        )
     elif holds(trainjob, "Suspended"):
         now = with_condition(now, world.now, "Suspended", False, "Resumed", "TrainJob is resumed")
     if existing and (failed := holds(existing, "Failed")):

@@ -1,4 +1,6 @@
-"""What stand-ins think with, all of it pure: kinds, what is known of the cluster, what is to be done, conditions."""
+"""What stand-ins think with, all of it pure: kinds, what is known of the cluster, what is to be
+done, conditions.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -29,14 +31,19 @@ class Complaint(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make an object; one that is there already is left as it is. `refused`: how the API server refuses it."""
+    """Make an object; one that is there already is left as it is.
+
+    `refused`: how the API server refuses it.
+    """
 
     target: Object
     refused: Complaint | None = None
 
 
 class Patch(NamedTuple):
-    """A merge patch (lists are replaced as a whole, None removes) of an object, or of its subresource "status"."""
+    """A merge patch (lists are replaced as a whole, None removes) of an object, or of its
+    subresource "status".
+    """
 
     target: Object
     body: Object
@@ -102,22 +109,38 @@ def conditions(target: Object) -> list[Object]:
 
 def holds(target: Object, *kinds: str) -> Object | None:
     """The first of these conditions that is True; None when none of them is."""
-    return next((each for each in conditions(target) if each["type"] in kinds and each["status"] == "True"), None)
+    return next(
+        (each for each in conditions(target) if each["type"] in kinds and each["status"] == "True"),
+        None,
+    )
 
 
-def with_condition(old: list[Object], now: datetime, kind: str, true: bool, reason: str, message: str) -> list[Object]:
-    """The conditions with this one in place of what was of its type; the time stays where the status stays."""
-    new = {"type": kind, "status": "True" if true else "False", "reason": reason, "message": message}
+def with_condition(
+    old: list[Object], now: datetime, kind: str, true: bool, reason: str, message: str
+) -> list[Object]:
+    """The conditions with this one in place of what was of its type; the time stays where the
+    status stays.
+    """
+    new = {
+        "type": kind,
+        "status": "True" if true else "False",
+        "reason": reason,
+        "message": message,
+    }
     before = next((each for each in old if each["type"] == kind), None)
     if before is None:
         return [*old, {**new, "lastTransitionTime": stamp(now)}]
     since = before["lastTransitionTime"] if before["status"] == new["status"] else stamp(now)
-    return [{**each, **new, "lastTransitionTime": since} if each is before else each for each in old]
+    return [
+        {**each, **new, "lastTransitionTime": since} if each is before else each for each in old
+    ]
 
 
 def set_status(target: Object, **fields: Any) -> Iterator[Action]:
     """Set fields of the object's status where they are not so already."""
-    if changed := {key: value for key, value in fields.items() if target.get("status", {}).get(key) != value}:
+    if changed := {
+        key: value for key, value in fields.items() if target.get("status", {}).get(key) != value
+    }:
         yield Patch(target, {"status": changed}, "status")
 
 
@@ -127,12 +150,17 @@ def suspend(job: Object) -> Iterator[Action]:
 
 
 def resume(job: Object, desired: Object) -> Iterator[Action]:
-    """Let a Job have its pods, where `desired` has them go: whoever suspended it may have decided that meanwhile."""
+    """Let a Job have its pods, where `desired` has them go: whoever suspended it may have decided
+    that meanwhile.
+    """
     if "startTime" in job.get("status", {}):  # or its template cannot be changed
         yield Patch(job, {"status": {"startTime": None}}, "status")
     pod = desired["spec"]["template"]
     placing = {key: pod["spec"][key] for key in _PLACING if key in pod["spec"]}
-    yield Patch(job, {"spec": {"suspend": False, "template": {"metadata": pod["metadata"], "spec": placing}}})
+    yield Patch(
+        job,
+        {"spec": {"suspend": False, "template": {"metadata": pod["metadata"], "spec": placing}}},
+    )
 
 
 _PLACING = ("nodeSelector", "tolerations", "schedulingGates")
@@ -142,7 +170,9 @@ def warning(complaint: Complaint, refusal: str, now: datetime) -> Object:
     """The event. What is said again is the same event."""
     metadata, message = complaint.about["metadata"], complaint.text.format(refusal)
     of = {"apiVersion": complaint.about["apiVersion"], "kind": complaint.about["kind"]}
-    digest = hashlib.sha256(f"{metadata['uid']} {complaint.reason} {message}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{metadata['uid']} {complaint.reason} {message}".encode()).hexdigest()[
+        :16
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -176,4 +206,8 @@ def _version(target: Object) -> int:
 
 
 def _controllers(target: Object) -> list[str]:
-    return [owner["uid"] for owner in target["metadata"].get("ownerReferences", ()) if owner.get("controller")]
+    return [
+        owner["uid"]
+        for owner in target["metadata"].get("ownerReferences", ())
+        if owner.get("controller")
+    ]

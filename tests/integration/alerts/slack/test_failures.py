@@ -30,7 +30,9 @@ def test_a_failed_slack_message_is_repeated_by_the_next_run(
     assert "recovered" in slack.posted[0].shown
 
 
-def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_a_missing_scope_costs_only_the_files(
+    slack: Slack, by_token: AlertSettings, store: Store
+) -> None:
     slack.scopes = {"chat:write"}
     notified = night(nights.bad(1), store, by_token)
     assert notified.summary.endswith(
@@ -41,7 +43,9 @@ def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSetti
 
 
 @WAYS
-def test_a_short_rate_limit_is_waited_for(slack: Slack, way: str, request: pytest.FixtureRequest) -> None:
+def test_a_short_rate_limit_is_waited_for(
+    slack: Slack, way: str, request: pytest.FixtureRequest
+) -> None:
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited())
     assert "sent to " in night(nights.bad(1), None, request.getfixturevalue(way)).summary
@@ -56,7 +60,10 @@ def test_a_long_rate_limit_is_not_waited_for(
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited(retry_after))
     notified = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in notified.summary
+    assert (
+        "Slack says ratelimited; Slack is rate limiting this app; the next run will try again"
+        in notified.summary
+    )
     assert len(slack.requests) == 1
 
 
@@ -77,24 +84,38 @@ def test_a_broken_slack_is_tried_again_a_few_times(
         ("invalid_auth", "Slack says invalid_auth; check SEATRIAL_SLACK_TOKEN"),
         (
             "channel_not_found",
-            "Slack says channel_not_found; check SEATRIAL_SLACK_CHANNEL; a private channel needs the app invited",
+            (
+                "Slack says channel_not_found; check SEATRIAL_SLACK_CHANNEL; a private "
+                "channel needs the app invited"
+            ),
         ),
         ("brand_new_error", "Slack says brand_new_error"),
     ],
 )
-def test_slack_errors_have_a_next_step(slack: Slack, by_token: AlertSettings, error: str, reason: str) -> None:
+def test_slack_errors_have_a_next_step(
+    slack: Slack, by_token: AlertSettings, error: str, reason: str
+) -> None:
     slack.plan("chat.postMessage", refusal(error))
-    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {reason}; the next run sends it"
+    assert (
+        night(nights.bad(1), None, by_token).summary
+        == f"slack #alerts: FAILED {reason}; the next run sends it"
+    )
 
 
 def test_an_unknown_channel_is_named(slack: Slack) -> None:
     settings = AlertSettings(SlackSettings(SecretStr(TOKEN), "nowhere", api_url=f"{slack.url}/api"))
-    assert "slack #nowhere: FAILED Slack says channel_not_found" in night(nights.bad(1), None, settings).summary
+    assert (
+        "slack #nowhere: FAILED Slack says channel_not_found"
+        in night(nights.bad(1), None, settings).summary
+    )
 
 
 def test_a_dead_webhook_is_named(slack: Slack, by_webhook: AlertSettings) -> None:
     slack.plan(PATH, Answer("no_service", 404))
-    assert "Slack says no_service; make a new SEATRIAL_SLACK_WEBHOOK" in night(nights.bad(1), None, by_webhook).summary
+    assert (
+        "Slack says no_service; make a new SEATRIAL_SLACK_WEBHOOK"
+        in night(nights.bad(1), None, by_webhook).summary
+    )
 
 
 @WAYS
@@ -105,14 +126,19 @@ def test_a_slack_that_hangs_is_not_waited_for(
     for method in ("chat.postMessage", PATH):
         slack.plan(method, *[Answer(hang=True)] * 9)
     notified = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in notified.summary
+    assert (
+        "Slack did not answer within 0.3 s; check the network or proxy of this host"
+        in notified.summary
+    )
     assert slack.arrived.wait(30)  # the client gives up sooner than a busy server reads
     assert len(slack.requests) == 1
 
 
 def test_an_unreachable_slack_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
-    nobody = AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api"))
+    nobody = AlertSettings(
+        SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api")
+    )
     notified = night(nights.bad(1), None, nobody)
     assert "Slack cannot be reached (" in notified.summary
     assert "check the network or proxy" in notified.summary

@@ -12,7 +12,9 @@ from tests.integration.alerts.slack.told import night
 from tests.slack_server import Slack, refusal
 
 
-def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path) -> None:
+def test_a_whole_incident_is_one_message(
+    slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "report.html").write_text("<!doctype html>the report")
     assert night(nights.good(0), store, by_token) == Notified("nothing new")
     assert not slack.requests
@@ -30,13 +32,20 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     (detailed,) = slack.replies(message)
     assert "DCGM diagnostics" in detailed.shown
 
-    assert night(nights.bad(2), store, by_token).summary == "slack #alerts: message in #alerts updated"
+    assert (
+        night(nights.bad(2), store, by_token).summary == "slack #alerts: message in #alerts updated"
+    )
     assert (len(slack.posted), len(slack.replies(message)), message.edits) == (1, 1, 1)
     assert message.blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
 
-    assert night(nights.good(3), store, by_token).summary == "slack #alerts: sent the change to #alerts"
+    assert (
+        night(nights.good(3), store, by_token).summary
+        == "slack #alerts: sent the change to #alerts"
+    )
     assert (len(slack.posted), message.edits) == (1, 2)
-    assert message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 2 runs of fail"
+    assert (
+        message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 2 runs of fail"
+    )
     recovery = slack.replies(message)[-1]
     assert recovery.broadcast
     assert recovery.text == ":large_green_circle: h100-east: pass again after 2 runs of fail"
@@ -45,7 +54,9 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert len(slack.requests) == before
 
 
-def test_a_message_that_somebody_deleted_is_posted_anew(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_a_message_that_somebody_deleted_is_posted_anew(
+    slack: Slack, by_token: AlertSettings, store: Store
+) -> None:
     night(nights.bad(1), store, by_token)
     slack.messages.clear()
     night(nights.bad(2), store, by_token)
@@ -62,7 +73,10 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     notified = night(nights.bad(2), store, by_token)
     assert notified == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
     night(nights.bad(3, suspects=nights.suspected("node-2")), store, by_token)
-    assert night(nights.good(4), store, by_token).summary == "slack #alerts: sent the change to #alerts"
+    assert (
+        night(nights.good(4), store, by_token).summary
+        == "slack #alerts: sent the change to #alerts"
+    )
     (message,) = slack.posted
     assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
         ":red_circle: h100-east: new suspect: node-2",
@@ -70,14 +84,18 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     ]
 
 
-def test_without_a_history_every_bad_run_sends_a_message_of_its_own(slack: Slack, by_token: AlertSettings) -> None:
+def test_without_a_history_every_bad_run_sends_a_message_of_its_own(
+    slack: Slack, by_token: AlertSettings
+) -> None:
     for number in (1, 2):
         night(nights.bad(number), None, by_token)
     assert len(slack.posted) == 2
     assert night(nights.good(3), None, by_token) == Notified("nothing new")
 
 
-def test_a_webhook_receives_only_what_is_new(slack: Slack, by_webhook: AlertSettings, store: Store) -> None:
+def test_a_webhook_receives_only_what_is_new(
+    slack: Slack, by_webhook: AlertSettings, store: Store
+) -> None:
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
         night(result, store, by_webhook)
     first, last = slack.hooked

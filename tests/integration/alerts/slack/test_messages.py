@@ -43,7 +43,11 @@ def test_a_channel_and_mentions_of_the_clusters_own(slack: Slack, store: Store) 
 
 
 def test_a_served_run_links_its_report(
-    slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: Slack,
+    by_token: AlertSettings,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(RUNS_URL, "https://checks.example.com/seatrial/runs")
@@ -51,28 +55,43 @@ def test_a_served_run_links_its_report(
     out.mkdir(parents=True)
     night(nights.bad(1), store, by_token, out)
     (message,) = slack.posted
-    assert "<https://checks.example.com/seatrial/runs/run-1/report.html|The report>" in message.shown
+    assert (
+        "<https://checks.example.com/seatrial/runs/run-1/report.html|The report>" in message.shown
+    )
 
 
-def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+def test_a_thousand_nodes_stay_under_slacks_limits(
+    slack: Slack, by_token: AlertSettings, store: Store
+) -> None:
     names = [f"rack-{i // 32}-node-{i}" for i in range(1000)]
     judged = nights.bad(1).checks[1].judgements * 40
     checks = [replace(nights.bad(1).checks[1], judgements=judged)] * 3
-    huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason=uncoded("; ".join(names)))
+    huge = nights.bad(
+        1, suspects=nights.suspected(*names), checks=checks, reason=uncoded("; ".join(names))
+    )
     notified = night(huge, store, by_token)
-    assert notified.summary == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
+    # The server holds messages to Slack's limits
+    assert notified.summary == "slack #alerts: sent to #alerts"
     (message,) = slack.posted
     assert "and 997 more in the report" in message.shown
     assert slack.replies(message)
 
 
-def test_text_of_a_log_creates_no_mentions_or_links(slack: Slack, by_token: AlertSettings, store: Store) -> None:
-    evil = "<!channel> <@U024BE7LH> <https://evil.example.com|ok> `x` ```y``` *bold* _it_ ~no~ & &lt;!here&gt;\n> quote"
+def test_text_of_a_log_creates_no_mentions_or_links(
+    slack: Slack, by_token: AlertSettings, store: Store
+) -> None:
+    evil = (
+        "<!channel> <@U024BE7LH> <https://evil.example.com|ok> `x` ```y``` *bold* _it_ ~no~ & "
+        "&lt;!here&gt;\n> quote"
+    )
     night(replace(samples.hostile(evil), run_id="run-1"), store, by_token)
     notify(replace(samples.hostile(evil), run_id="run-2"), CLUSTER, store, by_token)
     for message in slack.messages.values():
         for text in (message.shown, message.text):
-            assert not any(mark in text for mark in ("<!", "<@", "<http", "<U", "```", "`x`", "*bold*", "_it_", "~no~"))
+            assert not any(
+                mark in text
+                for mark in ("<!", "<@", "<http", "<U", "```", "`x`", "*bold*", "_it_", "~no~")
+            )
     assert all(
         element.get("verbatim")
         for m in slack.posted
@@ -82,7 +101,11 @@ def test_text_of_a_log_creates_no_mentions_or_links(slack: Slack, by_token: Aler
 
 
 def test_secrets_of_a_log_are_not_sent(
-    slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: Slack,
+    by_token: AlertSettings,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     planted = {"HF_TOKEN": "hf_plantedPlantedPlanted1", "DB_PASSWORD": "planted-swordfish"}
     for name, value in planted.items():
@@ -90,7 +113,9 @@ def test_secrets_of_a_log_are_not_sent(
     reason = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
     for number in (1, 2):
         run = Run(f"run-{number}", CLUSTER, load_suite("nightly"), tmp_path)
-        trial = RunState(run, started=nights.bad(number).started, finished=nights.bad(number).finished)
+        trial = RunState(
+            run, started=nights.bad(number).started, finished=nights.bad(number).finished
+        )
         suspect = replace(nights.suspected("node-1")[0], evidence=uncoded(reason))
         trial.add(Check("collectives", Verdict.FAIL, uncoded(reason), 1.0, suspects=(suspect,)))
         result = trial.result()
@@ -100,5 +125,7 @@ def test_secrets_of_a_log_are_not_sent(
     assert "ranks died" in sent
     for secret in (*planted.values(), TOKEN):
         assert secret not in sent
-    incident = json.dumps([i.reason for i in store.incidents("h100-east", "nightly", outcome_of(nights.bad(2)), [])])
+    incident = json.dumps(
+        [i.reason for i in store.incidents("h100-east", "nightly", outcome_of(nights.bad(2)), [])]
+    )
     assert not any(secret in incident for secret in (*planted.values(), TOKEN))

@@ -21,14 +21,19 @@ def test_an_overdue_check_is_reported_once_and_ends_with_a_run(
     (message,) = slack.posted
     assert message.blocks[0]["text"]["text"] == "h100-east: the check did not run"
     assert "the last run, run-0, ended " in message.shown
-    assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token).summary.startswith("reported before: ")
-    assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token, gone="again").summary.startswith(
-        "reported before"
+    assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token).summary.startswith(
+        "reported before: "
     )
+    assert watch(
+        CLUSTER, "nightly", timedelta(hours=26), store, by_token, gone="again"
+    ).summary.startswith("reported before")
     night(nights.good(1), store, by_token)
     assert "h100-east: the check runs again" in message.shown
     assert len(slack.posted) == 1
-    assert watch(CLUSTER, "nightly", timedelta(days=36500), store, by_token).summary == "the last run is young enough"
+    assert (
+        watch(CLUSTER, "nightly", timedelta(days=36500), store, by_token).summary
+        == "the last run is young enough"
+    )
 
 
 def test_a_check_that_died_is_reported(slack: Slack, by_token: AlertSettings, store: Store) -> None:

@@ -13,7 +13,9 @@ from tests.integration.alerts.conftest import CLUSTER
 WAYS = pytest.mark.parametrize("way", ["by_token", "by_webhook"])
 
 
-def night(result: RunResult, store: Store | None, settings: AlertSettings, out: Path | None = None) -> Notified:
+def night(
+    result: RunResult, store: Store | None, settings: AlertSettings, out: Path | None = None
+) -> Notified:
     """As the flow does it: recorded, then told."""
     if store:
         store.save(result, out or Path("/gone"))

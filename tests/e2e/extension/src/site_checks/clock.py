@@ -15,7 +15,9 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 
-register({"site-clocks-read": Explanation("the clocks of {nodes} nodes are right", "All clocks agree.")})
+register(
+    {"site-clocks-read": Explanation("the clocks of {nodes} nodes are right", "All clocks agree.")}
+)
 
 
 class Clock(Strict):
@@ -31,11 +33,15 @@ def clock(context: CheckContext) -> StepResult:
         with connected(context.testbed, node, 30) as transport:
             answer = run_command(transport, "date +%s", timeout_s=30)
         off = abs(time.time() - float(answer.output))
-        measured.append(Measurement("clock_offset", off, "s", Subject("node", node.name), better=None))
+        measured.append(
+            Measurement("clock_offset", off, "s", Subject("node", node.name), better=None)
+        )
     right = all(m.value <= section.most_s for m in measured)
     reason = Reason.of("site-clocks-read", nodes=len(measured))
     verdict = Verdict.PASS if right else Verdict.FAIL
-    return StepResult(Check("clock", verdict, reason, measurements=tuple(measured)), context.testbed)
+    return StepResult(
+        Check("clock", verdict, reason, measurements=tuple(measured)), context.testbed
+    )
 
 
 CLOCK = CheckType(

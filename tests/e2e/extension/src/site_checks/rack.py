@@ -1,4 +1,6 @@
-"""The platform `rack`, whose node is this machine; nodes of a real one would come from somewhere else."""
+"""The platform `rack`, whose node is this machine; nodes of a real one would come from somewhere
+else.
+"""
 
 from typing import Literal
 
