@@ -182,7 +182,9 @@ def device_figure(hardware: str, metric: str) -> float | None:
 
 def peak_tflops(hardware: str, precision: str) -> float | None:
     """Return the data sheet's TFLOP/s of dense bf16 and fp16 multiplication, which are equal."""
-    return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
+    if precision in ("bf16", "fp16"):
+        return device_figure(hardware, "peak_bf16")
+    return None
 
 
 @cache
@@ -242,7 +244,9 @@ def node_link_gb_s(fabric: str | None) -> float | None:
     if fabric is None:
         return None
     rate = _RATE.search(fabric)
-    return int(rate[1] or 1) * int(rate[2]) / 8 if rate else _fabrics().get(fabric)
+    if rate:
+        return int(rate[1] or 1) * int(rate[2]) / 8
+    return _fabrics().get(fabric)
 
 
 def nics_of(fabric: str | None) -> int | None:
@@ -262,9 +266,11 @@ def nic_of(fabric: str | None) -> Nic:
 def link_of(fabric: str) -> str:
     """Return IB or RoCE as NCCL calls the link of a fabric with that name; empty for others."""
     name = fabric.lower()
-    return (
-        "IB" if name.startswith(("ib", "infiniband")) else "RoCE" if name.startswith("roce") else ""
-    )
+    if name.startswith(("ib", "infiniband")):
+        return "IB"
+    if name.startswith("roce"):
+        return "RoCE"
+    return ""
 
 
 def is_sockets(fabric: str | None) -> bool:

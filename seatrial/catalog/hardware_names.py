@@ -14,7 +14,8 @@ _FAMILY = lazy(
     "?[23]?)(?=$|[^A-Z0-9]|SXM|PCI|NVL)",
     re.IGNORECASE,
 )
-_PCIE, _NVL = lazy(r"PCI-?E", re.IGNORECASE), lazy(r"NVL(?!INK|\d)", re.IGNORECASE)
+_PCIE = lazy(r"PCI-?E", re.IGNORECASE)
+_NVL = lazy(r"NVL(?!INK|\d)", re.IGNORECASE)
 _SEVERAL_FORMS = frozenset(
     {"V100", "P100", "A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300"}
 )
@@ -33,7 +34,8 @@ def gpu_model(name: str) -> str | None:
     match = _FAMILY.search(plain)
     if match is None:
         return None
-    family, form = match[1].upper(), ""
+    family = match[1].upper()
+    form = ""
     if family in _SEVERAL_FORMS:  # most are SXM where the name says nothing
         form = "PCIE" if _PCIE.search(plain) else "NVL" if _NVL.search(plain) else "SXM"
     names = (f"{family}-{form}", family, f"{family}-NVL72", f"{family}X")

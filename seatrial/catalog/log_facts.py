@@ -16,13 +16,11 @@ from seatrial.nccl import Device, Transport
 from seatrial.nccl.transport import Nic
 from seatrial.text.words import some_of
 
-_RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = (
-    "InfiniBand or RoCE",
-    "EFA",
-    "GPUDirect-TCPXO",
-    "GPUDirect-TCPX",
-    "Slingshot",
-)
+_RDMA = "InfiniBand or RoCE"
+_EFA = "EFA"
+_TCPXO = "GPUDirect-TCPXO"
+_TCPX = "GPUDirect-TCPX"
+_SLINGSHOT = "Slingshot"
 # What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones
 # first.
 _KINDS = {
@@ -65,10 +63,12 @@ def other_network(fabric: str | None, transport: Transport | None) -> Reason | N
     """Return which other kind of network NCCL took; None where it fits, or where either name says
     nothing.
     """
-    claimed, used = _kind(fabric or ""), _kind_used(transport)
+    claimed = _kind(fabric or "")
+    used = _kind_used(transport)
     if transport is None or claimed is None:
         return None
-    link, links = link_of(fabric or ""), {nic.link for _, nics in transport.nics for nic in nics}
+    link = link_of(fabric or "")
+    links = {nic.link for _, nics in transport.nics for nic in nics}
     if used == claimed and link and links and not links & {"", link}:
         used = links.pop()
     if used in (None, claimed):

@@ -81,7 +81,8 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     limit = _ceiling(measurement, setup)
     if limit is None:
         return None
-    operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
+    operation = measurement.conditions["operation"]
+    ranks = ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = (
         f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on "
@@ -92,7 +93,15 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
         by_nvlink = _ceiling(measurement, replace(setup, fabric="MNNVL"))
         if by_nvlink and measurement.value <= by_nvlink.gb_s:
             detail += " (MNNVL carries as much: is that the fabric?)"
-    return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
+    return Baseline(
+        source="physics",
+        centre=limit.gb_s,
+        low=None,
+        high=limit.gb_s * _ALLOWANCE,
+        floor=None,
+        samples=0,
+        detail=detail,
+    )
 
 
 def from_links(
@@ -115,7 +124,9 @@ def from_links(
     node_link = setup.node_link_gb_s and setup.node_link_gb_s * setup.part_of_node
     limit = wire(measurement, replace(setup, node_link_gb_s=node_link))
     if limit is None and setup.fabric is None and setup.nodes > 1:
-        limit = Limit(_SLOWEST_NETWORK_GB_S, "10 Gb/s Ethernet", _SLOWEST_NETWORK_GB_S)
+        limit = Limit(
+            gb_s=_SLOWEST_NETWORK_GB_S, kind="10 Gb/s Ethernet", rate=_SLOWEST_NETWORK_GB_S
+        )
     if limit is None:
         return None
     part = 1.0
@@ -123,8 +134,17 @@ def from_links(
     if not _is_large(largest_bytes, setup):
         slow_s = _SLOW_MESSAGE_S * max(1.0, setup.ranks / _MANY_RANKS)
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
-    low, floor = part * limit.gb_s * _SLOW_SHARE, part * limit.gb_s * _BROKEN_SHARE
-    return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)
+    low = part * limit.gb_s * _SLOW_SHARE
+    floor = part * limit.gb_s * _BROKEN_SHARE
+    return Baseline(
+        source="physics",
+        centre=limit.gb_s,
+        low=low,
+        high=None,
+        floor=floor,
+        samples=0,
+        detail=limit.words,
+    )
 
 
 def from_port(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -143,7 +163,13 @@ def from_port(measurement: Measurement, setup: Setup) -> Baseline | None:
     rate *= 2 if measurement.conditions.get("way") == "both" else 1
     words = f"the {number(rate)} GB/s of a port of {setup.fabric}"
     return Baseline(
-        "physics", rate, PORT_SLOW * rate, PORT_MOST * rate, PORT_BROKEN * rate, 0, words
+        source="physics",
+        centre=rate,
+        low=PORT_SLOW * rate,
+        high=PORT_MOST * rate,
+        floor=PORT_BROKEN * rate,
+        samples=0,
+        detail=words,
     )
 
 
@@ -175,7 +201,8 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
     reach a share of their own. With NVLink off every GPU sends over its own part of the node's
     NICs.
     """
-    operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
+    operation = str(measurement.conditions.get("operation"))
+    ranks = ranks_of(measurement, setup)
     collective = COLLECTIVES.get(operation)
     if (
         not is_busbw(measurement)
@@ -191,8 +218,11 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
         # (1 + 1/n) of the data
         return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)
     share = collective.reaches(ranks, setup.slots_per_node) if collective.reaches else 1.0
-    across, inside = _limit(share, setup.node_link_gb_s, "node"), _of_gpu_links(1.0, setup)
-    return min(across, inside or across, key=lambda limit: limit.gb_s) if across else None
+    across = _limit(share, setup.node_link_gb_s, "node")
+    inside = _of_gpu_links(1.0, setup)
+    if across:
+        return min(across, inside or across, key=lambda limit: limit.gb_s)
+    return None
 
 
 def as_slow_as_ethernet(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
@@ -274,7 +304,9 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
         and collective
         and collective.ring
     ):
-        return _of_gpu_links(1.0, setup) if _is_partly_nvlink(setup) else wire(measurement, setup)
+        if _is_partly_nvlink(setup):
+            return _of_gpu_links(1.0, setup)
+        return wire(measurement, setup)
     if one_domain or _is_partly_nvlink(setup):
         return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)
     most = _most_across_nodes(collective, ranks, setup)
@@ -302,7 +334,9 @@ def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
     if collective is None:
         return 1.0
     most = collective.most_busbw(ranks, 1)
-    return most * ranks / (ranks + 1) if collective.sums and most > 1 else most
+    if collective.sums and most > 1:
+        return most * ranks / (ranks + 1)
+    return most
 
 
 def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) -> float:
@@ -323,7 +357,14 @@ def with_shares(check: Check, setup: Setup) -> Check:
     """Add to each plateau with known links its share of them, which is not judged."""
     measured = tuple(m for m in check.measurements if m.metric != SHARE)
     shares = tuple(
-        Measurement(SHARE, share, "", m.subject, m.conditions, better=None)
+        Measurement(
+            metric=SHARE,
+            value=share,
+            unit="",
+            subject=m.subject,
+            conditions=m.conditions,
+            better=None,
+        )
         for m in measured
         if (share := _share(m, setup)) is not None
     )

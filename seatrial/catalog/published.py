@@ -111,13 +111,25 @@ def from_catalog(
             f"{_size(floor)} ({floor.source})"
         )
         return Baseline(
-            "catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words
+            source="catalog",
+            centre=floor.busbw_gb_s,
+            low=floor.busbw_gb_s,
+            high=None,
+            floor=floor.busbw_gb_s,
+            samples=1,
+            detail=words,
         )
     if claim:
         row = claim.row
         words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
         return Baseline(
-            "catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words
+            source="catalog",
+            centre=row.busbw_gb_s,
+            low=claim.low_gb_s,
+            high=None,
+            floor=row.busbw_gb_s * _FAIL_BELOW,
+            samples=0,
+            detail=words,
         )
     return None
 
@@ -134,7 +146,9 @@ def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
         and (row.collective, row.arm) == (operation, arm)
         and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1 and not arm))
     ]
-    return candidates if len({row.fabric for row in candidates}) == 1 else []
+    if len({row.fabric for row in candidates}) == 1:
+        return candidates
+    return []
 
 
 def _of_algorithm(
@@ -169,7 +183,9 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
         return Figure(row.busbw_gb_s, 1, words)
     below = [published for published in best if published < size]
     above = [published for published in best if published > size]
-    return _between(best[max(below)], best[min(above)], size) if below and above else None
+    if below and above:
+        return _between(best[max(below)], best[min(above)], size)
+    return None
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
@@ -192,7 +208,8 @@ def _baseline(
     """Combine sources: degraded by the strictest unless a claim allows it, fail only if all
     agree.
     """
-    low, fail = figure.busbw_gb_s * (1 - tolerance), figure.busbw_gb_s * _FAIL_BELOW
+    low = figure.busbw_gb_s * (1 - tolerance)
+    fail = figure.busbw_gb_s * _FAIL_BELOW
     words = f"the {figure.words}"
     if floor:
         fail = min(low, floor.busbw_gb_s)
@@ -203,7 +220,15 @@ def _baseline(
     if claim and claim.low_gb_s < low:
         low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
         words += f"; {claim.words}"
-    return Baseline("catalog", figure.busbw_gb_s, low, None, fail, figure.samples, words)
+    return Baseline(
+        source="catalog",
+        centre=figure.busbw_gb_s,
+        low=low,
+        high=None,
+        floor=fail,
+        samples=figure.samples,
+        detail=words,
+    )
 
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
@@ -253,11 +278,9 @@ def _tolerance(setup: Setup, operation: str, message_bytes: int, exceeds_ring: b
         return SMALL_TOLERANCE
     if setup.nodes == 2 and operation == "all_reduce" and exceeds_ring:
         return TREE_TOLERANCE
-    return (
-        min(TOLERANCE, one_nic(setup))
-        if operation == "all_reduce" and setup.nodes > 1
-        else TOLERANCE
-    )
+    if operation == "all_reduce" and setup.nodes > 1:
+        return min(TOLERANCE, one_nic(setup))
+    return TOLERANCE
 
 
 def _size(row: Reference) -> str:
@@ -325,10 +348,12 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     size = max(sizes, default=None) if plateau else measurement.conditions.get("message_bytes")
     if not isinstance(size, int):
         return None
-    algorithm, arm = measurement.conditions.get("algorithm"), arm_of(measurement)
+    algorithm = measurement.conditions.get("algorithm")
+    arm = arm_of(measurement)
     # `part_of` has taken their fabric already
     published_arm = "" if arm in (INTRA, NO_MNNVL) else arm
-    operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
+    operation = str(measurement.conditions["operation"])
+    ring = wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     return from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
 

@@ -58,12 +58,21 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     if not modelled or len(modelled) < len(behind) or median(behind) < SMALLEST_BYTES:
         return None
     centre = median(modelled)
-    operation, ranks = busbw.conditions["operation"], ranks_of(busbw, setup)
+    operation = busbw.conditions["operation"]
+    ranks = ranks_of(busbw, setup)
     at = format_size(sorted(behind)[len(behind) // 2])
     words = f"the {number(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
     is_ring = COLLECTIVES[str(operation)].ring and (setup.nodes > 1 or is_without_nvls(busbw))
     floor = FLOOR if is_ring or operation in _shares() else _LOOSE_FLOOR
-    return Baseline("model", centre, LOW * centre, None, floor * centre, 0, words)
+    return Baseline(
+        source="model",
+        centre=centre,
+        low=LOW * centre,
+        high=None,
+        floor=floor * centre,
+        samples=0,
+        detail=words,
+    )
 
 
 def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> Reason | None:
@@ -77,12 +86,11 @@ def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> Reason | 
     rates = {int(m.conditions["message_bytes"]): m for m in sorted(rings, key=lambda m: m.value)}
     if not rates or max(rates) < _LARGE_BYTES:
         return None
-    largest, best, part = (
-        rates[max(rates)],
-        max(rates.values(), key=lambda m: m.value),
-        1 - one_nic(setup),
-    )
-    at_largest, at_any = model(largest, setup, max(rates)), model(largest, setup, sys.maxsize)
+    largest = rates[max(rates)]
+    best = max(rates.values(), key=lambda m: m.value)
+    part = 1 - one_nic(setup)
+    at_largest = model(largest, setup, max(rates))
+    at_any = model(largest, setup, sys.maxsize)
     if (
         at_largest is None
         or at_any is None
@@ -123,14 +131,13 @@ def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:
 
 def _share(busbw: Measurement, setup: Setup) -> float | None:
     operation = str(busbw.conditions["operation"])
-    collective, shares = COLLECTIVES[operation], _shares()
+    collective = COLLECTIVES[operation]
+    shares = _shares()
     if setup.nodes < 2:
         is_ring = operation == "all_reduce" and is_without_nvls(busbw)
-        return (
-            _ring_share()
-            if is_ring or (collective.ring and _has_ring_of_such_links(setup))
-            else None
-        )
+        if is_ring or (collective.ring and _has_ring_of_such_links(setup)):
+            return _ring_share()
+        return None
     is_between_neighbours = collective.reaches is not None and not collective.rooted
     if operation in shares or not (collective.ring or is_between_neighbours):
         return shares.get(operation)
@@ -190,18 +197,32 @@ def reached_share(row: Reference) -> float | None:
         or (row.nodes == 2 and row.collective == "all_reduce")
     ):
         return None
-    gb_s, ranks = _wire_of(row), row.nodes * row.gpus_per_node
-    return (
-        row.busbw_gb_s / (gb_s * _bandwidth_part(gb_s, ranks, row.message_bytes)) if gb_s else None
-    )
+    gb_s = _wire_of(row)
+    ranks = row.nodes * row.gpus_per_node
+    if gb_s:
+        return row.busbw_gb_s / (gb_s * _bandwidth_part(gb_s, ranks, row.message_bytes))
+    return None
 
 
 def _wire_of(row: Reference) -> float | None:
     setup = with_links(
-        Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
+        Setup(
+            hardware=row.hardware,
+            nodes=row.nodes,
+            gpus_per_node=row.gpus_per_node,
+            slots_per_node=row.gpus_per_node,
+            fabric=row.fabric,
+        )
     )
     conditions: dict[str, ConditionValue] = {"operation": row.collective, "ranks": setup.ranks}
     limit = wire(
-        Measurement("busbw", row.busbw_gb_s, "GB/s", Subject("cluster", ""), conditions), setup
+        Measurement(
+            metric="busbw",
+            value=row.busbw_gb_s,
+            unit="GB/s",
+            subject=Subject("cluster", ""),
+            conditions=conditions,
+        ),
+        setup,
     )
     return limit.gb_s if limit else None

@@ -26,7 +26,13 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
         return None
     words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
     return Baseline(
-        "catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words
+        source="catalog",
+        centre=row.samples_s,
+        low=row.low_samples_s,
+        high=None,
+        floor=row.samples_s * _FAIL_BELOW,
+        samples=0,
+        detail=words,
     )
 
 
@@ -56,7 +62,13 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
         return None
     expected = row.tokens_s_gpu
     return Baseline(
-        "catalog", expected, expected * _LOW, None, expected * _FAIL_BELOW, 0, f"the {row.words}"
+        source="catalog",
+        centre=expected,
+        low=expected * _LOW,
+        high=None,
+        floor=expected * _FAIL_BELOW,
+        samples=0,
+        detail=f"the {row.words}",
     )
 
 
@@ -65,11 +77,9 @@ def nearest_llama(measurement: Measurement, setup: Setup) -> str | None:
     judges; None without.
     """
     row, differences = _nearest(_llamas(measurement, setup))
-    return (
-        f"not judged by the {row.words}: differs in {' and '.join(differences)}"
-        if row and differences
-        else None
-    )
+    if row and differences:
+        return f"not judged by the {row.words}: differs in {' and '.join(differences)}"
+    return None
 
 
 def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, list[str]]]:

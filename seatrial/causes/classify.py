@@ -198,7 +198,8 @@ class Classifier:
         box, self._box, self._before = self._box, None, ""
         if not box:
             return
-        joined, is_known = " ".join(" ".join(box).split()), False
+        joined = " ".join(" ".join(box).split())
+        is_known = False
         lower = joined.lower()
         for cause in _LINES:
             if (
@@ -271,7 +272,9 @@ class Classifier:
             text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
         ) or not _ERRORISH.search(text):
             return None
-        return None if "Traceback" in text else other(UNKNOWN, text, _writer(text), rank)
+        if "Traceback" in text:
+            return None
+        return other(UNKNOWN, text, _writer(text), rank)
 
     def _keep_message(self, host: str | None, message: str) -> None:
         if host in self._messages or len(self._messages) < _MAX_HOSTS:
@@ -344,7 +347,9 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -
 
 def _prefix_of(text: str) -> re.Match[str] | None:
     """Return what stands before a message of NCCL: its host, unless the log has lost it."""
-    return _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
+    if " NCCL " in text or "Last error: " in text:
+        return _NCCL.search(text)
+    return None
 
 
 def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:
@@ -376,7 +381,8 @@ def _finding(
     cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None
 ) -> Finding:
     groups = match.groupdict()
-    named, detail = groups.get("host"), (groups.get("detail") or "").strip()
+    named = groups.get("host")
+    detail = (groups.get("detail") or "").strip()
     if cause.code == "log-nccl-builds":
         versions = [
             f"rank {of}: {nccl_version(int(number))}"
@@ -400,9 +406,9 @@ def _finding(
 
 def _with_evidence(finding: Finding, words: str) -> Finding:
     """Return the finding with what else the log shows of it before the line."""
-    return (
-        replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}")) if words else finding
-    )
+    if words:
+        return replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}"))
+    return finding
 
 
 def nccl_version(number: int) -> str:

@@ -7,7 +7,9 @@ from datetime import datetime
 
 from seatrial.text.lazy_pattern import lazy
 
-_MAX_PORTS, _MAX_EVENTS, _SHOWN = 1024, 64, 4
+_MAX_PORTS = 1024
+_MAX_EVENTS = 64
+_SHOWN = 4
 _EVENT = lazy(
     r"(?P<host>[\w.-]{1,253}):\d{1,9}:\d{1,9} \[-?\d{1,9}\] .{0,120}?NET/IB ?: "
     r"(?P<port>[\w.:-]{1,40}) "

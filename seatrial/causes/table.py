@@ -30,7 +30,9 @@ from seatrial.model.explanations import Explanation, register
 
 Severity = Literal["fatal", "status", "note", "follows"]
 Who = Literal["node", "peer", "setup"]
-UNKNOWN, WARNING, TRACEBACK = "log-error", "log-warning", "log-traceback"
+UNKNOWN = "log-error"
+WARNING = "log-warning"
+TRACEBACK = "log-traceback"
 MAX_EVIDENCE = 300
 _OTHERS = {
     UNKNOWN: (
@@ -150,13 +152,22 @@ GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status
 }
 XIDS = tuple(cause for cause in CAUSES if cause.program in ("xid", "sxid"))
 REASONS = {
-    cause.code: Explanation("{cause}: {evidence}", _MEANING[cause.severity], cause.next_step)
+    cause.code: Explanation(
+        template="{cause}: {evidence}", meaning=_MEANING[cause.severity], next_step=cause.next_step
+    )
     for cause in reversed(CAUSES)
 } | {
     UNKNOWN: Explanation(
-        "{cause}: {evidence}", "A line calls itself an error.", _OTHERS[UNKNOWN][1], ("log-cause",)
+        template="{cause}: {evidence}",
+        meaning="A line calls itself an error.",
+        next_step=_OTHERS[UNKNOWN][1],
+        formerly=("log-cause",),
     ),
-    WARNING: Explanation("{cause}: {evidence}", "NCCL printed a warning.", _OTHERS[WARNING][1]),
+    WARNING: Explanation(
+        template="{cause}: {evidence}",
+        meaning="NCCL printed a warning.",
+        next_step=_OTHERS[WARNING][1],
+    ),
     TRACEBACK: Explanation(
         "{cause}: {evidence}", "A Python traceback ends with this line.", _OTHERS[TRACEBACK][1]
     ),

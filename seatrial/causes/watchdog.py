@@ -55,7 +55,9 @@ class Watchdog:
         counted = last if is_idle or work is None else work
         if who is None or counted is None or len(self._lines) >= _MAX_RANKS:
             return
-        key, rank, number = _group_of(who["group"] or ""), int(who["rank"]), int(counted[1])
+        key = _group_of(who["group"] or "")
+        rank = int(who["rank"])
+        number = int(counted[1])
         if operation := _OPERATION.search(text):
             self._operations.setdefault(number, operation[1])
         self._at.setdefault(key, {})[rank] = number

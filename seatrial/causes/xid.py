@@ -43,7 +43,8 @@ def xid_finding(text: str) -> Finding | None:
     if match is None:
         return None
     kind = "Xid" if of_gpu else "SXid"
-    number, rest = int(match["number"][:9]), match["rest"]
+    number = int(match["number"][:9])
+    rest = match["rest"]
     before = _CAUSED_BY.search(rest)
     known = _listed(kind, int(before[1]) if before else number)
     meaning = known.cause + _details(rest)
@@ -119,5 +120,6 @@ def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
     """Return the meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next
     step.
     """
-    row, match = _listed(kind, number), _XID.search(text)
+    row = _listed(kind, number)
+    match = _XID.search(text)
     return row.cause + (_details(match["rest"]) if match else ""), row.next_step

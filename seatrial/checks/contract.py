@@ -102,11 +102,11 @@ def concluded(
     given.
     """
     return Check(
-        name,
-        worst([problem.verdict for problem in problems] or [Verdict.PASS]),
-        join(problem.reason for problem in problems[:most_reasons]) or uncoded(passed),
-        time.monotonic() - started,
-        tuple(measurements),
+        name=name,
+        verdict=worst([problem.verdict for problem in problems] or [Verdict.PASS]),
+        reason=join(problem.reason for problem in problems[:most_reasons]) or uncoded(passed),
+        seconds=time.monotonic() - started,
+        measurements=tuple(measurements),
         suspects=tuple(problem.suspect for problem in problems if problem.suspect),
     )
 
@@ -306,7 +306,9 @@ def try_check(kind: CheckType, context: CheckContext) -> StepResult:
     if reason := lacking(kind, context):
         raise MissingError(reason)
     if reason := too_small(context.run, context.testbed, kind.least_ranks):
-        return StepResult(Check(kind.name, Verdict.NOT_RUN, reason), context.testbed)
+        return StepResult(
+            Check(name=kind.name, verdict=Verdict.NOT_RUN, reason=reason), context.testbed
+        )
     result = kind.run(context)
     return replace(result, check=excused(result.check, context.testbed))
 
@@ -318,7 +320,9 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> Reason | None
     left = len(testbed.nodes)
     if left < min(2, run.cluster.nodes):
         return Reason.of("too-few-nodes", left=left)
-    return None if testbed.world_size > 1 else Reason.of("too-few-ranks", ranks=testbed.world_size)
+    if testbed.world_size > 1:
+        return None
+    return Reason.of("too-few-ranks", ranks=testbed.world_size)
 
 
 def lacking(kind: CheckType, context: CheckContext) -> Reason | None:

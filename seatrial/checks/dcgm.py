@@ -53,7 +53,9 @@ class Dcgm(Strict):
 
 def dcgm(context: CheckContext) -> StepResult:
     """Run the diagnostic on all nodes. Raises MissingError if no node has it."""
-    started, testbed, section = time.monotonic(), context.testbed, context.section(Dcgm)
+    started = time.monotonic()
+    testbed = context.testbed
+    section = context.section(Dcgm)
     answers = on_each(testbed.nodes, lambda node: diagnose(testbed, node, section))
     failed = {
         name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
@@ -83,9 +85,12 @@ def _problems(node: str, test: Diagnosis) -> list[Problem]:
     evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=test.words)
     confidence = 0.95 if test.verdict is Verdict.FAIL else 0.7
     suspects = [
-        Suspect("gpu", f"{node}/gpu-{number}", confidence, evidence) for number in test.gpus
+        Suspect(kind="gpu", name=f"{node}/gpu-{number}", confidence=confidence, evidence=evidence)
+        for number in test.gpus
     ]
-    suspects = suspects or [Suspect("node", node, confidence, evidence)]
+    suspects = suspects or [
+        Suspect(kind="node", name=node, confidence=confidence, evidence=evidence)
+    ]
     return [Problem.of(test.verdict, suspect) for suspect in suspects]
 
 
@@ -114,7 +119,13 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
 
 def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:
     about_s = min(_ABOUT_S[section.level], section.timeout_s)
-    return [PlannedPart(f"dcgmi diag -r {section.level} on every node", about_s, section.timeout_s)]
+    return [
+        PlannedPart(
+            what=f"dcgmi diag -r {section.level} on every node",
+            about_s=about_s,
+            most_s=section.timeout_s,
+        )
+    ]
 
 
 DCGM = CheckType(

@@ -168,7 +168,8 @@ def _own_lines(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str
     for line in result.lines:
         match = pattern.search(line)
         if match and says_own_end(match):
-            node, (start, end) = result.node_of(line), match.span("host")
+            node = result.node_of(line)
+            start, end = match.span("host")
             matches.append((node and pattern.search(f"{line[:start]}{node}{line[end:]}")) or match)
     return matches
 
@@ -287,9 +288,11 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
     )
     if primary:
         return log_reason(primary)
-    return (
-        _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
-    )
+    if complaints:
+        return _rank_gave_up(complaints)
+    if findings:
+        return log_reason(findings[0])
+    return None
 
 
 def _rank_gave_up(complaints: Complaints) -> Reason:
@@ -336,7 +339,9 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     for suspects in signs:
         by_node = {suspect.name: suspect for suspect in suspects if suspect.name in names}
         if by_node:
-            return tuple(by_node.values()) if 2 * len(by_node) <= max(len(names), 2) else ()
+            if 2 * len(by_node) <= max(len(names), 2):
+                return tuple(by_node.values())
+            return ()
     return ()
 
 
@@ -347,7 +352,7 @@ def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
             evidence = Reason.of(
                 "mpi-daemon-failed", node=session.node, status=session.exit_status, said=""
             )
-            yield Suspect("node", session.node, 0.9, evidence)
+            yield Suspect(kind="node", name=session.node, confidence=0.9, evidence=evidence)
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
@@ -355,7 +360,9 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
     device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
     confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5
     evidence = Reason.of(code, rank=rank, device=device, **values)
-    return Suspect("node", node_of(rank, host, testbed), confidence, evidence)
+    return Suspect(
+        kind="node", name=node_of(rank, host, testbed), confidence=confidence, evidence=evidence
+    )
 
 
 def _has_own_cause(complaints: Complaints) -> bool:
@@ -487,7 +494,9 @@ def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
         return None
     of_mpirun = "\n".join(line for line in result.lines if rank_of(line) is None)
     named = _FIRST_TO_LEAVE.search(of_mpirun)
-    return (int(named["rank"]), int(named["status"])) if named else None
+    if named:
+        return int(named["rank"]), int(named["status"])
+    return None
 
 
 def _missed_by_peers(

@@ -60,7 +60,8 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
     Only where another check of the suite measures that GPU: a pass needs something that was
     measured.
     """
-    section, cluster = run.suite.section(kind.section), run.cluster
+    section = run.suite.section(kind.section)
+    cluster = run.cluster
     if isinstance(section, Collectives):
         planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
         if not planned:
@@ -79,9 +80,11 @@ def repeat_checks(
     check.
     """
     by_check: dict[str, Repeated] = {}
-    kinds, left = {kind.name: kind for kind in CHECKS}, TimeLeft(until)
+    kinds = {kind.name: kind for kind in CHECKS}
+    left = TimeLeft(until)
     for name, doubted in doubts.items():
-        kind, repeated = kinds[name], by_check.setdefault(name, Repeated())
+        kind = kinds[name]
+        repeated = by_check.setdefault(name, Repeated())
         comparable = [doubt for doubt in doubted if _compares(doubt, context.testbed)]
         if kind.repeat is None or not comparable or left.over:
             continue

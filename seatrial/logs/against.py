@@ -31,7 +31,14 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
     setup = setup_of(within_a_group(claim, sweep), sweep)
     setup = with_own_nics(setup) if group_of(sweep) else setup
     known = (
-        Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
+        Setup(
+            hardware="",
+            nodes=setup.nodes,
+            gpus_per_node=setup.gpus_per_node,
+            slots_per_node=setup.slots_per_node,
+        )
+        if is_control
+        else setup
     )
     check = judged_alone(with_shares(measured, setup), known)
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)

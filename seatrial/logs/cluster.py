@@ -141,7 +141,15 @@ def setup_of(config: Claim, sweep: Sweep) -> Setup:
         or usual_gpus(config.hardware)
         or max(1, ceil((sweep.ranks or 0) / config.nodes))
     )
-    return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
+    return with_links(
+        Setup(
+            hardware=config.hardware,
+            nodes=config.nodes,
+            gpus_per_node=usual,
+            slots_per_node=usual,
+            fabric=config.fabric,
+        )
+    )
 
 
 def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
@@ -154,7 +162,8 @@ def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
         return None
     if rest and config.is_whole:
         return None
-    nodes, hardware = config.nodes * usual, config.hardware
+    nodes = config.nodes * usual
+    hardware = config.hardware
     return Reason.of(
         "log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware
     )

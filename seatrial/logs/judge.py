@@ -134,11 +134,11 @@ def _judged_tool(check: Check, hardware: str) -> Check:
     rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check
-    ranks, named = (
-        int(rates[0].conditions["ranks"]),
-        gpu_model(str(rates[0].conditions.get("device", ""))),
+    ranks = int(rates[0].conditions["ranks"])
+    named = gpu_model(str(rates[0].conditions.get("device", "")))
+    setup = with_links(
+        Setup(hardware=named or hardware, nodes=1, gpus_per_node=ranks, slots_per_node=ranks)
     )
-    setup = with_links(Setup(named or hardware, 1, ranks, ranks))
     judged = judged_alone(replace(check, measurements=tuple(rates)), setup)
     beside = nearest_figures(judged, setup)
     return replace(judged, reason=join((judged.reason, *beside)), measurements=check.measurements)
@@ -147,7 +147,9 @@ def _judged_tool(check: Check, hardware: str) -> Check:
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
     """Yield the parts of a log under its name, with a number if it has several."""
     if not log.parts and not log.hosts:
-        yield Check(log.name, Verdict.INCONCLUSIVE, log.why or Reason.of("log-empty"))
+        yield Check(
+            name=log.name, verdict=Verdict.INCONCLUSIVE, reason=log.why or Reason.of("log-empty")
+        )
     for place, part in enumerate(log.parts, start=1):
         name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"
         if isinstance(part, Check):
@@ -186,10 +188,8 @@ def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
 
 def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
     """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
-    settings, is_whole = (
-        settings_of(arm.sweep),
-        any(len(hosts_of(other.sweep)) >= nodes for other in arms),
-    )
+    settings = settings_of(arm.sweep)
+    is_whole = any(len(hosts_of(other.sweep)) >= nodes for other in arms)
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
     is_one = is_whole and is_inside and len(hosts_of(arm.sweep)) == 1
     return replace(claim, nodes=1, fabric=None) if is_one else claim

@@ -65,7 +65,9 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOut
     numbers do not.
     """
     if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
-        return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
+        return SweepOutcome(
+            operation=outcome.operation, verdict=Verdict.INCONCLUSIVE, reason=strange
+        )
     return replace(
         outcome,
         verdict=worst((outcome.verdict, Verdict.INCONCLUSIVE)),
@@ -93,9 +95,17 @@ def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Se
     fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
     sizes = _asked_sizes(sweep)
     return Setting(
-        operation, dtype_of(sweep), setup.ranks, claim.hardware, sizes, fabric, claim.nodes, algorithms_of(sweep),
-        is_whole_on_gpus=not is_of_cpus(sweep), arm=arm_of_settings(settings_of(sweep)),
-    )  # fmt: skip
+        operation=operation,
+        dtype=dtype_of(sweep),
+        ranks=setup.ranks,
+        cluster=claim.hardware,
+        sizes=sizes,
+        fabric=fabric,
+        nodes=claim.nodes,
+        algorithms=algorithms_of(sweep),
+        is_whole_on_gpus=not is_of_cpus(sweep),
+        arm=arm_of_settings(settings_of(sweep)),
+    )
 
 
 def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
@@ -108,12 +118,15 @@ def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
     if not printed or not sweep.requested or printed[-1] > sweep.requested[-1]:
         return tuple(printed)
     begun = tuple(size for size in sweep.requested if size >= printed[0])
-    return begun if len(sweep.requested) - len(begun) >= _CUT_OFF else sweep.requested
+    if len(sweep.requested) - len(begun) >= _CUT_OFF:
+        return begun
+    return sweep.requested
 
 
 def begins_late(sweep: Sweep) -> list[Reason]:
     """Return a note if the header asks for smaller sizes than the table begins with."""
-    asked, requested = _asked_sizes(sweep), sweep.requested
+    asked = _asked_sizes(sweep)
+    requested = sweep.requested
     if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
         return []
     return [
@@ -155,4 +168,6 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
         return replace(
             outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons)
         )
-    return outcome if sweep.collective else replace(outcome, reason=unplaced(outcome.reason))
+    if sweep.collective:
+        return outcome
+    return replace(outcome, reason=unplaced(outcome.reason))

@@ -20,7 +20,8 @@ from seatrial.text.printable import printable
 _MAX_TEXT = 16 << 20
 _TOOL = "dcgmi diag"
 Rows = Iterator[tuple[str, str]]  # the cells of each
-_SETTING, _NOT_RUN = "tool-dcgm-setting", "tool-dcgm-broke-off"
+_SETTING = "tool-dcgm-setting"
+_NOT_RUN = "tool-dcgm-broke-off"
 _UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
 _VERDICTS = {
     "pass": Verdict.PASS,
@@ -121,7 +122,9 @@ def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
     code = code_of(test, warning)
     words = f"{words}: {warning}" if warning else words
     if code == _SETTING:
-        return Result(Verdict.DEGRADED, code, f"{words} (a setting, no broken GPU)")
+        return Result(
+            verdict=Verdict.DEGRADED, code=code, words=f"{words} (a setting, no broken GPU)"
+        )
     return Result(verdict, code, words)
 
 
@@ -200,7 +203,11 @@ def read_document(document: dict[str, Any]) -> Report | None:
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
     return Report(
-        _TOOL, tuple(Result(each.verdict, each.code, each.words) for each in _diagnoses(document))
+        _TOOL,
+        tuple(
+            Result(verdict=each.verdict, code=each.code, words=each.words)
+            for each in _diagnoses(document)
+        ),
     )
 
 
@@ -226,7 +233,10 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     read = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
     numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and read.code != _SETTING else []
     yield Diagnosis(
-        read.verdict, printable(read.words)[:MAX_WORDS], tuple(map(int, numbers)), read.code
+        verdict=read.verdict,
+        words=printable(read.words)[:MAX_WORDS],
+        gpus=tuple(map(int, numbers)),
+        code=read.code,
     )
 
 
@@ -236,13 +246,16 @@ def read_health(lines: Sequence[str]) -> Report:
     """
     overall: Result | None = None
     entries: list[list[Any]] = []  # verdict, device, system, message
-    device, group = "", "GPU"
+    device = ""
+    group = "GPU"
     for label, value in _health_rows(lines):
         state = _HEALTH.search(value)
         text = label or value
         if "Overall Health" in f"{label}{value}":
             state = _HEALTH.search(f"{label} {value}")
-            overall = state and Result(_STATES[state[1]], SAYS_BAD, f"overall health: {state[1]}")
+            overall = state and Result(
+                verdict=_STATES[state[1]], code=SAYS_BAD, words=f"overall health: {state[1]}"
+            )
         elif label and (match := _ENTITY.match(label)):
             group = match[1] or group
             device = f"{group} {match[2]}"
@@ -265,7 +278,11 @@ def read_health(lines: Sequence[str]) -> Report:
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
     words = ": ".join(part for part in (device, system, message) if part)
-    return Result(verdict, code_of(system, message) if system or message else SAYS_BAD, words)
+    return Result(
+        verdict=verdict,
+        code=code_of(system, message) if system or message else SAYS_BAD,
+        words=words,
+    )
 
 
 def _health_rows(lines: Sequence[str]) -> Rows:

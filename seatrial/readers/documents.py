@@ -35,4 +35,6 @@ def finite(value: object) -> float | None:
     """Return a finite number of bounded size; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and abs(value) < 1e15 else None
+    if math.isfinite(value) and abs(value) < 1e15:
+        return float(value)
+    return None

@@ -15,7 +15,9 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
-_SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
+_SWITCH = "tool-nvswitch"
+_FABRIC = "tool-fabric-manager"
+_IMEX = "tool-imex"
 _NO_SWITCH = "tool-no-nvswitch"
 LOG_BEGINS = lazy(
     r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] "
@@ -100,7 +102,8 @@ def read_imex_ctl(lines: Sequence[str]) -> Report:
 
 def read_document(document: dict[str, Any]) -> Report | None:
     """Return the report of `nvidia-imex-ctl -N -j`; None for another document."""
-    nodes, status = document.get("nodes"), document.get("status")
+    nodes = document.get("nodes")
+    status = document.get("status")
     if not isinstance(nodes, dict) or not isinstance(status, str):
         return None
     members = [node for node in nodes.values() if isinstance(node, dict) and "connections" in node]
@@ -122,4 +125,8 @@ def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]
                 Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there"
             )
     if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
-        yield Result(Verdict.FAIL, _IMEX, f"the domain is {state}, though each node is ready")
+        yield Result(
+            verdict=Verdict.FAIL,
+            code=_IMEX,
+            words=f"the domain is {state}, though each node is ready",
+        )

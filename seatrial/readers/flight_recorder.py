@@ -126,7 +126,9 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     members = dict(_members(values.get("pg_config")))
     entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
     calls = [call for entry in entries if (call := _call(entry))]
-    return RankTrace(rank, dict(_groups(entries, members)), in_flight(calls, members))
+    return RankTrace(
+        rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
+    )
 
 
 def _json(content: bytes) -> object:
@@ -167,17 +169,22 @@ def _call(entry: Mapping[str, Any]) -> Call | None:
     """Return an entry as a point-to-point call, or what ends a batch of them; None for one of
     another shape.
     """
-    number, group = entry.get("p2p_seq_id"), _group_of(entry)
+    number = entry.get("p2p_seq_id")
+    group = _group_of(entry)
     if type(number) is not int or not group:
         return None
     is_done = entry.get("state") == "completed" or entry.get("retired") is True
-    return Call(group[0], _text(entry.get("profiling_name")), number, is_done)
+    return Call(
+        group=group[0], operation=_text(entry.get("profiling_name")), number=number, is_done=is_done
+    )
 
 
 def _group_of(entry: Mapping[str, Any]) -> list[str]:
     """Return id and description of an entry's group; empty for one of another shape."""
     group = entry.get("process_group")
-    return [_text(part) for part in group[:3]] if isinstance(group, tuple | list) else []
+    if isinstance(group, tuple | list):
+        return [_text(part) for part in group[:3]]
+    return []
 
 
 def _groups(
@@ -194,12 +201,21 @@ def _groups(
         names[group] = name
         operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
-        yield group, GroupTrace(names[group], members.get(group, ()), max(of_group), of_group)
+        yield (
+            group,
+            GroupTrace(
+                name=names[group],
+                ranks=members.get(group, ()),
+                collective=max(of_group),
+                operations=of_group,
+            ),
+        )
 
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
     """Return group, its name, number and operation of a collective; None for anything else."""
-    number, group = entry.get("collective_seq_id"), _group_of(entry)
+    number = entry.get("collective_seq_id")
+    group = _group_of(entry)
     if (
         entry.get("is_p2p") is True
         or type(number) is not int
@@ -226,7 +242,9 @@ def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _text(value: object) -> str:
-    return printable(str(value)[:_MOST_TEXT]) if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return printable(str(value)[:_MOST_TEXT])
+    return ""
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
@@ -239,14 +257,19 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         if not place or len(groups_by_rank) > _MOST_RANKS:
             continue
         groups = groups_by_rank.setdefault(int(place["rank"]), {})
-        group = groups.get(place["group"]) or GroupTrace(place["name"] or place["group"], (), 0)
-        operations, number = dict(group.operations), group.collective
+        group = groups.get(place["group"]) or GroupTrace(
+            name=place["name"] or place["group"], ranks=(), collective=0
+        )
+        operations = dict(group.operations)
+        number = group.collective
         if work := _WORK.search(line[:4000]):
             operations[int(work["number"])] = work["operation"]
             number = max(number, int(work["number"]))
         if status := _STATUS.search(line[:4000]):
             number = max(number, int(status["number"]))
-        groups[place["group"]] = GroupTrace(group.name, group.ranks, number, operations)
+        groups[place["group"]] = GroupTrace(
+            name=group.name, ranks=group.ranks, collective=number, operations=operations
+        )
     return [RankTrace(rank, groups) for rank, groups in sorted(groups_by_rank.items())]
 
 
@@ -265,14 +288,16 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
         else []
     )
     late = [
-        Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]
+        Late(rank=rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
+        for rank in silent[:64]
     ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
     # Ranks that wait, wait for those that are silent
     roots = working if working or silent else roots
     late += [
-        Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots
+        Late(rank=rank, host=known[rank].host, reason=_not_entered(known[rank], known, members))
+        for rank in roots
     ]
     return late or _not_communicating(known)
 
@@ -336,10 +361,8 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     group_id = max(ahead, key=lambda name: (ahead[name], name))
     if len(waiting) >= max(1, ahead[group_id]):
         peer = min(waiting)
-        operation, group = (
-            waiting[peer].from_side_of(trace.rank),
-            _group_name(known[peer], waiting[peer]),
-        )
+        operation = waiting[peer].from_side_of(trace.rank)
+        group = _group_name(known[peer], waiting[peer])
         return _standing("transfer-not-entered", trace, operation=operation, group=group, peer=peer)
     return _collective_missing(trace, group_id, known, members)
 
@@ -366,7 +389,8 @@ def _not_communicating(known: Traces) -> list[Late]:
     if not waiting or len(away) >= waiting:
         return []
     return [
-        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
+        Late(rank=trace.rank, host=trace.host, reason=_standing("rank-stands-elsewhere", trace))
+        for trace in away
     ]
 
 

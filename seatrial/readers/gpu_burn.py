@@ -94,7 +94,9 @@ def _of_faulty(gpu: int, errors: str) -> Result:
     if errors == "DIED":
         return Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
     count = errors.lstrip("-")  # the counter of 32 bits overflows
-    return Result(Verdict.CORRUPT, WRONG_DATA, f"GPU {gpu}: {count} wrong results")
+    return Result(
+        verdict=Verdict.CORRUPT, code=WRONG_DATA, words=f"GPU {gpu}: {count} wrong results"
+    )
 
 
 def _slow(burn: _Burn) -> list[Result]:

@@ -24,7 +24,8 @@ def read_links(lines: Sequence[str]) -> Report | None:
     """Return the state of each link; how many ports have none is a note, because those of a switch
     may be free.
     """
-    node, without_link = "", 0
+    node = ""
+    without_link = 0
     results: dict[frozenset[str], Result] = {}
     for line in lines:
         if match := _NODE.match(line):

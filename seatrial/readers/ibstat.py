@@ -12,7 +12,9 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
-PORT_DOWN, PORT_SLOW, NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
+PORT_DOWN = "tool-port-down"
+PORT_SLOW = "tool-port-slow"
+NO_SUBNET = "tool-port-no-subnet"
 _CA = lazy(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
 _STATUS_OF = lazy(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
 _RDMA_LINK = lazy(
@@ -88,7 +90,12 @@ def read_ports(lines: Sequence[str]) -> Report:
             fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
     results = [result for port in ports for result in _of_port(port, fastest.get(port.layer, 0.0))]
     rates = tuple(
-        Measurement("port_rate", port.rate_gb / 8, "GB/s", Subject("node", port.name))
+        Measurement(
+            metric="port_rate",
+            value=port.rate_gb / 8,
+            unit="GB/s",
+            subject=Subject("node", port.name),
+        )
         for port in ports
         if port.rate_gb and "active" in port.state and port.layer == "infiniband"
     )
@@ -97,11 +104,12 @@ def read_ports(lines: Sequence[str]) -> Report:
         if without_ip
         else ()
     )
-    return Report("InfiniBand ports", tuple(results), rates, notes)
+    return Report(tool="InfiniBand ports", results=tuple(results), measurements=rates, notes=notes)
 
 
 def _ports(lines: Sequence[str]) -> Iterator[_Port]:
-    device, port = "", _Port("")
+    device = ""
+    port = _Port("")
     for line in lines:
         if match := _RDMA_LINK.match(line):
             yield _Port(
@@ -117,7 +125,8 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
             port = _Port(f"{match[1]}:{match[2]}")
         elif match := _CA.match(line):
             yield port
-            device, port = match[2] or match[3], _Port("")
+            device = match[2] or match[3]
+            port = _Port("")
         elif match := _PORT_NUMBER.match(line):
             yield port
             port = _Port(f"{device}:{match[1]}")

@@ -28,7 +28,8 @@ def read_lspci(lines: Sequence[str]) -> Report | None:
 
 
 def _links(lines: Sequence[str]) -> Iterator[Result]:
-    device, most = "", 0
+    device = ""
+    most = 0
     for line in lines:
         if match := _DEVICE.match(line):
             device = f"{match[1]} ({match[3].strip()})" if match[2] in CLASSES else ""
@@ -39,4 +40,6 @@ def _links(lines: Sequence[str]) -> Iterator[Result]:
                 most = width
             elif most:
                 verdict = Verdict.PASS if width >= most else Verdict.DEGRADED
-                yield Result(verdict, LANES, f"{device}: x{width} of x{most} lanes")
+                yield Result(
+                    verdict=verdict, code=LANES, words=f"{device}: x{width} of x{most} lanes"
+                )

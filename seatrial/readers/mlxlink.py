@@ -36,7 +36,8 @@ def read_mlxlink(lines: Sequence[str]) -> Report:
             fields.setdefault(match[1].strip(), match[2].strip())
     device = command[1] if command else "the port"
     results = [
-        Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
+        Result(verdict=verdict, code=code, words=f"{device}: {problem}")
+        for verdict, code, problem in _of_link(fields)
     ]
     if not results and "State" in fields:
         results.append(Result(Verdict.PASS, SAYS_BAD, device))
@@ -93,7 +94,8 @@ def _outside(field: str) -> list[int]:
     if bounds is None or float(bounds[1]) >= float(bounds[2]):
         return []
     values = re.findall(r"-?\d{1,6}(?:\.\d{1,4})?", field[: bounds.start()])
-    low, high = float(bounds[1]), float(bounds[2])
+    low = float(bounds[1])
+    high = float(bounds[2])
     return [
         lane for lane, value in enumerate(map(float, values), start=1) if not low <= value <= high
     ]

@@ -13,7 +13,9 @@ from seatrial.readers.report import Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
-MISSING, FAILED, OUT_OF_STEP = "ras-rank-missing", "ras-rank-failed", "ras-out-of-step"
+MISSING = "ras-rank-missing"
+FAILED = "ras-rank-failed"
+OUT_OF_STEP = "ras-out-of-step"
 BEGINS = lazy(
     r"\A(?:Communicators\.\.\.|Group {1,20}Comms {1,20}Nodes|#\d{1,9}-\d{1,9} "
     r"\([0-9a-f]{16}\) [A-Z]|Job summary\s*$)"
@@ -71,7 +73,11 @@ def read_ras(lines: Sequence[str]) -> Report:
         results += _of_section(section)
     if not results:
         rows = [row for row in map(_ROW.match, lines) if row]
-        results = [Result(Verdict.PASS, MISSING, "") for row in rows if row["errors"] == "OK"]
+        results = [
+            Result(verdict=Verdict.PASS, code=MISSING, words="")
+            for row in rows
+            if row["errors"] == "OK"
+        ]
     return Report("NCCL RAS", tuple(results))
 
 
@@ -110,7 +116,9 @@ def _of_section(section: _Section) -> Iterator[Result]:
     if "ERROR" in kinds and named:
         yield Result(Verdict.FAIL, FAILED, named)
     if "MISMATCH" in kinds:
-        yield Result(Verdict.INCONCLUSIVE, OUT_OF_STEP, _out_of_step(section, named))
+        yield Result(
+            verdict=Verdict.INCONCLUSIVE, code=OUT_OF_STEP, words=_out_of_step(section, named)
+        )
 
 
 def _out_of_step(section: _Section, named: str) -> str:

@@ -34,7 +34,11 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
             test = line.removeprefix("Running ").strip(" .")[:80]
         elif _WRONG_DATA.search(line):
             results.append(
-                Result(Verdict.CORRUPT, WRONG_DATA, f"{test}: data was wrong after a copy")
+                Result(
+                    verdict=Verdict.CORRUPT,
+                    code=WRONG_DATA,
+                    words=f"{test}: data was wrong after a copy",
+                )
             )
         elif match := _NV_ERROR.search(line):
             code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
@@ -46,7 +50,12 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
 
 def bandwidth(test: str, gb_s: float) -> Measurement:
     return Measurement(
-        "copy_bandwidth_sum", gb_s, "GB/s", Subject("node", "node"), {"test": test}, (gb_s,)
+        metric="copy_bandwidth_sum",
+        value=gb_s,
+        unit="GB/s",
+        subject=Subject("node", "node"),
+        conditions={"test": test},
+        samples=(gb_s,),
     )
 
 
@@ -58,12 +67,17 @@ def read_document(document: dict[str, Any]) -> Report | None:
     results: list[Result] = []
     measurements: list[Measurement] = []
     for test in items(output, "testcases"):
-        status, total = str(test.get("status", "")), test.get("sum")
+        status = str(test.get("status", ""))
+        total = test.get("sum")
         if status.lower() in ("error", "failed"):
             is_wrong = _WRONG_DATA.search(str(test))
             verdict, code = (Verdict.CORRUPT, WRONG_DATA) if is_wrong else (Verdict.FAIL, SAYS_BAD)
             results.append(
-                Result(verdict, code, f"{test.get('name')}: {test.get('error') or status}")
+                Result(
+                    verdict=verdict,
+                    code=code,
+                    words=f"{test.get('name')}: {test.get('error') or status}",
+                )
             )
         elif isinstance(total, int | float) and not isinstance(total, bool):
             measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))

@@ -12,13 +12,13 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
-RESET, MEMORY, SLOWED, FABRIC = (
-    "tool-gpu-reset",
-    "tool-gpu-memory",
-    "tool-gpu-slowed",
-    "tool-gpu-fabric",
-)
-LOST, PCIE, NVLINK = "tool-gpu-unreadable", "tool-gpu-pcie", "tool-gpu-nvlink"
+RESET = "tool-gpu-reset"
+MEMORY = "tool-gpu-memory"
+SLOWED = "tool-gpu-slowed"
+FABRIC = "tool-gpu-fabric"
+LOST = "tool-gpu-unreadable"
+PCIE = "tool-gpu-pcie"
+NVLINK = "tool-gpu-nvlink"
 _TOOL = "nvidia-smi"
 _GPU = lazy(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
 QUERY_LINE = lazy(
@@ -26,7 +26,8 @@ QUERY_LINE = lazy(
     "Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
-_YES, _NONE = ("yes", "active", "true"), ("none", "n/a", "[n/a]", "")
+_YES = ("yes", "active", "true")
+_NONE = ("none", "n/a", "[n/a]", "")
 # The end of a field's path, the values that are bad (None: a count above 0), and what they mean
 _FAULTS = (
     (
@@ -157,7 +158,8 @@ def _report(gpus: Sequence[Gpu]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
         faults = [
-            Result(verdict, code, f"GPU {gpu}: {fault}") for verdict, code, fault in _faults(fields)
+            Result(verdict=verdict, code=code, words=f"GPU {gpu}: {fault}")
+            for verdict, code, fault in _faults(fields)
         ]
         results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
     return Report(_TOOL, tuple(results))
@@ -170,7 +172,8 @@ def _gpus(lines: Sequence[str]) -> list[Gpu]:
     above: list[str] = []
     for line in lines:
         if match := _GPU.match(line):
-            fields, above = {}, []
+            fields = {}
+            above = []
             gpus.append((match[1], fields))
             continue
         label, _, value = line.partition(" : ")
@@ -235,7 +238,8 @@ def _xml_gpus(text: str) -> list[Gpu]:
         name = _XML_NAMES.get(name, name)
         if name == "gpu" and not tag["end"]:
             identity = re.search(r'id="([0-9A-Fa-f:.]{7,20})"', tag["rest"])
-            fields, above = {}, []
+            fields = {}
+            above = []
             gpus.append((identity[1] if identity else "?", fields))
         elif tag["end"]:
             above = above[:-1] if above and above[-1] == name else above
@@ -282,14 +286,17 @@ def read_table(lines: Sequence[str]) -> Report:
         for gpu, n in lost.items()
     ]
     bad = {result.words.partition(": ")[0] for result in results}
-    results += [Result(Verdict.PASS, SAYS_BAD, gpu) for gpu in seen if gpu not in bad]
+    results += [
+        Result(verdict=Verdict.PASS, code=SAYS_BAD, words=gpu) for gpu in seen if gpu not in bad
+    ]
     return Report(_TOOL, tuple(results))
 
 
 def read_nvlink(lines: Sequence[str]) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
     results: list[Result] = []
-    gpu, seen = "?", 0
+    gpu = "?"
+    seen = 0
     rates: dict[str, dict[str, str]] = {}
     counts: dict[tuple[str, str], list[str]] = {}
     for line in lines:

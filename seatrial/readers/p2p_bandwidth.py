@@ -11,7 +11,8 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
-_NO_PEER, _PEER_SLOW = "tool-gpu-no-peer", "tool-gpu-peer-slow"
+_NO_PEER = "tool-gpu-no-peer"
+_PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
 P2P_BEGINS = lazy(
     r"\s{0,40}\[?(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix"
@@ -66,7 +67,9 @@ def read_p2p(lines: Sequence[str]) -> Report:
         results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
     pairs = _between(enabled, connected).values()
     measured = [bandwidth("p2p median", median(pairs))] if pairs else []
-    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
+    return Report(
+        tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
+    )
 
 
 def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
@@ -85,10 +88,12 @@ def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
 
 def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -> Iterator[Result]:
     """Yield peer access that is slower than copies through the memory of the host."""
-    direct, through_host = _between(enabled, connected), _between(disabled, connected)
+    direct = _between(enabled, connected)
+    through_host = _between(disabled, connected)
     if not direct or not through_host:
         return
-    usual, without = median(direct.values()), median(through_host.values())
+    usual = median(direct.values())
+    without = median(through_host.values())
     if usual < _SLOWER * without:
         words = (
             f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
@@ -103,10 +108,18 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iter
     alone = [gpu for gpu, row in enumerate(connected) if count > 2 and sum(row) <= 1]
     if alone and len(alone) < count:
         named = ", ".join(map(str, alone))
-        yield Result(Verdict.DEGRADED, _NO_PEER, f"GPU {named} has no peer access to the others")
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=_NO_PEER,
+            words=f"GPU {named} has no peer access to the others",
+        )
     elif refused and not connected:
         first, second = refused[0]
-        yield Result(Verdict.DEGRADED, _NO_PEER, f"GPU {first} has no peer access to GPU {second}")
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=_NO_PEER,
+            words=f"GPU {first} has no peer access to GPU {second}",
+        )
 
 
 def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Result]:
@@ -158,7 +171,9 @@ def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, fl
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
-    return matrix[row][column] if row < len(matrix) and column < len(matrix[row]) else 0.0
+    if row < len(matrix) and column < len(matrix[row]):
+        return matrix[row][column]
+    return 0.0
 
 
 def _slow_memory(matrix: Matrix) -> Iterator[Result]:

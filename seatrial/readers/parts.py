@@ -34,7 +34,9 @@ from seatrial.text.wrapping import Words, clean, unwrapped
 Part = Sweep | Check
 _MAX_PARTS = 1000
 _MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
-_MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 5
+_MAX_LABELS = 4096
+_MAX_MARKS = 1000
+_MAX_REFUSED = 5
 _NEEDLES = Words(needle for reader in READERS for needle in reader.needles)
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _NCCL_TESTS = re.compile(

@@ -90,10 +90,23 @@ def _of_row(
         unit = words.partition("[")[2].rstrip("]")
         if words.startswith("bw average") and unit in _UNITS:
             gb_s = value * _UNITS[unit]
-            yield Measurement("rdma_bandwidth", gb_s, "GB/s", subject, conditions, (gb_s,))
+            yield Measurement(
+                metric="rdma_bandwidth",
+                value=gb_s,
+                unit="GB/s",
+                subject=subject,
+                conditions=conditions,
+                samples=(gb_s,),
+            )
         elif words.startswith("t_typical") and unit == "usec":
             yield Measurement(
-                "rdma_latency", value, "us", subject, conditions, (value,), better="lower"
+                metric="rdma_latency",
+                value=value,
+                unit="us",
+                subject=subject,
+                conditions=conditions,
+                samples=(value,),
+                better="lower",
             )
 
 
@@ -102,7 +115,8 @@ def read_document(document: dict[str, Any]) -> Report | None:
 
     It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.
     """
-    info, results = document.get("test_info"), document.get("results")
+    info = document.get("test_info")
+    results = document.get("results")
     if (
         not isinstance(info, dict)
         or not isinstance(results, dict)

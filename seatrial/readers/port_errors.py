@@ -50,7 +50,11 @@ def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
         bad = [words for counter, words in counted.items() if counter in _OF_CABLE]
         busy = [words for counter, words in counted.items() if counter.endswith(_OF_CONGESTION)]
         if bad:
-            results.append(Result(Verdict.DEGRADED, PORT_ERRORS, f"{name}: {', '.join(bad)}"))
+            results.append(
+                Result(
+                    verdict=Verdict.DEGRADED, code=PORT_ERRORS, words=f"{name}: {', '.join(bad)}"
+                )
+            )
         else:
             results.append(Result(Verdict.PASS, SAYS_BAD, name))
         if busy:

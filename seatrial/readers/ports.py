@@ -59,4 +59,12 @@ def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
         percent=f"{share * 100:.0f}",
     )
     expected = Expected(low=enough * ways * port_gb_s)
-    return Judgement(measurement, verdict, reason, "physics", expected, share - 1, share=share)
+    return Judgement(
+        measurement=measurement,
+        verdict=verdict,
+        reason=reason,
+        source="physics",
+        expected=expected,
+        deviation=share - 1,
+        share=share,
+    )

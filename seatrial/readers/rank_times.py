@@ -117,14 +117,18 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
         f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
         for rank in slow
     )
-    return [Result(Verdict.DEGRADED, STRAGGLER, sentence) for sentence in sentences]
+    return [
+        Result(verdict=Verdict.DEGRADED, code=STRAGGLER, words=sentence) for sentence in sentences
+    ]
 
 
 def _note_of(match: re.Match[str]) -> str:
     """Return a note on a timer whose slowest rank takes much longer than its fastest; empty for any
     other.
     """
-    timer, low, high = match[1], float(match[2]), float(match[3])
+    timer = match[1]
+    low = float(match[2])
+    high = float(match[3])
     if timer not in _COMPUTE or not low or low > THRESHOLD * high:
         return ""
     return f"{timer} takes {low:,.0f} to {high:,.0f} ms, by rank"

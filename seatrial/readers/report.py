@@ -15,8 +15,10 @@ from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
 MAX_WORDS = 200
-_MAX_SHOWN, _MAX_MEASUREMENTS = 4, 1000
-SAYS_BAD, WRONG_DATA = "tool-says-bad", "tool-wrong-data"
+_MAX_SHOWN = 4
+_MAX_MEASUREMENTS = 1000
+SAYS_BAD = "tool-says-bad"
+WRONG_DATA = "tool-wrong-data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,11 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
         report = replace(report, tool=f"{report.tool} on {label}")
     kept = report.measurements[:_MAX_MEASUREMENTS]
     if not report.results and not kept:
-        return Check(name, Verdict.INCONCLUSIVE, Reason.of("tool-unfinished", tool=report.tool))
+        return Check(
+            name=name,
+            verdict=Verdict.INCONCLUSIVE,
+            reason=Reason.of("tool-unfinished", tool=report.tool),
+        )
     verdict = worst([result.verdict for result in report.results] or [Verdict.PASS])
     notes = (
         [Reason.of("tool-noted", tool=report.tool, what=_listed(report.notes))]
@@ -87,7 +93,9 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     if verdict is Verdict.PASS:
         count = len(report.results)
         summary = f"{report.tool}: {f'{count} of {count} without a fault' if count else f'{len(kept)} measurements'}"
-        return Check(name, verdict, join((uncoded(summary), *notes)), measurements=kept)
+        return Check(
+            name=name, verdict=verdict, reason=join((uncoded(summary), *notes)), measurements=kept
+        )
     bad = [result for result in report.results if result.verdict is not Verdict.PASS]
     bad.sort(key=lambda result: result.verdict.severity)
     by_code = {code: [result.words for result in bad if result.code == code] for code in dict.fromkeys(

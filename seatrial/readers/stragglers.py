@@ -55,16 +55,18 @@ def read_stragglers(lines: Sequence[str]) -> Report:
     results = [_result(key, scores.get(key), warned.get(key, "")) for key in sorted(slow)]
     measurements = [
         Measurement(
-            "straggler_score",
-            score,
-            "1",
-            Subject("node", node),
-            {"kind": kind, "rank": rank},
-            (score,),
+            metric="straggler_score",
+            value=score,
+            unit="1",
+            subject=Subject("node", node),
+            conditions={"kind": kind, "rank": rank},
+            samples=(score,),
         )
         for (kind, rank), (node, score) in scores.items()
     ]
-    return Report("straggler detection", tuple(results), tuple(measurements))
+    return Report(
+        tool="straggler detection", results=tuple(results), measurements=tuple(measurements)
+    )
 
 
 def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) -> Result:

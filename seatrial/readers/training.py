@@ -22,7 +22,8 @@ from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import count, quantity
 
-NOT_FINITE, SLOWER = "training-log-not-finite", "training-log-slower"
+NOT_FINITE = "training-log-not-finite"
+SLOWER = "training-log-slower"
 SLOW_STEP = 1.5  # times the median of the steps before: such a step is noted
 SLOWER_BY = 1.15  # times the median before: a slowdown that stays is degraded
 MIN_COMPARED = 20
@@ -76,10 +77,17 @@ def read_training(lines: Sequence[str]) -> Report | None:
     accused = _accused(lines)
     setup = read_setup(lines)
     if not steps and not accused:
-        return Report("training log without a step") if setup.sequence else None
+        if setup.sequence:
+            return Report("training log without a step")
+        return None
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
-    return Report(_description(steps), tuple(results), measurements, tuple(_slow_steps(steps)))
+    return Report(
+        tool=_description(steps),
+        results=tuple(results),
+        measurements=measurements,
+        notes=tuple(_slow_steps(steps)),
+    )
 
 
 def measurements_of(
@@ -107,13 +115,13 @@ def measurements_of(
             )
             measurements.append(
                 Measurement(
-                    metric,
-                    median(known),
-                    unit,
-                    subject,
-                    where,
-                    known,
-                    "lower" if unit in TIMES else "higher",
+                    metric=metric,
+                    value=median(known),
+                    unit=unit,
+                    subject=subject,
+                    conditions=where,
+                    samples=known,
+                    better="lower" if unit in TIMES else "higher",
                 )
             )
     return tuple(measurements)
@@ -142,7 +150,9 @@ def _accused(lines: Sequence[str]) -> list[Accused]:
         rank, node, device, what = (
             match[old + name] for name in ("rank", "node", "device", "what")
         )
-        accused.setdefault(rank, Accused(int(rank), node or "node not named", device, what))
+        accused.setdefault(
+            rank, Accused(rank=int(rank), node=node or "node not named", device=device, what=what)
+        )
     return list(accused.values())
 
 
@@ -154,8 +164,12 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     more = f" and {len(accused) - 1} more ranks" if len(accused) > 1 else ""
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
-        return [Result(Verdict.FAIL, NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
-    first, last = steps[bad[0]], steps[bad[-1]]
+        return [
+            Result(verdict=Verdict.FAIL, code=NOT_FINITE, words=f"{each}: {each.what}")
+            for each in accused[:1]
+        ]
+    first = steps[bad[0]]
+    last = steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
     quantity = "the loss" if is_loss else "the gradient norm"
     if bad[-1] == len(steps) - 1:
@@ -171,7 +185,9 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
 
 def _after_warmup(steps: Sequence[Step]) -> Sequence[Step]:
     """Return the steps after the warm-up."""
-    return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :] if len(steps) > 2 else steps
+    if len(steps) > 2:
+        return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :]
+    return steps
 
 
 def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
@@ -222,9 +238,12 @@ def _change(costs: Sequence[float]) -> int:
     deviations = [max(-0.5, min(0.5, cost / middle - 1)) for cost in costs]
     usual = mean(deviations)
     side = MIN_COMPARED // 4
-    total, lowest, place = 0.0, float("inf"), side
+    total = 0.0
+    lowest = float("inf")
+    place = side
     for at, deviation in enumerate(deviations):
         if side <= at <= len(costs) - side and total < lowest:
-            lowest, place = total, at
+            lowest = total
+            place = at
         total += deviation - usual
     return place

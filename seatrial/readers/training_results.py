@@ -19,12 +19,10 @@ from seatrial.text.printable import printable
 from seatrial.text.words import number
 
 Document = Mapping[str, Any]
-NOT_FINITE, DIFFER, NOT_LEARNED, WRONG_SUM = (
-    "training-result-not-finite",
-    "training-result-differs",
-    "training-result-not-learned",
-    "training-result-wrong-sum",
-)
+NOT_FINITE = "training-result-not-finite"
+DIFFER = "training-result-differs"
+NOT_LEARNED = "training-result-not-learned"
+WRONG_SUM = "training-result-wrong-sum"
 EVENT = lazy(r'\s{0,40}\{"event": ?"(?:step|summary|all_reduce)"')
 _THROUGHPUT = (
     "throughput_samples_per_second",
@@ -34,10 +32,8 @@ _THROUGHPUT = (
 )
 _RANKS = ("world_size", "num_gpus", "gpus", "ranks")
 _BATCH = ("batch_size_per_gpu", "batch_per_rank", "batch_per_gpu")
-_FIRST, _LAST = (
-    ("loss_start", "first_loss", "initial_loss"),
-    ("loss_end", "last_loss", "final_loss"),
-)
+_FIRST = ("loss_start", "first_loss", "initial_loss")
+_LAST = ("loss_end", "last_loss", "final_loss")
 _TEXTS = ("model", "precision", "data", "device")
 
 
@@ -70,12 +66,16 @@ def read_events(lines: Sequence[str]) -> Report | None:
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
-    return Report(whole.tool, (*results, *whole.results), whole.measurements)
+    return Report(
+        tool=whole.tool, results=(*results, *whole.results), measurements=whole.measurements
+    )
 
 
 def _report(document: Document, is_whole: bool) -> Report:
     results = list(_results(document)) if is_whole else []
-    return Report(_tool(document), tuple(results), tuple(_measurements(document)))
+    return Report(
+        tool=_tool(document), results=tuple(results), measurements=tuple(_measurements(document))
+    )
 
 
 def _results(document: Document) -> Iterator[Result]:
@@ -93,7 +93,9 @@ def _results(document: Document) -> Iterator[Result]:
     if len(checksums) > 1:
         usual = checksums.most_common(1)[0][0]
         odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)[:150]
-        yield Result(Verdict.CORRUPT, DIFFER, f"other parameters than most on {odd}")
+        yield Result(
+            verdict=Verdict.CORRUPT, code=DIFFER, words=f"other parameters than most on {odd}"
+        )
     if first is not None and last is not None:
         fell = f"the loss went from {number(first)} to {number(last)}"
         yield (
@@ -121,14 +123,22 @@ def _measurements(document: Document) -> Iterator[Measurement]:
     if document.get("compile") is True:
         conditions["compile"] = True
     yield Measurement(
-        "throughput", rate, "samples/s", Subject("cluster", "training"), conditions, (rate,)
+        metric="throughput",
+        value=rate,
+        unit="samples/s",
+        subject=Subject("cluster", "training"),
+        conditions=conditions,
+        samples=(rate,),
     )
 
 
 def _tool(document: Document) -> str:
-    model, rate = document.get("model"), _first(document, _THROUGHPUT)
+    model = document.get("model")
+    rate = _first(document, _THROUGHPUT)
     named = f"training of {printable(model)[:60]}" if isinstance(model, str) else "training"
-    return named if rate is None else f"{named} at {number(rate)} samples/s"
+    if rate is None:
+        return named
+    return f"{named} at {number(rate)} samples/s"
 
 
 def _wrong_sum(event: Document) -> Result:
@@ -136,7 +146,11 @@ def _wrong_sum(event: Document) -> Result:
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
     where = ", ".join(_rank(rank) for rank in bad[:4])
-    return Result(Verdict.CORRUPT, WRONG_SUM, f"all_reduce by torch: wrong elements on {where}")
+    return Result(
+        verdict=Verdict.CORRUPT,
+        code=WRONG_SUM,
+        words=f"all_reduce by torch: wrong elements on {where}",
+    )
 
 
 def _rank(rank: Document) -> str:

@@ -45,11 +45,9 @@ class Transfer:
 
     def from_side_of(self, rank: int) -> str:
         """Say what this rank calls for the transfer: "send to rank 3"."""
-        return (
-            f"send to rank {self.receiver}"
-            if rank == self.sender
-            else f"receive from rank {self.sender}"
-        )
+        if rank == self.sender:
+            return f"send to rank {self.receiver}"
+        return f"receive from rank {self.sender}"
 
 
 def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Counter[Transfer]:
@@ -61,7 +59,8 @@ def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Co
     batches: dict[str, list[Transfer]] = defaultdict(list)
     numbers: dict[str, int] = {}
     for call in calls:
-        batch, transfer = batches[call.group], _transfer_of(call, members.get(call.group, ()))
+        batch = batches[call.group]
+        transfer = _transfer_of(call, members.get(call.group, ()))
         if transfer is None or numbers.get(call.group) != call.number:
             if not (call.is_done and call.operation.endswith(_BATCH_ENDS)):
                 counts.update(batch)

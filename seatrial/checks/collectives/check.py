@@ -64,7 +64,9 @@ def repeat_sweeps(
     """Repeat each sweep from the smallest to the largest of its doubtful sizes; the arm `intra` on
     doubtful nodes.
     """
-    run, testbed, section = context.run, context.testbed, context.section(Collectives)
+    run = context.run
+    testbed = context.testbed
+    section = context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
         own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
@@ -75,7 +77,8 @@ def repeat_sweeps(
         if not doubtful or left.over:
             continue
         log_repeat(f"{planned.label} at {size_span(doubtful[0], doubtful[-1])}", own)
-        limit_s, began = left.limit(section.timeout_s), time.monotonic()
+        limit_s = left.limit(section.timeout_s)
+        began = time.monotonic()
         sizes = planned.sizes.model_copy(
             update={"min_bytes": doubtful[0], "max_bytes": doubtful[-1]}
         )
@@ -125,11 +128,11 @@ def collectives(context: CheckContext) -> StepResult:
     right = f"{operations} over {context.testbed.world_size} ranks: every result is right"
     right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     check = Check(
-        _NAME,
-        verdict,
-        join(outcome.reason for outcome in bad) or uncoded(right),
-        time.monotonic() - started,
-        tuple(m for outcome in outcomes for m in outcome.measurements),
+        name=_NAME,
+        verdict=verdict,
+        reason=join(outcome.reason for outcome in bad) or uncoded(right),
+        seconds=time.monotonic() - started,
+        measurements=tuple(m for outcome in outcomes for m in outcome.measurements),
         suspects=present.suspects,
     )
     return StepResult(check, present.testbed)
@@ -144,7 +147,9 @@ def _sweep_all(
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
         if not_tried := _reason_to_skip(run, present.testbed, outcomes, planned.label):
-            outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
+            outcomes.append(
+                SweepOutcome(operation=planned.label, verdict=Verdict.NOT_RUN, reason=not_tried)
+            )
             continue
         outcome = sweep(
             run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes

@@ -136,7 +136,8 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
     """
     if sweep.groups < 2:
         return None
-    listed, hosts = len(sweep.devices), {device.host for device in sweep.devices}
+    listed = len(sweep.devices)
+    hosts = {device.host for device in sweep.devices}
     if ranks and listed != ranks:
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{listed} of {ranks}", cause="")
     if len(hosts) < nodes:
@@ -189,7 +190,8 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
     links off.
     """
     off = _effective_switches(control.sweep, nodes)
-    collective, ranks = control.sweep.collective, control.sweep.ranks
+    collective = control.sweep.collective
+    ranks = control.sweep.ranks
     same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
     return next((arm for arm in same if _effective_switches(arm.sweep, nodes) < off), None)
 
@@ -201,7 +203,8 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
         treatment = treatment_of(control, arms, nodes)
         if treatment is None:
             continue
-        slow, fast = control.plateau_gb_s, treatment.plateau_gb_s
+        slow = control.plateau_gb_s
+        fast = treatment.plateau_gb_s
         if not slow or not fast or slow < _AS_FAST * fast:
             continue
         reason = Reason.of(
@@ -216,7 +219,9 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
             fast=number(fast),
         )
         reasons.append(reason)
-    return Check("control", Verdict.INCONCLUSIVE, join(reasons)) if reasons else None
+    if reasons:
+        return Check(name="control", verdict=Verdict.INCONCLUSIVE, reason=join(reasons))
+    return None
 
 
 def _is_off(name: str, value: str) -> bool:

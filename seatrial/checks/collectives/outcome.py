@@ -84,16 +84,21 @@ def conclude(
     problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
     if problem is None:
         return SweepOutcome(
-            setting.name,
-            Verdict.PASS,
-            placed(setting.name, _right(rows, way)),
-            measurements,
+            operation=setting.name,
+            verdict=Verdict.PASS,
+            reason=placed(setting.name, _right(rows, way)),
+            measurements=measurements,
             way=way,
         )
     verdict, reason = problem
     gone = fabric_gone(result, began=_ranks_met(sweep))
     return SweepOutcome(
-        setting.name, verdict, placed(setting.name, reason), measurements, gone, way
+        operation=setting.name,
+        verdict=verdict,
+        reason=placed(setting.name, reason),
+        measurements=measurements,
+        fabric_gone=gone,
+        way=way,
     )
 
 
@@ -133,7 +138,8 @@ def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
 
 
 def _right(rows: Sequence[Row], way: str) -> Reason:
-    first, last = format_size(rows[0].size), format_size(rows[-1].size)
+    first = format_size(rows[0].size)
+    last = format_size(rows[-1].size)
     span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
     return uncoded(f"{span}, every result right" + (f", {way}" if way else ""))
 
@@ -278,10 +284,8 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
     shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
-            busbw, printed = (
-                busbw_of(setting, sweep.launch_times, row.size, timing),
-                timing.busbw_gb_s,
-            )
+            busbw = busbw_of(setting, sweep.launch_times, row.size, timing)
+            printed = timing.busbw_gb_s
             if busbw is not None:
                 conditions = {
                     **shared,
@@ -290,24 +294,35 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
                     **_by(setting, row.size),
                 }
                 yield Measurement(
-                    "busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed
+                    metric="busbw",
+                    value=busbw,
+                    unit="GB/s",
+                    subject=setting.subject,
+                    conditions=conditions,
+                    samples=(busbw,),
+                    printed=printed,
                 )
     if setting.arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement(
-            "busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top
+            metric="busbw_plateau",
+            value=statistics.median(top),
+            unit="GB/s",
+            subject=setting.subject,
+            conditions=conditions,
+            samples=top,
         )
     if setting.arm != INTRA and not sweep.launch_times:
         for row in rows if setting.arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 conditions = {**shared, "message_bytes": row.size}
                 yield Measurement(
-                    "latency",
-                    time_us,
-                    "us",
-                    setting.subject,
-                    conditions,
-                    (time_us,),
+                    metric="latency",
+                    value=time_us,
+                    unit="us",
+                    subject=setting.subject,
+                    conditions=conditions,
+                    samples=(time_us,),
                     better="lower",
                 )
 

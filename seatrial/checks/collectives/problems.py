@@ -66,18 +66,24 @@ class Setting:
     @property
     def name(self) -> str:
         """Name of the sweep in reasons: all_reduce, "all_reduce (network)"."""
-        return f"{self.operation} ({self.arm})" if self.arm else self.operation
+        if self.arm:
+            return f"{self.operation} ({self.arm})"
+        return self.operation
 
     @property
     def subject(self) -> Subject:
-        return Subject("node", self.node) if self.node else Subject("cluster", self.cluster)
+        if self.node:
+            return Subject("node", self.node)
+        return Subject("cluster", self.cluster)
 
 
 def network_of(fabric: str | None) -> str | None:
     """Return the network that data between nodes must use; None if sockets or the GPUs' own links
     will do.
     """
-    return None if fabric is None or fabric in INSIDE_A_NODE or is_sockets(fabric) else fabric
+    if fabric is None or fabric in INSIDE_A_NODE or is_sockets(fabric):
+        return None
+    return fabric
 
 
 def interleaved(rows: Sequence[Row]) -> Problem | None:
@@ -92,11 +98,9 @@ def interleaved(rows: Sequence[Row]) -> Problem | None:
     twice = any(
         _key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES
     )
-    return (
-        (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved"))
-        if twice or len(sums) > 1 or len(rooted) > 1
-        else None
-    )
+    if twice or len(sums) > 1 or len(rooted) > 1:
+        return Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")
+    return None
 
 
 def _key(row: Row) -> tuple[object, ...]:
@@ -107,7 +111,8 @@ def without_plateau(sizes: Sequence[int]) -> Problem | None:
     """Return a problem if the largest message is too small for a bandwidth of GPUs."""
     if not sizes or max(sizes) >= SMALLEST_PLATEAU_BYTES:
         return None
-    largest, needed = format_size(max(sizes)), format_size(SMALLEST_PLATEAU_BYTES)
+    largest = format_size(max(sizes))
+    needed = format_size(SMALLEST_PLATEAU_BYTES)
     return Verdict.INCONCLUSIVE, Reason.of("sweep-too-small", largest=largest, needed=needed)
 
 
@@ -168,13 +173,15 @@ def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
     small = [time_us for size, time_us, _ in timed if size <= _SMALL_BYTES]
     if not small:
         return None
-    latency_us, best = median(small), max(reached for _, _, reached in timed)
+    latency_us = median(small)
+    best = max(reached for _, _, reached in timed)
     middle = [(size, time_us, reached) for size, time_us, reached in timed if size in _MIDDLE_BYTES]
     excess = [time_us / (latency_us + time_us * reached / best) for _, time_us, reached in middle]
     for count, most in _SLOW_RUNS:
         for start in range(len(excess) - count + 1):
             if min(excess[start : start + count]) > most:
-                (first, _, _), (last, _, reached) = middle[start], middle[start + count - 1]
+                first, _, _ = middle[start]
+                last, _, reached = middle[start + count - 1]
                 return Verdict.DEGRADED, Reason.of(
                     "middle-sizes-slow",
                     first=format_size(first),

@@ -129,7 +129,9 @@ class PlannedSweep:
     @property
     def label(self) -> str:
         """Name of its log: all_reduce, all_reduce-network."""
-        return f"{self.operation}-{self.arm}" if self.arm else self.operation
+        if self.arm:
+            return f"{self.operation}-{self.arm}"
+        return self.operation
 
 
 class Collectives(Strict):
@@ -203,7 +205,9 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
         summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
-        parts.append(PlannedPart(summary, _seconds(sweep, nodes), section.timeout_s))
+        parts.append(
+            PlannedPart(what=summary, about_s=_seconds(sweep, nodes), most_s=section.timeout_s)
+        )
     return parts
 
 

@@ -107,7 +107,9 @@ def sweep_once(
         reason = Reason.of(
             "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
         )
-        return SweepOutcome(setting.name, Verdict.NOT_RUN, placed(setting.name, reason))
+        return SweepOutcome(
+            operation=setting.name, verdict=Verdict.NOT_RUN, reason=placed(setting.name, reason)
+        )
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
@@ -146,11 +148,9 @@ def sweep_once(
     outcome = conclude(
         setting, result, _with_json(reader.sweep(), exact), reader.transport.transport()
     )
-    return (
-        replace(outcome, lost=lost_ranks(result, testbed))
-        if outcome.verdict is Verdict.FAIL
-        else outcome
-    )
+    if outcome.verdict is Verdict.FAIL:
+        return replace(outcome, lost=lost_ranks(result, testbed))
+    return outcome
 
 
 def _setting(
@@ -162,13 +162,13 @@ def _setting(
     if testbed.has_gpus and isinstance(planned.sizes, GpuSweepSizes) and planned.sizes.args:
         called_with["args"] = " ".join(planned.sizes.args)
     return Setting(
-        planned.operation,
-        settings.dtype,
-        testbed.world_size,
-        run.cluster.name,
-        tuple(planned.sizes.sizes()),
-        _fabric(run, testbed),
-        len(testbed.nodes),
+        operation=planned.operation,
+        dtype=settings.dtype,
+        ranks=testbed.world_size,
+        cluster=run.cluster.name,
+        sizes=tuple(planned.sizes.sizes()),
+        fabric=_fabric(run, testbed),
+        nodes=len(testbed.nodes),
         is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,
         arm=planned.arm,
         node=testbed.head.name if planned.arm == INTRA else "",
@@ -178,7 +178,9 @@ def _setting(
 
 def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
     """Return how many GPUs each process of nccl-tests has; 1 on nodes without GPUs."""
-    return sizes.gpus_per_process if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) else 1
+    if testbed.has_gpus and isinstance(sizes, GpuSweepSizes):
+        return sizes.gpus_per_process
+    return 1
 
 
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
@@ -245,7 +247,8 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
     settings = run.suite.section(Collectives)
     if settings is None:
         return []
-    commands, secrets = [], secrets_of(run.cluster)
+    commands = []
+    secrets = secrets_of(run.cluster)
     for planned in planned_sweeps(testbed, settings):
         verbose = _fabric(run, testbed) is not None and planned.label == settings.first_operation
         env = _environment(testbed, planned.arm, verbose=verbose)
@@ -274,7 +277,8 @@ def _by_node(
     all at once.
     """
     one = testbed.part([testbed.head.name], "$number")
-    own, words = hostfile_path(one), _words(secrets, one, argv, env)
+    own = hostfile_path(one)
+    words = _words(secrets, one, argv, env)
     quoted = [f'"{word}"' if word == own else shlex.quote(word) for word in words]
     return [
         "number=0",
@@ -432,19 +436,20 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
     plateaus = [m.value for m in measurements]
-    low, high = number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0))
+    low = number(min(plateaus, default=0.0))
+    high = number(max(plateaus, default=0.0))
     span = low if low == high else f"{low} to {high}"
     summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
     broken = tuple(
-        Suspect("node", node, 1.0, outcome.reason)
+        Suspect(kind="node", name=node, confidence=1.0, evidence=outcome.reason)
         for node, outcome in bad.items()
         if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT) and not outcome.fabric_gone
     )
     return SweepOutcome(
-        name,
-        verdict,
-        join([placed(node, outcome.reason) for node, outcome in bad.items()]) or summary,
-        measurements,
+        operation=name,
+        verdict=verdict,
+        reason=join([placed(node, outcome.reason) for node, outcome in bad.items()]) or summary,
+        measurements=measurements,
         fabric_gone=any(outcome.fabric_gone for outcome in bad.values()),
         suspects=broken if len(bad) < len(outcomes) else (),
     )

@@ -70,7 +70,12 @@ _CLEAR_MAJORITY = 0.66
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     """Return nodes that have no mpirun."""
     return [
-        Suspect("node", name, 1.0, Reason.of("mpirun-missing", mpirun=mpirun, where="on it"))
+        Suspect(
+            kind="node",
+            name=name,
+            confidence=1.0,
+            evidence=Reason.of("mpirun-missing", mpirun=mpirun, where="on it"),
+        )
         for name, contact in contacts.items()
         if not contact.facts["mpirun"]
     ]
@@ -99,7 +104,9 @@ def models_of(contacts: Contacts) -> dict[str, str]:
 def clock_skews(contacts: Contacts) -> list[Measurement]:
     """Return each node's clock minus the median node's, in seconds."""
     return [
-        Measurement("clock_skew", skew, "s", Subject("node", name), better=None)
+        Measurement(
+            metric="clock_skew", value=skew, unit="s", subject=Subject("node", name), better=None
+        )
         for name, skew in _skews(contacts).items()
     ]
 
@@ -110,7 +117,10 @@ def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
     """
     return [
         Suspect(
-            "node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}")
+            kind="node",
+            name=name,
+            confidence=1.0,
+            evidence=Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"),
         )
         for name, skew in _skews(contacts).items()
         if abs(skew) - contacts[name].clock_error_s > limit_s
@@ -130,7 +140,9 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     """
     expected = {node.name: node.gpus for node in testbed.nodes}
     return [
-        Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
+        Suspect(
+            kind="node", name=name, confidence=1.0, evidence=_gpus_found(contact, expected[name])
+        )
         for name, contact in contacts.items()
         if expected[name]
         and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
@@ -265,7 +277,9 @@ def connectivity(context: CheckContext) -> StepResult:
 
     Raises MissingError when mpirun is on none of the nodes.
     """
-    started, run, testbed = time.monotonic(), context.run, context.testbed
+    started = time.monotonic()
+    run = context.run
+    testbed = context.testbed
     allow_many_connections()
     findings = Findings(testbed, node_count=len(testbed.nodes))
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
@@ -291,7 +305,14 @@ def connectivity(context: CheckContext) -> StepResult:
     versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
     fingerprint = {package: version for package, version in versions.items() if version}
     testbed = with_nccl_tests(findings.testbed, facts)
-    return StepResult(findings.check(), testbed, facts, fingerprint, tuple(notes), findings)
+    return StepResult(
+        check=findings.check(),
+        testbed=testbed,
+        facts=facts,
+        fingerprint=fingerprint,
+        notes=tuple(notes),
+        kept=findings,
+    )
 
 
 def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
@@ -302,7 +323,9 @@ def with_nccl_tests(testbed: Testbed, facts: Facts) -> Testbed:
         return testbed
     folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
     beside_path = NCCL_TESTS.split(":")[1:]
-    return replace(testbed, nccl_tests=folder) if folder in beside_path else testbed
+    if folder in beside_path:
+        return replace(testbed, nccl_tests=folder)
+    return testbed
 
 
 def _versions_of(contacts: Contacts) -> dict[str, Versions]:
@@ -353,7 +376,8 @@ def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
 
 def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
     """Measure TCP from and to every node; the comparison with peers names slow ones."""
-    testbed, timeout_s = findings.testbed, settings_of(run).timeout_s
+    testbed = findings.testbed
+    timeout_s = settings_of(run).timeout_s
     plan = plan_of(run, testbed)
     try:
         streams = explore(plan, lambda pairs: try_streams(testbed, contacts, pairs, timeout_s))
@@ -387,17 +411,16 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
-            ranks, nodes = (
-                count(findings.testbed.world_size, "rank"),
-                count(len(findings.testbed.nodes), "node"),
-            )
+            ranks = count(findings.testbed.world_size, "rank")
+            nodes = count(len(findings.testbed.nodes), "node")
             log.info("mpirun: %s on %s (%.1f s)", ranks, nodes, shown.result.seconds)
             return
         if shown.result.starved:
             findings.doubts.append(starved_reason(shown.result))
             return
         if untried_logins:
-            untried_logins, tried = False, len(findings.testbed.nodes)
+            untried_logins = False
+            tried = len(findings.testbed.nodes)
             try_logins(findings, contacts, settings_of(run).timeout_s)
             if len(findings.testbed.nodes) < tried:
                 continue
@@ -409,7 +432,12 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
             return
         findings.blame(
             (
-                Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why))
+                Suspect(
+                    kind="node",
+                    name=name,
+                    confidence=0.9,
+                    evidence=Reason.of("mpi-fails-with-node", cause=why),
+                )
                 for name, why in guilty
             ),
             dict(guilty),

@@ -85,7 +85,9 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
                 # Those of NVLinks that are 0 are left out
                 unread = 0 if part.startswith("gpu-") else value
                 if (by := value - known.get(counter, unread)) > 0:
-                    rises.append(Rise(name, part, counter, by, is_error))
+                    rises.append(
+                        Rise(node=name, part=part, counter=counter, by=by, is_error=is_error)
+                    )
     return rises
 
 
@@ -149,5 +151,7 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
 def _suspect(rise: Rise) -> Suspect:
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
-        return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)
-    return Suspect("node", rise.node, _CONFIDENCE, evidence)
+        return Suspect(
+            kind="gpu", name=f"{rise.node}/{rise.part}", confidence=_CONFIDENCE, evidence=evidence
+        )
+    return Suspect(kind="node", name=rise.node, confidence=_CONFIDENCE, evidence=evidence)

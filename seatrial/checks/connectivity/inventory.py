@@ -20,7 +20,8 @@ Inventories = Mapping[str, Inventory]  # by node
 _ECC_CONFIDENCE = 0.9
 _SLOWED_CONFIDENCE = 0.8  # a moment's sample
 _MOST_VALUES = 3  # of one attribute that are listed one by one
-_LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
+_LEAST_FREE_GB = 2.0  # for temporary files
+_LEAST_SHM_GB = 1.0  # for NCCL's segments
 
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
 # (docs.nvidia.com/deploy/cuda-compatibility).
@@ -39,7 +40,7 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
     with its fabric.
     """
     return [
-        Suspect("node", node, 1.0, placed(gpu.name, reason))
+        Suspect(kind="node", name=node, confidence=1.0, evidence=placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
         for reason in _broken(gpu)
     ]
@@ -50,25 +51,30 @@ def _broken(gpu: GpuState) -> Iterator[Reason]:
         yield Reason.of("gpu-rows-failed")
     if gpu.requires_reset:
         yield Reason.of("gpu-requires-reset")
-    elif gpu.recovery.lower() not in _NOTHING:
+        return
+    if gpu.recovery.lower() not in _NOTHING:
         yield Reason.of("gpu-recovery-action", action=gpu.recovery)
-    fabric = [
-        word for word in (gpu.fabric_state, gpu.fabric_status) if word.lower() not in _NOTHING
-    ]
-    if fabric and not gpu.requires_reset:
-        yield Reason.of("gpu-fabric-down", state=", ".join(fabric))
+    states = (gpu.fabric_state, gpu.fabric_status)
+    unready = [state for state in states if state.lower() not in _NOTHING]
+    if unready:
+        yield Reason.of("gpu-fabric-down", state=", ".join(unready))
 
 
 def impaired_gpus(inventories: Inventories) -> list[Suspect]:
     """Return GPUs that work, and have had errors or are slowed down by hardware."""
     suspects = []
     for node, gpu in _gpus(inventories):
+        name = f"{node}/{gpu.name}"
         if gpu.ecc_uncorrected and not gpu.rows_failed:
             reason = Reason.of("gpu-ecc-uncorrected", count=f"{gpu.ecc_uncorrected:.0f}")
-            suspects.append(Suspect("gpu", f"{node}/{gpu.name}", _ECC_CONFIDENCE, reason))
+            suspects.append(
+                Suspect(kind="gpu", name=name, confidence=_ECC_CONFIDENCE, evidence=reason)
+            )
         if gpu.slowdown:
             reason = Reason.of("gpu-slowed-down", causes=", ".join(gpu.slowdown))
-            suspects.append(Suspect("gpu", f"{node}/{gpu.name}", _SLOWED_CONFIDENCE, reason))
+            suspects.append(
+                Suspect(kind="gpu", name=name, confidence=_SLOWED_CONFIDENCE, evidence=reason)
+            )
     return suspects
 
 
@@ -92,11 +98,12 @@ def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
         yield Reason.of("gpu-rows-pending")
     if gpu.processes:
         yield Reason.of("gpu-in-use", processes=gpu.processes)
-    if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
-        yield Reason.of(
-            "gpu-pcie-narrow", width=f"{gpu.pcie_width:.0f}", widest=f"{gpu.pcie_width_max:.0f}"
-        )
-    if down := gpu.nvlinks.count(0.0):
+    width = gpu.pcie_width
+    widest = gpu.pcie_width_max
+    if width and widest and width < widest:
+        yield Reason.of("gpu-pcie-narrow", width=f"{width:.0f}", widest=f"{widest:.0f}")
+    down = gpu.nvlinks.count(0.0)
+    if down:
         yield Reason.of("gpu-nvlinks-down", down=down, links=len(gpu.nvlinks))
 
 
@@ -111,7 +118,8 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
                 xids[error.kind, error.number].append((node, error))
         for event in inventory.events:
-            if cause := cause_in(event.text):
+            cause = cause_in(event.text)
+            if cause:
                 events[cause.cause, cause.next_step].append((node, event))
     for (kind, number), errors in xids.items():
         latest = min((error for _, error in errors), key=lambda error: error.age_s)
@@ -124,24 +132,23 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
 
 
 def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
+    nodes = dict.fromkeys(node for node, _ in events)
+    latest_s = min(event.age_s for _, event in events)
     return {
         "count": sum(event.count for _, event in events),
-        "nodes": some_of(dict.fromkeys(node for node, _ in events)),
-        "age": duration(min(event.age_s for _, event in events)),
+        "nodes": some_of(nodes),
+        "age": duration(latest_s),
     }
 
 
 def _limits(inventories: Inventories) -> Iterator[Reason]:
-    full = [
-        name
-        for name, node in inventories.items()
-        if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB
-    ]
-    small = [
-        name
-        for name, node in inventories.items()
-        if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB
-    ]
+    full = []
+    small = []
+    for name, node in inventories.items():
+        if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB:
+            full.append(name)
+        if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB:
+            small.append(name)
     if full:
         yield Reason.of("disk-nearly-full", nodes=some_of(full), least_gb=f"{_LEAST_FREE_GB:g}")
     if small:
@@ -161,11 +168,8 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Rea
             if value != common:
                 unlike[value].append(node)
         if len(unlike) > _MOST_VALUES:
-            unlike = {
-                f"one of {len(unlike)} other values": [
-                    node for those in unlike.values() for node in those
-                ]
-            }
+            odd_nodes = [node for those in unlike.values() for node in those]
+            unlike = {f"one of {len(unlike)} other values": odd_nodes}
         for other, nodes in unlike.items():
             yield Reason.of(
                 "nodes-unequal",
@@ -182,32 +186,17 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     """Describe what must be the same on all nodes of a model, without what the node does not
     report.
     """
-    gpus = inventory.gpus
-    links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
+    values: dict[str, list[str]] = defaultdict(list)
+    for gpu in inventory.gpus:
+        for attribute, value in _attributes_of(gpu).items():
+            values[attribute].append(value)
+    links = Counter(str(_links_up(gpu)) for gpu in inventory.gpus if gpu.nvlinks)
     ports = Counter(
         f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s"
         for port in inventory.ports
     )
-    described = {
-        "GPU model": _with_counts(gpu.model for gpu in gpus),
-        "GPU memory": _with_counts(
-            f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus
-        ),
-        "VBIOS": _with_counts(gpu.vbios for gpu in gpus),
-        "ECC": _with_counts(gpu.ecc for gpu in gpus),
-        "persistence mode": _with_counts(gpu.persistence for gpu in gpus),
-        "power limit": _with_counts(
-            f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus
-        ),
-        "highest GPU clock": _with_counts(
-            f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus
-        ),
-        "PCIe width": _with_counts(
-            f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus
-        ),
-        "highest PCIe generation": _with_counts(
-            f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus
-        ),
+    described = {attribute: _with_counts(of_gpus) for attribute, of_gpus in values.items()}
+    described |= {
         "links between GPUs that are up": _counted(links),
         "network ports": _counted(ports),
         "GPUs and ports by NUMA node": _affinity(inventory),
@@ -217,10 +206,31 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     return {attribute: value for attribute, value in described.items() if value}
 
 
-def _with_counts(values: Iterator[str]) -> str:
+def _attributes_of(gpu: GpuState) -> dict[str, str]:
+    """Describe one GPU; empty is what it does not report."""
+    return {
+        "GPU model": gpu.model,
+        "GPU memory": f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "",
+        "VBIOS": gpu.vbios,
+        "ECC": gpu.ecc,
+        "persistence mode": gpu.persistence,
+        "power limit": f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "",
+        "highest GPU clock": f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "",
+        "PCIe width": f"x{gpu.pcie_width:g}" if gpu.pcie_width else "",
+        "highest PCIe generation": f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "",
+    }
+
+
+def _links_up(gpu: GpuState) -> int:
+    return len(gpu.nvlinks) - gpu.nvlinks.count(0.0)
+
+
+def _with_counts(values: Sequence[str]) -> str:
     """Format values with their counts: "4 x a, 4 x b"; the value alone if all are equal."""
     counted = Counter(value for value in values if value)
-    return next(iter(counted)) if len(counted) == 1 else _counted(counted)
+    if len(counted) == 1:
+        return next(iter(counted))
+    return _counted(counted)
 
 
 def _counted(values: Counter[str]) -> str:
@@ -231,13 +241,13 @@ def _affinity(inventory: Inventory) -> str:
     """Format which NUMA node has what: "node 0: 4 GPUs, 4 ports"; empty without GPUs or several
     NUMA nodes.
     """
-    numbers = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
-    parts = (
-        f"node {number}: {sum(gpu.numa == number for gpu in inventory.gpus)} GPUs,"
-        f" {sum(port.numa == number for port in inventory.ports)} ports"
-        for number in numbers
+    gpus = Counter(gpu.numa for gpu in inventory.gpus if gpu.numa is not None)
+    ports = Counter(port.numa for port in inventory.ports)
+    if len(gpus) < 2:
+        return ""
+    return "; ".join(
+        f"node {number}: {gpus[number]} GPUs, {ports[number]} ports" for number in sorted(gpus)
     )
-    return "; ".join(parts) if len(numbers) > 1 else ""
 
 
 def _memlock(kib: int | None) -> str:
@@ -247,7 +257,9 @@ def _memlock(kib: int | None) -> str:
 
 
 def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
-    return ((node, gpu) for node, inventory in inventories.items() for gpu in inventory.gpus)
+    for node, inventory in inventories.items():
+        for gpu in inventory.gpus:
+            yield node, gpu
 
 
 def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
@@ -256,9 +268,14 @@ def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
     """
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, own_versions in versions.items():
-        driver, cuda = own_versions.get("driver") or "", own_versions.get("cuda") or ""
-        least = _LEAST_DRIVER.get(_numbers(cuda)[0]) if _numbers(cuda) else None
-        if least and _numbers(driver) and _numbers(driver)[:2] < least:
+        driver = own_versions.get("driver") or ""
+        cuda = own_versions.get("cuda") or ""
+        driver_numbers = _numbers(driver)
+        cuda_numbers = _numbers(cuda)
+        if not driver_numbers or not cuda_numbers:
+            continue
+        least = _LEAST_DRIVER.get(cuda_numbers[0])
+        if least and driver_numbers[:2] < least:
             old[driver, cuda, ".".join(map(str, least))].append(node)
     return [
         Reason.of("driver-too-old", nodes=some_of(nodes), driver=driver, cuda=cuda, least=least)
@@ -268,11 +285,12 @@ def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version such as 550.54.15."""
-    parts = version.split(".")
-    count = next(
-        (i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts)
-    )
-    return tuple(int(part[:9]) for part in parts[:count])
+    numbers = []
+    for part in version.split("."):
+        if not (part.isascii() and part.isdigit()):
+            break
+        numbers.append(int(part[:9]))
+    return tuple(numbers)
 
 
 def odd_ones(
@@ -293,28 +311,27 @@ def odd_ones(
         for alike in peers.values():
             for node, difference in _differences(alike, package):
                 differences[node].append(difference)
-    return [
-        Suspect(
-            "node", node, round(min(share for _, share in own), 2), join(text for text, _ in own)
-        )
-        for node, own in differences.items()
-        if own
-    ]
+    suspects = []
+    for node, own in differences.items():
+        if own:
+            confidence = round(min(share for _, share in own), 2)
+            evidence = join(reason for reason, _ in own)
+            suspects.append(
+                Suspect(kind="node", name=node, confidence=confidence, evidence=evidence)
+            )
+    return suspects
 
 
 def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
     """Return a sentence per package whose version some nodes do not report; it is not compared
     there.
     """
-    silent = {
-        package: [node for node in by_node if by_node[node].get(package, "") is None]
-        for package in COMPARED
-    }
-    return [
-        Reason.of("version-unknown", package=package, nodes=some_of(nodes))
-        for package, nodes in silent.items()
-        if nodes
-    ]
+    reasons = []
+    for package in COMPARED:
+        silent = [node for node, versions in by_node.items() if versions.get(package, "") is None]
+        if silent:
+            reasons.append(Reason.of("version-unknown", package=package, nodes=some_of(silent)))
+    return reasons
 
 
 def _differences(
@@ -323,11 +340,11 @@ def _differences(
     """Yield the nodes that differ in `package` from the commonest version, how, and how common that
     one is.
     """
-    reported = {
-        node: version
-        for node, versions in by_node.items()
-        if (version := versions.get(package)) is not None
-    }
+    reported = {}
+    for node, versions in by_node.items():
+        version = versions.get(package)
+        if version is not None:
+            reported[node] = version
     if not reported:
         return
     common, count = Counter(reported.values()).most_common(1)[0]
@@ -348,31 +365,40 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or
     RDMA.
     """
-    fast: dict[str, list[PortState]] = {}
+    redirecting: dict[str, int] = {}  # switches by node
+    without_gpudirect: list[str] = []
+    ports: list[tuple[str, PortState]] = []
     for name, node in inventories.items():
         # EFA has a module of its own for GPUDirect RDMA.
         up = [port for port in node.ports if port.up and port.kind in ("InfiniBand", "Ethernet")]
-        if node.gpus and up:
-            fast[name] = up
-    redirecting = {name: inventories[name].redirecting_switches or 0 for name in fast}
-    if nodes := [name for name, switches in redirecting.items() if switches]:
-        yield Reason.of("acs-redirects", nodes=some_of(nodes), switches=max(redirecting.values()))
-    if nodes := [name for name in fast if inventories[name].gpudirect == "none"]:
-        yield Reason.of("gpudirect-missing", nodes=some_of(nodes))
-    yield from _slow_ports(
-        [(f"{name}/{port.port}", port) for name, up in fast.items() for port in up]
-    )
+        if not node.gpus or not up:
+            continue
+        ports += [(f"{name}/{port.port}", port) for port in up]
+        if node.redirecting_switches:
+            redirecting[name] = node.redirecting_switches
+        if node.gpudirect == "none":
+            without_gpudirect.append(name)
+    if redirecting:
+        most = max(redirecting.values())
+        yield Reason.of("acs-redirects", nodes=some_of(redirecting), switches=most)
+    if without_gpudirect:
+        yield Reason.of("gpudirect-missing", nodes=some_of(without_gpudirect))
+    yield from _slow_ports(ports)
 
 
 def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:
-    if names := [name for name, port in ports if port.iommu.startswith("DMA")]:
-        yield Reason.of("iommu-translates", ports=some_of(names))
-    if names := [name for name, port in ports if port.relaxed_ordering is False]:
-        yield Reason.of("nic-strict-ordering", ports=some_of(names))
+    translated = [name for name, port in ports if port.iommu.startswith("DMA")]
+    if translated:
+        yield Reason.of("iommu-translates", ports=some_of(translated))
+    strict = [name for name, port in ports if port.relaxed_ordering is False]
+    if strict:
+        yield Reason.of("nic-strict-ordering", ports=some_of(strict))
     slow: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, port in ports:
-        width, widest = port.pcie_width, port.pcie_width_max
-        speed, fastest = port.pcie_gt_s, port.pcie_gt_s_max
+        width = port.pcie_width
+        widest = port.pcie_width_max
+        speed = port.pcie_gt_s
+        fastest = port.pcie_gt_s_max
         if width and widest and speed and fastest and (width < widest or speed < fastest):
             slow[f"x{width} {speed:g} GT/s", f"x{widest} {fastest:g} GT/s"].append(name)
     for (link, best), names in slow.items():

@@ -95,4 +95,11 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
         since="",
     )
     verdict = Verdict.FAIL if m.value < low / FAIL_FACTOR else Verdict.DEGRADED
-    return Judgement(m, verdict, reason, "peers", Expected(low=low), m.value / peers - 1)
+    return Judgement(
+        measurement=m,
+        verdict=verdict,
+        reason=reason,
+        source="peers",
+        expected=Expected(low=low),
+        deviation=m.value / peers - 1,
+    )

@@ -87,7 +87,8 @@ def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, floa
 
 def _slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
     """Return the nodes that send slowly, and those that receive slowly."""
-    sends, receives = egress(streams), ingress(streams)
+    sends = egress(streams)
+    receives = ingress(streams)
     if len(sends.keys() | receives.keys()) < _LEAST_NODES:
         return {}, {}
     return _far_below(sends, factor), _far_below(receives, factor)
@@ -162,7 +163,8 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few
     nodes.
     """
-    sends, receives = egress(streams), ingress(streams)
+    sends = egress(streams)
+    receives = ingress(streams)
     best = {
         name: max(sends.get(name, 0.0), receives.get(name, 0.0))
         for name in dict.fromkeys((*sends, *receives))
@@ -192,22 +194,24 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     nodes = slow_nodes(level)
     if not streams or _are_many(nodes, len(_nodes_of(level))):
         return []
-    usual, rates = usual_by_node(streams, models), _rates_of(streams, level)
+    usual = usual_by_node(streams, models)
+    rates = _rates_of(streams, level)
     ends = (egress(level), ingress(level))
     suspects = [
         Suspect(
-            "node",
-            name,
-            max(_confidence(name, end, nodes) for end in ends if name in end),
-            Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
-            _verdict_of(min(end[name] for end in ends if name in end), max(usual.values())),
+            kind="node",
+            name=name,
+            confidence=max(_confidence(name, end, nodes) for end in ends if name in end),
+            evidence=Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
+            verdict=_verdict_of(min(end[name] for end in ends if name in end), max(usual.values())),
         )
         for name in nodes
     ]
     sides, across = _cut(level)
     if across:
         name, parties = cut_names(sides)
-        best, within = number(max(streams[pair] for pair in across)), number(min(usual.values()))
+        best = number(max(streams[pair] for pair in across))
+        within = number(min(usual.values()))
         reason = Reason.of(
             "tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within
         )
@@ -215,7 +219,11 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
         sure = _confidence(best_across, level, across)
         suspects.append(
             Suspect(
-                "link", name, sure, reason, _verdict_of(level[best_across], max(usual.values()))
+                kind="link",
+                name=name,
+                confidence=sure,
+                evidence=reason,
+                verdict=_verdict_of(level[best_across], max(usual.values())),
             )
         )
     slowest: dict[str, Pair] = {}  # of the two directions of a link
@@ -229,11 +237,11 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
         reason = Reason.of(
             "tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b]))
         )
-        sure, verdict = (
-            _confidence((a, b), level, doubted),
-            _verdict_of(level[a, b], max(usual.values())),
+        sure = _confidence((a, b), level, doubted)
+        verdict = _verdict_of(level[a, b], max(usual.values()))
+        suspects.append(
+            Suspect(kind="link", name=name, confidence=sure, evidence=reason, verdict=verdict)
         )
-        suspects.append(Suspect("link", name, sure, reason, verdict))
     return suspects
 
 
@@ -241,7 +249,9 @@ def _verdict_of(rate: float, usual: float) -> Verdict:
     """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
     be.
     """
-    return Verdict.FAIL if rate < usual / SLOW_FACTOR / FAIL_FACTOR else Verdict.DEGRADED
+    if rate < usual / SLOW_FACTOR / FAIL_FACTOR:
+        return Verdict.FAIL
+    return Verdict.DEGRADED
 
 
 def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
@@ -255,7 +265,8 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
     logs = [math.log(rate) for key, rate in rates.items() if key not in doubted and rate > 0]
     if not logs or rates[slow] <= 0:
         return _MOST_SURE
-    centre, freedom = fmean(logs), _ENOUGH + len(logs) - 1
+    centre = fmean(logs)
+    freedom = _ENOUGH + len(logs) - 1
     squares = _ENOUGH * TCP.sigma**2 + sum((rate - centre) ** 2 for rate in logs)
     scale = math.sqrt(squares / freedom * (1 + 1 / len(logs)))
     distance = max(0.0, centre - math.log(rates[slow])) / scale
@@ -287,11 +298,9 @@ def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
     if len(across) < len(slower) or not across:
         sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
-    return (
-        (sides, across)
-        if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS
-        else ([], set())
-    )
+    if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS:
+        return sides, across
+    return [], set()
 
 
 def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
@@ -314,7 +323,8 @@ def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     """Describe the slow direction of each slow node."""
     sends, receives = _slow_ends(level, SLOW_FACTOR)
-    out, into = egress(streams), ingress(streams)
+    out = egress(streams)
+    into = ingress(streams)
     words = {name: f"receives {number(into[name])} MB/s" for name in receives}
     return words | {name: f"sends {number(out[name])} MB/s" for name in sends}
 
@@ -332,7 +342,8 @@ def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
     group.
     """
     level = levelled(streams, model_by_node or {})
-    slow, nodes = slow_nodes(level), len(_nodes_of(streams))
+    slow = slow_nodes(level)
+    nodes = len(_nodes_of(streams))
     judge_sees = nodes >= _ENOUGH and min(len(slow), nodes - len(slow)) >= _LEAST_NODES
     if judge_sees or not _are_many(slow, nodes):
         return Reason()
@@ -350,13 +361,24 @@ def measurements(streams: Streams) -> list[Measurement]:
     recorded only.
     """
     nodes = [
-        Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
+        Measurement(
+            metric=metric,
+            value=max(values),
+            unit="MB/s",
+            subject=Subject("node", name),
+            samples=values,
+        )
         for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))
         for name, values in _by_end(streams, end).items()
     ]
     links = [
         Measurement(
-            "tcp_stream", mb_s, "MB/s", Subject("link", link_name(a, b)), {"from": a}, better=None
+            metric="tcp_stream",
+            value=mb_s,
+            unit="MB/s",
+            subject=Subject("link", link_name(a, b)),
+            conditions={"from": a},
+            better=None,
         )
         for (a, b), mb_s in streams.items()
     ]
@@ -441,7 +463,8 @@ class Findings:
         )
         recovered = (then & link_count.keys()) - now if len(link_count) >= _LEAST_NODES else set()
         for rates in (egress, ingress):
-            first, again = rates(self.streams), rates(streams)
+            first = rates(self.streams)
+            again = rates(streams)
             fell = {
                 node
                 for node in now & again.keys()
@@ -462,7 +485,13 @@ class Findings:
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
-        self.blame((Suspect("node", name, 1.0, why) for name, why in evidence.items()), evidence)
+        self.blame(
+            (
+                Suspect(kind="node", name=name, confidence=1.0, evidence=why)
+                for name, why in evidence.items()
+            ),
+            evidence,
+        )
 
     def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
         """Keep `suspects`; nodes that are set aside without being one of them are named too."""

@@ -98,10 +98,10 @@ def blame(tried: TriedPairs) -> Blame:
     name, parties = cut_names(sides)
     error = next(iter(across.values()), uncoded("not tried"))
     cut = Suspect(
-        "link",
-        name,
-        0.9,
-        Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error),
+        kind="link",
+        name=name,
+        confidence=0.9,
+        evidence=Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error),
     )
     return Blame((cut, *rest.suspects), (*cut_off, *rest.set_aside))
 
@@ -111,7 +111,8 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
     sides: list[frozenset[str]] = []
     left = set(neighbours)
     while left:
-        side, edge = set[str](), {left.pop()}
+        side = set[str]()
+        edge = {left.pop()}
         while edge:
             name = edge.pop()
             side.add(name)
@@ -152,17 +153,21 @@ def _suspects_of(
     error = next(iter(failed.values()))
     if others > 1 and len(failed) * 2 > others:
         evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
-        return [Suspect("node", name, round(len(failed) / others, 2), evidence)]
+        return [
+            Suspect(
+                kind="node", name=name, confidence=round(len(failed) / others, 2), evidence=evidence
+            )
+        ]
     if len(failed) > MAX_LINKS:
         far = host_list(sorted({other for pair in failed for other in pair - {name}}, key=natural))
         evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
-        return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
+        return [Suspect(kind="link", name=f"{name}--{far}", confidence=0.9, evidence=evidence)]
     return [
         Suspect(
-            "link",
-            link_name(*pair),
-            0.9 if others > 2 else 0.5,
-            Reason.of("link-ssh-failed", problem=error),
+            kind="link",
+            name=link_name(*pair),
+            confidence=0.9 if others > 2 else 0.5,
+            evidence=Reason.of("link-ssh-failed", problem=error),
         )
         for pair, error in failed.items()
     ]

@@ -143,7 +143,13 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
         findings.testbed = replace(findings.testbed, python="")
         findings.notes.append(Reason.of("probes-left-out"))
     findings.measurements += [
-        Measurement("ssh_connect", contact.connect_ms, "ms", Subject("node", name), better=None)
+        Measurement(
+            metric="ssh_connect",
+            value=contact.connect_ms,
+            unit="ms",
+            subject=Subject("node", name),
+            better=None,
+        )
         for name, contact in contacts.items()
     ]
     return contacts
@@ -294,7 +300,9 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
         each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)
     ]
     placed_excuses = [placed(host_list(sorted(gone)), why) for why, gone in names_by_reason.items()]
-    return RollCall(findings.testbed, blamed, (*problems, *placed_excuses))
+    return RollCall(
+        testbed=findings.testbed, suspects=blamed, problems=(*problems, *placed_excuses)
+    )
 
 
 def conclude_repeat(
@@ -328,13 +336,15 @@ def repeat_streams(
 
     A node or link that was slow the first time alone is not blamed any more.
     """
-    run, testbed = context.run, context.testbed
+    run = context.run
+    testbed = context.testbed
     names = testbed.names
     doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
     if not doubtful:
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
-    plan, nth = plan_of(run, testbed), max(d.taken for d in doubts)
+    plan = plan_of(run, testbed)
+    nth = max(d.taken for d in doubts)
     planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
@@ -344,14 +354,17 @@ def repeat_streams(
 
     def measure(pairs: Sequence[Pair]) -> Streams:
         there = [pair for pair in pairs if contacts.keys() >= set(pair)]
-        return {} if left.over else try_streams(testbed, contacts, there, timeout_s)
+        if left.over:
+            return {}
+        return try_streams(testbed, contacts, there, timeout_s)
 
     findings = context.recall(Findings)
     try:
         streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
         repeated.suspects += [
-            Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()
+            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
+            for name, why in floods.evidence.items()
         ]
         repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))
         return

@@ -176,7 +176,9 @@ def _ring(names: Sequence[str], every_other: bool) -> Batches:
         return []
     following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
     edges = list(zip(names, following, strict=False))
-    even, odd, last = edges[0::2], edges[1::2], []
+    even = edges[0::2]
+    odd = edges[1::2]
+    last = []
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
     return [even, last] if every_other else [even, odd, last]
@@ -190,11 +192,13 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
     fewer nodes are healthy than look slow: no node is blamed untried.
     """
     slow = slow_nodes(streams, DOUBTFUL_FACTOR)
-    doubtful, receiving = [name for name in slow if name not in tried], ingress(streams)
+    doubtful = [name for name in slow if name not in tried]
+    receiving = ingress(streams)
     free = [name for name in egress(streams) if name not in slow and name in receiving]
     lists = []
     for start in range(0, len(doubtful), len(free))[:_TURNS] if free else ():
-        left, pairs = list(free), []
+        left = list(free)
+        pairs = []
         for name in doubtful[start : start + len(free)]:
             partner = next((peer for peer in left if (name, peer) not in streams), left[0])
             left.remove(partner)
@@ -209,7 +213,8 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for
     each `nth` time.
     """
-    requested, names = set(doubtful), plan.names
+    requested = set(doubtful)
+    names = plan.names
     met = [
         [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
     ]

@@ -71,7 +71,13 @@ class DeviceRate(NodeAnswer):
         )
         unit = DEVICE_METRICS[self.metric].unit
         return Measurement(
-            self.metric, median(self.samples), unit, subject, conditions, self.samples, better
+            metric=self.metric,
+            value=median(self.samples),
+            unit=unit,
+            subject=subject,
+            conditions=conditions,
+            samples=self.samples,
+            better=better,
         )
 
 
@@ -101,7 +107,9 @@ class DeviceMeasurement(NodeAnswer):
 
     def name(self, node: str) -> str:
         """Return the GPU's name; the node's, whose processors these are, where it has none."""
-        return f"{node}/gpu-{self.device.removeprefix('cuda:')}" if self.kind == "gpu" else node
+        if self.kind == "gpu":
+            return f"{node}/gpu-{self.device.removeprefix('cuda:')}"
+        return node
 
     def problem(self) -> tuple[Verdict, Reason] | None:
         """Return verdict and reason if the device is faulty."""
@@ -117,7 +125,8 @@ class DeviceMeasurement(NodeAnswer):
         """Return matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were
         asked for.
         """
-        subject, model = Subject(self.kind, self.name(node)), {"device": self.model}
+        subject = Subject(self.kind, self.name(node))
+        model = {"device": self.model}
         # Another library, another series; torch's keep their name and history
         if self.library != "torch":
             model["library"] = self.library
@@ -127,7 +136,14 @@ class DeviceMeasurement(NodeAnswer):
             ("memory_copy", "GB/s", self.copy_gb_s, model),
         ):
             if samples:
-                yield Measurement(metric, median(samples), unit, subject, conditions, samples)
+                yield Measurement(
+                    metric=metric,
+                    value=median(samples),
+                    unit=unit,
+                    subject=subject,
+                    conditions=conditions,
+                    samples=samples,
+                )
         yield from (rate.measurement(subject, self.model) for rate in self.rates)
 
 
@@ -188,7 +204,10 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
             "digest-differs", dtypes=dtypes, count=min(count for _, _, count in votes)
         )
         yield Problem.of(
-            Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence)
+            Verdict.CORRUPT,
+            Suspect(
+                kind=votes[0][0].device.kind, name=name, confidence=_CONFIDENCE, evidence=evidence
+            ),
         )
 
 
@@ -201,7 +220,9 @@ def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
                 device.digests.items() if device.software and not device.problem() else ()
             ):
                 key = (device.model, device.library, device.software, dtype)
-                groups.setdefault(key, []).append(_Digested(device.name(node), device, digest))
+                groups.setdefault(key, []).append(
+                    _Digested(name=device.name(node), device=device, digest=digest)
+                )
     return groups
 
 
@@ -222,7 +243,12 @@ class DiskAnswer(NodeAnswer):
         for metric, value in (("disk_write", self.write_mb_s), ("disk_read", self.read_mb_s)):
             if value:
                 yield Measurement(
-                    metric, value, "MB/s", Subject("node", node), conditions, (value,)
+                    metric=metric,
+                    value=value,
+                    unit="MB/s",
+                    subject=Subject("node", node),
+                    conditions=conditions,
+                    samples=(value,),
                 )
 
 
@@ -247,10 +273,15 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
     """Yield nodes whose disk gave no answer or a wrong one; and those that were not measured."""
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
-            yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))
+            yield Problem.of(
+                Verdict.FAIL,
+                Suspect(kind="node", name=name, confidence=1.0, evidence=answer.reason),
+            )
         elif answer.wrong:
             evidence = Reason.of("disk-wrong", problem=answer.wrong)
-            yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
+            yield Problem.of(
+                Verdict.CORRUPT, Suspect(kind="node", name=name, confidence=1.0, evidence=evidence)
+            )
     if busy := [
         name
         for name, answer in answers.items()

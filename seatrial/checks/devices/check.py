@@ -56,7 +56,8 @@ def devices(context: CheckContext) -> StepResult:
     """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes
     have one.
     """
-    started, section = time.monotonic(), context.section(Devices)
+    started = time.monotonic()
+    section = context.section(Devices)
     answers = _all_nodes(context.testbed, section)
     by_node = answered(answers)
     for name, measured in by_node.items():
@@ -64,7 +65,8 @@ def devices(context: CheckContext) -> StepResult:
     disks = _disks(context.testbed, section)
     for name, disk in disks.items():
         if isinstance(disk, DiskAnswer) and disk.tool:
-            written, read = number(disk.write_mb_s), number(disk.read_mb_s)
+            written = number(disk.write_mb_s)
+            read = number(disk.read_mb_s)
             log.info("%s: disk %s MB/s written, %s MB/s read", name, written, read)
     problems = [*_broken(answers), *disagreements(by_node)]
     if busy := [name for name, measured in by_node.items() if not measured]:
@@ -115,12 +117,21 @@ def _broken(answers: Answers) -> Iterator[Problem]:
     """Yield the nodes that gave no answer, and the devices that broke or compute wrongly."""
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
-            yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))
+            yield Problem.of(
+                Verdict.FAIL,
+                Suspect(kind="node", name=name, confidence=1.0, evidence=answer.reason),
+            )
             continue
         for device in answer:
             if problem := device.problem():
                 yield Problem.of(
-                    problem[0], Suspect(device.kind, device.name(name), 1.0, problem[1])
+                    problem[0],
+                    Suspect(
+                        kind=device.kind,
+                        name=device.name(name),
+                        confidence=1.0,
+                        evidence=problem[1],
+                    ),
                 )
 
 
@@ -165,10 +176,8 @@ def repeat_devices(
         if left.over:
             return
         doubtful = metrics[node.name]
-        section, of_disk = (
-            context.section(Devices).only(doubtful),
-            doubtful & {"disk_write", "disk_read"},
-        )
+        section = context.section(Devices).only(doubtful)
+        of_disk = doubtful & {"disk_write", "disk_read"}
         answers = (
             on_each([node], lambda node: measure(context.testbed, node, section))
             if doubtful - of_disk

@@ -113,7 +113,13 @@ def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
     names, seconds = zip(
         *_measurements(section, nodes.slots if nodes.gpus else 1, gpus=nodes.gpus), strict=True
     )
-    parts = [PlannedPart(", ".join(names), START_S[nodes.gpus] + sum(seconds), section.timeout_s)]
+    parts = [
+        PlannedPart(
+            what=", ".join(names),
+            about_s=START_S[nodes.gpus] + sum(seconds),
+            most_s=section.timeout_s,
+        )
+    ]
     if section.disk:
         parts.append(
             PlannedPart(

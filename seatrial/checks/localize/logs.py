@@ -28,7 +28,12 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
             conditions = " ".join(_conditions(part))
             tests.append(
                 GroupTest(
-                    source + suffix, part.collective or "", nodes, _busbw(part), gpus, conditions
+                    name=source + suffix,
+                    collective=part.collective or "",
+                    nodes=nodes,
+                    busbw_gb_s=_busbw(part),
+                    gpus=gpus,
+                    conditions=conditions,
                 )
             )
     return tests

@@ -17,7 +17,8 @@ from seatrial.readers.parts import read_file
 from seatrial.text.printable import printable
 
 _SUFFIXES = (".log", ".txt", ".out", ".json", ".csv")
-_MOST_FILES, _MOST_CHARACTERS = 20_000, 256 << 20
+_MOST_FILES = 20_000
+_MOST_CHARACTERS = 256 << 20
 # The names of two nodes in the name of a file, the surest first
 _BETWEEN = re.compile(r"--|__|_to_|_vs_|_")
 _RDMA = "rdma_bandwidth"
@@ -75,7 +76,11 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
         raise InputError(
             f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log"
         )
-    return [GroupTest(name, test, nodes, sizes) for test, sizes in by_test.items() if nodes]
+    return [
+        GroupTest(name=name, collective=test, nodes=nodes, busbw_gb_s=sizes)
+        for test, sizes in by_test.items()
+        if nodes
+    ]
 
 
 def pair_in(stem: str) -> tuple[str, str] | None:

@@ -119,14 +119,25 @@ def localize_run(
         fault = worst(
             (bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again))
         )
-        check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
+        check = Check(
+            name=LOCALIZE,
+            verdict=fault,
+            reason=reason,
+            seconds=time.monotonic() - started,
+            suspects=suspects,
+        )
     elif bad is None:
         if not _has_slowed(context) or any(check.measurements for check in again):
             return None
         spent = Reason.of(
             "localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}"
         )
-        check = Check(LOCALIZE, Verdict.INCONCLUSIVE, spent, time.monotonic() - started)
+        check = Check(
+            name=LOCALIZE,
+            verdict=Verdict.INCONCLUSIVE,
+            reason=spent,
+            seconds=time.monotonic() - started,
+        )
     else:
         section = context.section(Collectives)
         rounds = _Rounds(
@@ -167,7 +178,10 @@ def _measured_again(
             # Time was over: without its best neighbour a healthy node looks slow
             again.check = None
     return judge(
-        [again.added_to(Check(name, Verdict.PASS, Reason())) for name, again in repeated.items()],
+        [
+            again.added_to(Check(name=name, verdict=Verdict.PASS, reason=Reason()))
+            for name, again in repeated.items()
+        ],
         repeat,
         until,
     )

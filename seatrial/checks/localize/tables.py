@@ -20,7 +20,8 @@ TableRow = Mapping[str, Any]
 _COLUMNS = ("node_a", "node_b", "gb_s")
 _FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
-_MOST_ROWS, _LONGEST = 1_000_000, 253
+_MOST_ROWS = 1_000_000
+_LONGEST = 253
 _HIGHEST_GB_S = 1e6
 
 
@@ -99,10 +100,18 @@ def _test(name: str, row: TableRow) -> GroupTest:
         raise InputError(
             f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}"
         )
-    size, rate = _size(name, row), _rate(name, row)
+    size = _size(name, row)
+    rate = _rate(name, row)
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
     operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
-    return GroupTest(name, operation, nodes, {size: rate} if rate else {}, gpus, conditions)
+    return GroupTest(
+        name=name,
+        collective=operation,
+        nodes=nodes,
+        busbw_gb_s={size: rate} if rate else {},
+        gpus=gpus,
+        conditions=conditions,
+    )
 
 
 def _node(name: str, field: str, row: TableRow) -> str:

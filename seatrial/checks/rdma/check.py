@@ -109,7 +109,9 @@ def rdma(context: CheckContext) -> StepResult:
 
     Raises MissingError if a node has no perftest, or no node has an RDMA device.
     """
-    started, section, testbed = time.monotonic(), context.section(Rdma), context.testbed
+    started = time.monotonic()
+    section = context.section(Rdma)
+    testbed = context.testbed
     trial = _Trial(context, section)
     outcome = _Outcome(problems=list(trial.missing))
     for pairs in _rounds(testbed, section, context.run.day or 0):
@@ -181,7 +183,9 @@ class _Trial:
                     )
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
-        return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
+        if texts:
+            return frozenset.intersection(*map(options_in, texts))
+        return frozenset()
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
         """Return the devices of most nodes, and what nodes lack of them.
@@ -207,7 +211,12 @@ class _Trial:
         problems = [
             Problem.of(
                 Verdict.FAIL,
-                Suspect("node", name, 0.9, Reason.of("rdma-device-down", devices=some_of(those))),
+                Suspect(
+                    kind="node",
+                    name=name,
+                    confidence=0.9,
+                    evidence=Reason.of("rdma-device-down", devices=some_of(those)),
+                ),
             )
             for name, those in lacking.items()
             if those
@@ -220,7 +229,11 @@ class _Trial:
             for node in self.testbed.nodes
         }
         known = {name: gpu for name, gpu in gpus.items() if gpu is not None}
-        return Rail(device, self.section.port + place, known if len(known) == len(gpus) else {})
+        return Rail(
+            device=device,
+            port=self.section.port + place,
+            gpu_by_node=known if len(known) == len(gpus) else {},
+        )
 
     def _probe(self, node: Node, opened: ExitStack) -> LineProbe:
         transport = opened.enter_context(connected(self.testbed, node, self.section.timeout_s))
@@ -337,13 +350,17 @@ def _message(ended: Sequence[Ended]) -> str:
 
 
 def _silent(name: str, error: RemoteError) -> Problem:
-    return Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, error.reason))
+    return Problem.of(
+        Verdict.FAIL, Suspect(kind="node", name=name, confidence=0.9, evidence=error.reason)
+    )
 
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
     code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
-    return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
+    return Problem.of(
+        verdict, Suspect(kind="link", name=link_name(*pair), confidence=0.7, evidence=evidence)
+    )
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
@@ -351,9 +368,15 @@ def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
     if values:
         unit = outcome.measurements[0].unit
         log.info(
-            "%s %s: %s on %s, %s to %s %s", link_name(*pair), test.way, test.program, count(len(values), "rail"),
-            number(min(values)), number(max(values)), unit,
-        )  # fmt: skip
+            "%s %s: %s on %s, %s to %s %s",
+            link_name(*pair),
+            test.way,
+            test.program,
+            count(len(values), "rail"),
+            number(min(values)),
+            number(max(values)),
+            unit,
+        )
 
 
 def repeat_rdma(

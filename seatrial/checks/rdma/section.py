@@ -18,7 +18,8 @@ ProgramName = Literal["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat"]
 Way = Literal["out", "in", "both"]  # from the first node of a pair, to it, both at once
 NETWORK = "network"  # the kind of ports without RDMA
 
-_LATENCY_BYTES, _LATENCY_ROUNDS = 2, 1000
+_LATENCY_BYTES = 2
+_LATENCY_ROUNDS = 1000
 _VALIDATED = ("ib_write_bw", "ib_read_bw")  # perftest compares what arrives in these alone
 _OPTION = re.compile(r"--(use_cuda_dmabuf|use_cuda|use_rocm|data_validation|report_gbits)\b")
 _MOST_MARGIN_S = 2  # perftest's own, of which it needs two in the duration
@@ -82,7 +83,9 @@ def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
     for program in section.programs:
         if program.endswith("_bw"):
             ways: tuple[Way, ...] = ("out", "in", "both")
-            yield from (PairTest(program, group, way) for group in groups for way in ways)
+            yield from (
+                PairTest(program=program, rails=group, way=way) for group in groups for way in ways
+            )
         else:
             yield from (PairTest(program, (rail,), "out") for rail in rails)
 
@@ -172,7 +175,9 @@ def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | No
     if not beside:
         return place % len(inventory.gpus)
     there = sorted(name for name, socket in numa.items() if socket == numa.get(device))
-    return beside[there.index(device) % len(beside)] if device in there else beside[0]
+    if device in there:
+        return beside[there.index(device) % len(beside)]
+    return beside[0]
 
 
 def most_rounds(nodes: int) -> int:
@@ -189,7 +194,11 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
     """
     rails = len(section.devices) or nodes.slots
     number = range(rails)
-    tests = list(tests_of_pair(section, [Rail(str(i), section.port + i, {}) for i in number]))
+    tests = list(
+        tests_of_pair(
+            section, [Rail(device=str(i), port=section.port + i, gpu_by_node={}) for i in number]
+        )
+    )
     rounds = min(section.rounds, most_rounds(nodes.count))
     about_s = (
         sum(_START_S + (section.seconds if test.is_bandwidth else 0) for test in tests) * rounds
@@ -198,4 +207,8 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
         f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of "
         "each node"
     )
-    return [PlannedPart(summary, about_s, about_s + rounds * len(tests) * section.timeout_s)]
+    return [
+        PlannedPart(
+            what=summary, about_s=about_s, most_s=about_s + rounds * len(tests) * section.timeout_s
+        )
+    ]

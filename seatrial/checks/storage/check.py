@@ -93,7 +93,8 @@ def storage(context: CheckContext) -> StepResult:
 
     Raises MissingError if a node has no fio, or not the package of an object store.
     """
-    started, section = time.monotonic(), context.section(Storage)
+    started = time.monotonic()
+    section = context.section(Storage)
     trials = [_tried(context.testbed, section, path) for path in section.paths]
     problems = [problem for trial in trials for problem in trial.problems]
     measurements = [measurement for trial in trials for measurement in trial.measurements]
@@ -126,7 +127,8 @@ class _Trial:
             for name, greeting in self.nodes.greetings.items()
             if greeting.lacks
         }:
-            program, where = next(iter(lacking.values())), f"on {some_of(lacking)}"
+            program = next(iter(lacking.values()))
+            where = f"on {some_of(lacking)}"
             raise MissingError(
                 Reason.of(
                     "program-missing",
@@ -223,7 +225,11 @@ class _Trial:
                 code, path=self.path, writer=writer, reader=reader, seen=seen, **values
             )
             yield Problem(
-                Verdict.FAIL, reason, Suspect("node", named, 0.9, reason) if named else None
+                Verdict.FAIL,
+                reason,
+                Suspect(kind="node", name=named, confidence=0.9, evidence=reason)
+                if named
+                else None,
             )
 
     def _small_files(self) -> None:
@@ -243,7 +249,8 @@ class _Trial:
                 self._stream(names[:some], direction, size)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
-        seconds, metric = self.section.seconds, f"storage_{direction}"
+        seconds = self.section.seconds
+        metric = f"storage_{direction}"
 
         def request(name: str) -> Request:
             jobs = self._streams_of(name)
@@ -262,9 +269,14 @@ class _Trial:
         self._record(metric, total, Subject("cluster", "cluster"), nodes=len(names))
         slowest = min(answers, key=lambda name: answers[name].gb_s)
         log.info(
-            "%s: %s %s GB/s on %s, %s on %s", self.path, direction, number(total), count(len(names), "node"),
-            number(answers[slowest].gb_s), slowest,
-        )  # fmt: skip
+            "%s: %s %s GB/s on %s, %s on %s",
+            self.path,
+            direction,
+            number(total),
+            count(len(names), "node"),
+            number(answers[slowest].gb_s),
+            slowest,
+        )
         for name, answer in answers.items() if len(names) == self.everyone else ():
             self._record(metric, answer.gb_s, Subject("node", name))
 
@@ -301,7 +313,12 @@ class _Trial:
         """Add a problem if something was read otherwise than it was written."""
         if wrong:
             evidence = Reason.of("storage-wrong", path=self.path, what=wrong)
-            self.problems.append(Problem.of(Verdict.CORRUPT, Suspect("node", name, 0.5, evidence)))
+            self.problems.append(
+                Problem.of(
+                    Verdict.CORRUPT,
+                    Suspect(kind="node", name=name, confidence=0.5, evidence=evidence),
+                )
+            )
 
     def _failures(self) -> Iterator[Problem]:
         """Yield nodes that gave no answer; without a suspect where all did so, or where the space
@@ -316,7 +333,10 @@ class _Trial:
                 )
                 continue
             suspect = Suspect(
-                "node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason)
+                kind="node",
+                name=name,
+                confidence=0.9,
+                evidence=Reason.of("storage-failed", path=self.path, problem=error.reason),
             )
             problem = Problem.of(Verdict.FAIL, suspect)
             yield (
@@ -344,7 +364,15 @@ class _Trial:
         }
         unit = STORAGE_METRICS[metric].unit
         self.measurements.append(
-            Measurement(metric, value, unit, subject, conditions, (value,), better)
+            Measurement(
+                metric=metric,
+                value=value,
+                unit=unit,
+                subject=subject,
+                conditions=conditions,
+                samples=(value,),
+                better=better,
+            )
         )
 
 
@@ -371,7 +399,8 @@ def repeat_storage(
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
-    paths, steps = len(section.paths), len(_steps(nodes.count))
+    paths = len(section.paths)
+    steps = len(_steps(nodes.count))
     about_s = paths * (2 * section.seconds * (steps + 1) + 10)
     summary = f"write and read {some_of(section.paths)} on 1 to {nodes.count} nodes"
     return [PlannedPart(summary, about_s, about_s + paths * section.timeout_s)]

@@ -179,4 +179,6 @@ class StorageNodes:
 
 def ring(names: Sequence[str]) -> dict[str, str]:
     """Return the next node after each one; of the last the first. Empty for a single node."""
-    return dict(zip(names, (*names[1:], names[0]), strict=True)) if len(names) > 1 else {}
+    if len(names) > 1:
+        return dict(zip(names, (*names[1:], names[0]), strict=True))
+    return {}

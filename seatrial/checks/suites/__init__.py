@@ -66,7 +66,9 @@ class Phase(Strict):
 
     def load(self) -> Suite:
         """Return the suite. Raises InputError."""
-        return load_suite(self.suite) if isinstance(self.suite, str) else self.suite
+        if isinstance(self.suite, str):
+            return load_suite(self.suite)
+        return self.suite
 
 
 class Campaign(Strict):
@@ -207,7 +209,7 @@ def outline(name: str, nodes: PlannedNodes) -> Outline:
     comment = (
         (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0]
     )
-    return Outline(name, comment.removeprefix("#").strip(), nodes, parts)
+    return Outline(suite=name, purpose=comment.removeprefix("#").strip(), nodes=nodes, parts=parts)
 
 
 def outlines(nodes: PlannedNodes) -> list[Outline]:

@@ -86,14 +86,16 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         return Check(NAME, *classify_failure(result, began=False), result.seconds)
     if fault := incomplete(result, sums.ranks, testbed.world_size):
         return Check(NAME, *fault, result.seconds)
-    ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
+    ranks = len(sums.ranks)
+    bad = [rank for rank in sums.ranks if rank.wrong]
     if not bad:
         right = (
             f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all "
             f"{ranks} ranks"
         )
-        return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
-    wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
+        return Check(name=NAME, verdict=Verdict.PASS, reason=uncoded(right), seconds=result.seconds)
+    wrong = sum(rank.wrong for rank in bad)
+    first = min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of(
         "sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds
     )
@@ -103,15 +105,30 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         evidence = Reason.of(
             "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
         )
-        suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
-    return Check(NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
+        suspects.append(
+            Suspect(
+                kind="node",
+                name=node_of(rank.rank, rank.host, testbed),
+                confidence=0.9,
+                evidence=evidence,
+            )
+        )
+    return Check(
+        name=NAME,
+        verdict=Verdict.CORRUPT,
+        reason=reason,
+        seconds=result.seconds,
+        suspects=tuple(suspects),
+    )
 
 
 def training(context: CheckContext) -> StepResult:
     """Train over every rank that is left; before that check sums, on which training relies, if the
     suite has them.
     """
-    run, testbed, section = context.run, context.testbed, context.section(Training)
+    run = context.run
+    testbed = context.testbed
+    section = context.section(Training)
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
     if sums and sums.verdict is not Verdict.PASS:
         return StepResult(sums, testbed)
@@ -175,16 +192,19 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     if fault is None and not result.ok:
         fault = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
-    fell, took = fraction(trained.loss_drop or 0), quantity(step_ms, "ms")
+    fell = fraction(trained.loss_drop or 0)
+    took = quantity(step_ms, "ms")
     learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
     good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
     verdict, reason = fault or (Verdict.PASS, good)
     return Check(
-        NAME,
-        verdict,
-        reason,
-        result.seconds,
-        tuple(measured(trained, testbed, run.cluster, settings.workload(gpus=testbed.has_gpus))),
+        name=NAME,
+        verdict=verdict,
+        reason=reason,
+        seconds=result.seconds,
+        measurements=tuple(
+            measured(trained, testbed, run.cluster, settings.workload(gpus=testbed.has_gpus))
+        ),
         suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
     )
 
@@ -193,9 +213,11 @@ def repeat_training(
     context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft
 ) -> None:
     """Run the whole training again: its figures are of all its steps."""
-    run, section = context.run, context.section(Training)
+    run = context.run
+    section = context.section(Training)
     log_repeat(NAME, doubts)
-    limit_s, began = left.limit(section.timeout_s), time.monotonic()
+    limit_s = left.limit(section.timeout_s)
+    began = time.monotonic()
     shortened = section.model_copy(update={"timeout_s": limit_s})
     check = _train(run, context.testbed, shortened, unused_label(run.logs, NAME))
     repeated.measurements += check.measurements

@@ -61,7 +61,11 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
             reschedule += following.start["time"] - restore - attempt.ended
         save += _saves(attempt, secured)
     wall = attempts[-1].ended - attempts[0].start["time"]
-    return Goodput(wall, lost, resume, reschedule, save) if wall > reschedule else None
+    if wall > reschedule:
+        return Goodput(
+            wall_s=wall, lost_s=lost, resume_s=resume, reschedule_s=reschedule, save_s=save
+        )
+    return None
 
 
 def _checkpoint_time(attempt: Attempt, step: int) -> float:

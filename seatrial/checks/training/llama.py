@@ -248,7 +248,12 @@ def _ended(
         and read_last(lines) is None
         and any(event["event"] == "step" for event in read_events(lines))
     ):
-        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
+        return Check(
+            name=NAME,
+            verdict=Verdict.PASS,
+            reason=Reason.of("training-interrupted"),
+            seconds=result.seconds,
+        )
     return conclude_llama(run, testbed, workload, result)
 
 
@@ -265,7 +270,14 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     verdict, reason = problem or (Verdict.PASS, _summary(last))
     suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
     measurements = tuple(measured(last, testbed, run, workload))
-    return Check(NAME, verdict, reason, result.seconds, measurements, suspects=suspects)
+    return Check(
+        name=NAME,
+        verdict=verdict,
+        reason=reason,
+        seconds=result.seconds,
+        measurements=measurements,
+        suspects=suspects,
+    )
 
 
 def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
@@ -299,7 +311,12 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
     """Yield the nodes of the ranks whose bits differ."""
     for each in last.odd:
         evidence = Reason.of(_EVIDENCE[each.by], rank=each.rank, replays=each.replays)
-        yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
+        yield Suspect(
+            kind="node",
+            name=node_of(each.rank, each.host, testbed),
+            confidence=_CONFIDENT,
+            evidence=evidence,
+        )
 
 
 def _summary(last: Llama) -> Reason:
@@ -309,7 +326,8 @@ def _summary(last: Llama) -> Reason:
         if last.tokens_s_per_gpu
         else "no rate"
     )
-    fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
+    fell = fraction(last.loss_drop or 0.0)
+    took = quantity(last.step_ms_p50 or 0.0, "ms")
     return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
 
 
@@ -320,7 +338,9 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
         return check
     subject = Subject("cluster", run.cluster.name)
     conditions: dict[str, ConditionValue] = {"interrupts": len(course.attempts) - 1}
-    share = Measurement("goodput", figures.share, "", subject, conditions)
+    share = Measurement(
+        metric="goodput", value=figures.share, unit="", subject=subject, conditions=conditions
+    )
     reason = Reason.of(
         "training-goodput",
         share=f"{100 * figures.share:.1f} %",
@@ -340,17 +360,46 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
     where = conditions_of(testbed, workload)
     subject = Subject("cluster", run.cluster.name)
     if last.tokens_s_per_gpu:
-        yield Measurement("tokens_per_gpu", last.tokens_s_per_gpu, "tokens/s", subject, where)
+        yield Measurement(
+            metric="tokens_per_gpu",
+            value=last.tokens_s_per_gpu,
+            unit="tokens/s",
+            subject=subject,
+            conditions=where,
+        )
     if last.loss_drop is not None:
         learning = {**where, **workload.learning_conditions()}
-        yield Measurement("loss_drop", last.loss_drop, "", subject, learning, better=None)
+        yield Measurement(
+            metric="loss_drop",
+            value=last.loss_drop,
+            unit="",
+            subject=subject,
+            conditions=learning,
+            better=None,
+        )
     if last.step_ms_p50:
-        yield Measurement("step_time", last.step_ms_p50, "ms", subject, where, better="lower")
+        yield Measurement(
+            metric="step_time",
+            value=last.step_ms_p50,
+            unit="ms",
+            subject=subject,
+            conditions=where,
+            better="lower",
+        )
     for metric, value, unit in flops(last.model_tflops, testbed, run.cluster, workload):
-        yield Measurement(metric, value, unit, subject, where, better=None)
+        yield Measurement(
+            metric=metric, value=value, unit=unit, subject=subject, conditions=where, better=None
+        )
     for metric, figure, unit, more in _recorded(last, workload):
         if figure is not None:
-            yield Measurement(metric, figure, unit, subject, {**where, **more}, better=None)
+            yield Measurement(
+                metric=metric,
+                value=figure,
+                unit=unit,
+                subject=subject,
+                conditions={**where, **more},
+                better=None,
+            )
     for node in testbed.nodes:
         ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
         yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))
@@ -374,16 +423,33 @@ def _recorded(
 
 def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
     """Yield the figures of a node's ranks."""
-    yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
+    yield Figures(
+        metric="step_time", unit="ms", better="lower", values=[rank.step_ms for rank in ranks]
+    )
     if not last.is_divided:
         yield Figures(
-            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
+            metric="compute_time",
+            unit="ms",
+            better=of_computing(testbed),
+            values=[rank.compute_ms for rank in ranks],
         )
-        yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
+        yield Figures(
+            metric="waiting_time",
+            unit="ms",
+            better=None,
+            values=[rank.waiting_ms for rank in ranks],
+        )
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
     for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
-        yield Figures("alone_time", "ms", "lower", alone)
+        yield Figures(metric="alone_time", unit="ms", better="lower", values=alone)
     for phase in _PHASES:
-        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
-    yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])
+        yield Figures(
+            metric=f"{phase}_time",
+            unit="ms",
+            better=None,
+            values=[getattr(rank, f"{phase}_ms") for rank in ranks],
+        )
+    yield Figures(
+        metric="memory_peak", unit="GB", better=None, values=[rank.memory_gb for rank in ranks]
+    )

@@ -50,7 +50,14 @@ def on_ranks(
         )
     except RemoteError as error:
         return _with_missing(
-            run, testbed, Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started)
+            run,
+            testbed,
+            Check(
+                name=NAME,
+                verdict=Verdict.FAIL,
+                reason=error.reason,
+                seconds=time.monotonic() - started,
+            ),
         )
     check = conclude(result)
     if result.flooded:

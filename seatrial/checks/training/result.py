@@ -150,19 +150,26 @@ def suspects(result: TrainingResult) -> Iterator[Suspect]:
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
-            yield Suspect("node", rank.host, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
+            yield Suspect(
+                kind="node",
+                name=rank.host,
+                confidence=0.9,
+                evidence=Reason.of("rank-loss-not-finite", rank=rank.rank),
+            )
     elif not bad:
         for rank in _odd(result.ranks):
             evidence = Reason.of(
                 "rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12]
             )
-            yield Suspect("node", rank.host, 0.9, evidence)
+            yield Suspect(kind="node", name=rank.host, confidence=0.9, evidence=evidence)
 
 
 def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     """Return the ranks outside the majority; none when there is no majority to be outside of."""
     ((common, count),) = Counter(rank.checksum for rank in ranks).most_common(1)
-    return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
+    if 2 * count > len(ranks):
+        return [rank for rank in ranks if rank.checksum != common]
+    return []
 
 
 def conditions_of(testbed: Testbed, workload: Workload) -> dict[str, ConditionValue]:
@@ -183,25 +190,67 @@ def measured(
     subject = Subject("cluster", cluster.name)
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:
-        yield Measurement("loss", result.last_loss, "nats", subject, learning, losses, better=None)
+        yield Measurement(
+            metric="loss",
+            value=result.last_loss,
+            unit="nats",
+            subject=subject,
+            conditions=learning,
+            samples=losses,
+            better=None,
+        )
     if result.loss_drop is not None:
-        yield Measurement("loss_drop", result.loss_drop, "", subject, learning)
+        yield Measurement(
+            metric="loss_drop",
+            value=result.loss_drop,
+            unit="",
+            subject=subject,
+            conditions=learning,
+        )
     if result.throughput_samples_s:
-        yield Measurement("throughput", result.throughput_samples_s, "samples/s", subject, where)
+        yield Measurement(
+            metric="throughput",
+            value=result.throughput_samples_s,
+            unit="samples/s",
+            subject=subject,
+            conditions=where,
+        )
     if result.inference_samples_s:
-        yield Measurement("inference", result.inference_samples_s, "samples/s", subject, where)
+        yield Measurement(
+            metric="inference",
+            value=result.inference_samples_s,
+            unit="samples/s",
+            subject=subject,
+            conditions=where,
+        )
     if result.step_time_ms:
         middle = median(result.step_time_ms)
         yield Measurement(
-            "step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower"
+            metric="step_time",
+            value=middle,
+            unit="ms",
+            subject=subject,
+            conditions=where,
+            samples=tuple(result.step_time_ms),
+            better="lower",
         )
     for metric, value, unit in _recorded(result, testbed, cluster, workload):
-        yield Measurement(metric, value, unit, subject, where, better=None)
+        yield Measurement(
+            metric=metric, value=value, unit=unit, subject=subject, conditions=where, better=None
+        )
     for node in testbed.nodes:
         own = [rank for rank in result.ranks if rank.host == node.name]
-        steps = Figures("step_time", "ms", "lower", [rank.step_time_ms_median for rank in own])
+        steps = Figures(
+            metric="step_time",
+            unit="ms",
+            better="lower",
+            values=[rank.step_time_ms_median for rank in own],
+        )
         computes = Figures(
-            "compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own]
+            metric="compute_time",
+            unit="ms",
+            better=of_computing(testbed),
+            values=[rank.compute_ms_median for rank in own],
         )
         yield from of_slowest(Subject("node", node.name), where, (steps, computes))
 
@@ -224,7 +273,15 @@ def of_slowest(
     for metric, unit, better, values in figures:
         known = tuple(value for value in values if value is not None)
         if known:
-            yield Measurement(metric, max(known), unit, subject, where, known, better)
+            yield Measurement(
+                metric=metric,
+                value=max(known),
+                unit=unit,
+                subject=subject,
+                conditions=where,
+                samples=known,
+                better=better,
+            )
 
 
 def of_computing(testbed: Testbed) -> Literal["lower"] | None:
@@ -257,6 +314,7 @@ def _recorded(
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"
     if result.communication_share is not None:
         yield "communication_share", result.communication_share, ""
-    rate, per_sample = result.throughput_samples_s, result.flops_per_sample
+    rate = result.throughput_samples_s
+    per_sample = result.flops_per_sample
     tflops = rate / testbed.world_size * per_sample / 1e12 if rate and per_sample else None
     yield from flops(tflops, testbed, cluster, workload)

@@ -196,7 +196,9 @@ class Workload(DecoderOptions):
             return f"your own {self.log} training"
         if self.model == "llama":
             return f"llama {self.size}"
-        return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model
+        if self.model == "transformer":
+            return f"{self.model} {self.transformer}"
+        return self.model
 
     @property
     def pixels(self) -> int:
@@ -210,7 +212,8 @@ class Workload(DecoderOptions):
         """Return about how many parameters the decoder has that one token meets."""
         if isinstance(self.size, str):
             return _LLAMA_PARAMETERS[self.size]
-        shape, networks = self.size, self.size.active_experts if self.size.experts else 1
+        shape = self.size
+        networks = self.size.active_experts if self.size.experts else 1
         block = 4 * shape.width**2 + networks * 3 * shape.width * shape.hidden
         return float(shape.layers * block + 2 * shape.vocabulary * shape.width)
 
@@ -274,10 +277,17 @@ class Training(Workload):
 
 def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     """Return the sums, if the suite has them, and the training."""
-    workload, rounds = section.workload(gpus=nodes.gpus), section.all_reduce_rounds
+    workload = section.workload(gpus=nodes.gpus)
+    rounds = section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
     parts = (
-        [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)]
+        [
+            PlannedPart(
+                what=sums,
+                about_s=START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus],
+                most_s=section.timeout_s,
+            )
+        ]
         if rounds
         else []
     )

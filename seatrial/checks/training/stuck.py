@@ -83,7 +83,12 @@ def _trace(stuck: _Stuck) -> RankTrace:
     groups = {}
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
-        groups[group.id] = GroupTrace(group.name, tuple(group.ranks), group.collective, operations)
+        groups[group.id] = GroupTrace(
+            name=group.name,
+            ranks=tuple(group.ranks),
+            collective=group.collective,
+            operations=operations,
+        )
     calls = [Call(**call.model_dump()) for call in stuck.calls]
     gpu = stuck.gpu
     # Busy with little power, it waits in a kernel of NCCL's.
@@ -130,14 +135,20 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     words = _words_of_ras(result.lines)
     if not awaited:
         hangs = Reason.of("training-hangs", late=words[0]) if words else None
-        return Check(NAME, Verdict.FAIL, hangs, result.seconds) if hangs else None
+        if hangs:
+            return Check(name=NAME, verdict=Verdict.FAIL, reason=hangs, seconds=result.seconds)
+        return None
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
-        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
+        suspects[name] = Suspect(
+            kind="node", name=name, confidence=_CONFIDENT, evidence=each.reason
+        )
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
     reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
-    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
+    return Check(
+        name=NAME, verdict=Verdict.FAIL, reason=reason, seconds=result.seconds, suspects=few
+    )
 
 
 def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
