@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,7 +31,8 @@ from seatrial.text.words import fraction
 Environ = Mapping[str, str]
 OnLine = Callable[[str], None] | None  # is called with each line that is printed
 # Of the beginning and of the end each: bounds memory
-_MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2
+_MOST_LINES = 100_000
+_MOST_CHARS = 8 * 1024**2
 log = logging.getLogger("seatrial.mpi")
 # Mpirun that has printed everything normally ends within tenths of a second; some never do
 SETTLE_S = 3.0
@@ -40,9 +41,12 @@ SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
 # Characters of any line but an event of a probe, which may have an entry per rank
 _LONGEST_LINE = 16 * 1024
 # NCCL_DEBUG=INFO prints some 40 KiB per rank
-OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024
-# Of each node, and of all
-_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2
+OUTPUT_BYTES = 32 * 1024**2
+OUTPUT_BYTES_PER_RANK = 128 * 1024
+# Of each node
+_SESSION_LINES = 20
+_SESSION_CHARACTERS = 1000
+_SESSIONS_BYTES = 4 * 1024**2  # of all nodes
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
 _RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
@@ -66,30 +70,28 @@ class KeptLines:
     def __init__(self) -> None:
         self._head: list[str] = []
         self._tail: deque[str] = deque()
-        self._head_chars = self._tail_chars = self._left_out = 0
+        self._head_chars = 0
+        self._tail_chars = 0
+        self._left_out = 0
 
     def add(self, line: str) -> None:
-        if (
-            not self._tail
-            and len(self._head) < _MOST_LINES
-            and self._head_chars + len(line) <= _MOST_CHARS
-        ):
+        has_room = len(self._head) < _MOST_LINES and self._head_chars + len(line) <= _MOST_CHARS
+        if has_room and not self._tail:
             self._head.append(line)
             self._head_chars += len(line)
             return
         self._tail.append(line)
         self._tail_chars += len(line)
         while len(self._tail) > _MOST_LINES or self._tail_chars > _MOST_CHARS:
-            self._tail_chars -= len(self._tail.popleft())
+            oldest = self._tail.popleft()
+            self._tail_chars -= len(oldest)
             self._left_out += 1
 
     def kept(self) -> tuple[str, ...]:
-        note = (
-            (f"[{self._left_out} lines are left out here; the log has them]",)
-            if self._left_out
-            else ()
-        )
-        return (*self._head, *note, *self._tail)
+        if not self._left_out:
+            return (*self._head, *self._tail)
+        note = f"[{self._left_out} lines are left out here; the log has them]"
+        return (*self._head, note, *self._tail)
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
@@ -105,15 +107,11 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str
     """
     network: list[str] = []
     if testbed.network:
-        network = [
-            "--mca",
-            "btl_tcp_if_include",
-            testbed.network,
-            "--mca",
-            "oob_tcp_if_include",
-            testbed.network,
-        ]
-    exports = [part for key in variables(testbed, env) for part in ("-x", key)]
+        for parameter in ("btl_tcp_if_include", "oob_tcp_if_include"):
+            network += ["--mca", parameter, testbed.network]
+    exports: list[str] = []
+    for name in variables(testbed, env):
+        exports += ["-x", name]
     return [
         testbed.mpirun,
         *(("--allow-run-as-root",) if testbed.user == "root" else ()),
@@ -163,42 +161,44 @@ def mpirun(
     """
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
-    program = (
-        [python, f"{testbed.workdir}/supervise.py"]
-        if python
-        else ["sh", f"{testbed.workdir}/supervise.sh"]
-    )
+    program = ["sh", f"{testbed.workdir}/supervise.sh"]
+    if python:
+        program = [python, f"{testbed.workdir}/supervise.py"]
     sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
     argv = ["sh", f"{testbed.workdir}/rank.sh", _pipe(sessions), *argv]
-    ranks = (
-        launcher.argv(testbed, argv, ranks_env)
-        if launcher
-        else mpirun_argv(testbed, argv, env or {})
-    )
+    ranks = mpirun_argv(testbed, argv, env or {})
+    if launcher:
+        ranks = launcher.argv(testbed, argv, ranks_env)
     command = shlex.join([*program, str(timeout_s), *ranks])
-    with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
+    start = launcher.started if launcher else _started_on_head
+    with start(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = _supervisor_env(testbed, ranks_env, sessions)
-            process.send(
-                (json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n"
-            )
+            encoded = json.dumps(environment).encode() if python else _for_shell(environment)
+            process.send(encoded + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
             file.write(f"$ {command}\n")
-            settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
-            most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-            follower = _Follower(process, timeout_s, settle_s, file, on_line, is_done, most)
+            ranks_count = testbed.world_size
+            follower = _Follower(
+                process,
+                timeout_s=timeout_s,
+                settle_s=SETTLE_S + SETTLE_S_PER_RANK * ranks_count,
+                log_file=file,
+                on_line=on_line,
+                is_done=is_done,
+                max_bytes=max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * ranks_count,
+            )
             done = follower.follow()
-            names = {node.address: node.name for node in testbed.nodes}
-            waited_s = 0.0 if testbed.shared_cores is None else done.waited_s
             logins = () if launcher or done.ok else _sessions(testbed, sessions, hidden)
+            unreported = set(range(ranks_count)) - follower.reported
             return replace(
                 done,
-                node_names=names,
+                node_names={node.address: node.name for node in testbed.nodes},
                 rank_nodes=_rank_nodes(testbed),
-                waited_s=waited_s,
+                waited_s=0.0 if testbed.shared_cores is None else done.waited_s,
                 sessions=logins,
-                unreported=tuple(sorted(set(range(testbed.world_size)) - follower.reported)),
+                unreported=tuple(sorted(unreported)),
             )
 
 
@@ -218,8 +218,8 @@ def _pipe(sessions: str) -> str:
 
 def _for_shell(environment: Environ) -> bytes:
     """Return the variables as one line for supervise.sh."""
-    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-    return base64.b64encode(text.encode())
+    exports = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    return base64.b64encode("".join(exports).encode())
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
@@ -249,17 +249,19 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
             output = run_command(head, command, timeout_s=30, max_bytes=_SESSIONS_BYTES).output
     except (RemoteError, LaunchError):  # what failed says more
         return ()
-    by_file: dict[str, list[str]] = {}
+    by_file: dict[str, list[str]] = defaultdict(list)
     for line in output.splitlines():
         file, _, words = line.partition(":")
-        by_file.setdefault(file, []).append(secrets.out_of_line(words))
+        by_file[file].append(secrets.out_of_line(words))
+    first_failed = _first_failed(by_file)
     sessions = []
     for node in testbed.nodes:
         file = _FILE_NAME.sub("_", node.address)
-        status = "".join(by_file.get(f"{file}.status", ()))
+        status_file = f"{file}.status"
+        status = "".join(by_file.get(status_file, ()))
         exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
         session = Session(node.name, tuple(by_file.get(file, ())), exit_status)
-        if session.failed and f"{file}.status" != _first_failed(by_file):
+        if session.failed and status_file != first_failed:
             session = replace(session, exit_status=None)
         if session.lines or session.failed:
             sessions.append(session)
@@ -269,12 +271,10 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
 def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
     """Return the oldest file of exit statuses whose command failed, other than by ssh itself."""
     harmless = ("0", str(SSH_FAILED))
-    files = (
-        file
-        for file, lines in by_file.items()
-        if file.endswith(".status") and lines[0] not in harmless
-    )
-    return next(files, None)
+    for file, lines in by_file.items():
+        if file.endswith(".status") and lines[0] not in harmless:
+            return file
+    return None
 
 
 @contextmanager
@@ -350,7 +350,9 @@ class _Follower:
 
     def _ended_for_flooding(self) -> MpiResult:
         """Discard further output until the end: the next mpirun must not start beside this one."""
-        seconds, deadline = time.monotonic() - self._started, time.monotonic() + SUPERVISOR_GRACE_S
+        now = time.monotonic()
+        seconds = now - self._started
+        deadline = now + SUPERVISOR_GRACE_S
         self._process.close_stdin()
         while time.monotonic() < deadline and self._process.read(0.2) is not None:
             pass
@@ -359,30 +361,31 @@ class _Follower:
     def _take(self, read: str) -> None:
         """Log a line, or a piece of one, and keep it."""
         if isinstance(read, RankLine):  # by the pipe of rank 0
-            logged = (
-                self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n").removeprefix(_RANK_0)
-            )
-            self._keep(RankLine(logged, read.rank))
+            logged = self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n")
+            self._keep(RankLine(logged.removeprefix(_RANK_0), read.rank))
             return
         goes_on = is_piece(read)  # it waits in the log for what a secret may end with
         logged = self._log_file.write(read if goes_on else f"{read}\n").removesuffix("\n")
         line = rank_line(logged, self._piece_of)
         self._piece_of = line.rank if goes_on else None
-        self._keep(RankLine(line, None) if line.rank == 0 and self._has_pipe else line)
+        if line.rank == 0 and self._has_pipe:
+            line = RankLine(line, None)
+        self._keep(line)
 
     def _keep(self, line: RankLine) -> None:
         if self._supervisor is not None:  # ranks that are ended complain of each other
             return
         text, rank = str(line), line.rank
-        if (reported := reported_rank(line)) is not None:
+        reported = reported_rank(line)
+        if reported is not None:
             self.reported.add(reported)
             return
         is_first = rank is not None and rank not in self._begun
         if is_first:
             self._begun.add(rank)
+            if not text:  # the end of what may have stood before a rank's report
+                return
         if rank is None and _LOST_RACE in text:
-            return
-        if is_first and not text:  # the end of what may have stood before a rank's report
             return
         if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:
             text = text[:_LONGEST_LINE]
@@ -401,9 +404,9 @@ class _Follower:
         for line in self._srun.unended():
             self._take(line)
         message = self._supervisor or ""
-        not_started = (
-            message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
-        )
+        not_started = None
+        if message.startswith(_CANNOT_START):
+            not_started = message.removeprefix(_CANNOT_START)
         ended = not_started is None and (past_deadline or bool(message))
         waited = _WAITED.match(message)
         return MpiResult(
@@ -444,7 +447,9 @@ def node_printing_most(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Su
         if rank < len(owners):
             by_node[owners[rank]] += characters
     for name, characters in by_node.most_common(1):
-        if 2 * characters > by_node.total() > 0:
-            excess = f"its ranks printed {fraction(characters / by_node.total())} of all output"
-            return (Suspect("node", name, 0.9, Reason.of("output-flood", excess=excess)),)
+        total = by_node.total()
+        if 2 * characters > total > 0:
+            excess = f"its ranks printed {fraction(characters / total)} of all output"
+            reason = Reason.of("output-flood", excess=excess)
+            return (Suspect("node", name, 0.9, reason),)
     return ()

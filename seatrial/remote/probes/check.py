@@ -26,7 +26,7 @@ import signal
 import statistics
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Dict
@@ -35,7 +35,9 @@ import placement
 from processes import Ended, run, run_probe
 
 Json = Dict[str, Any]  # an object
-_CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
+# Exit statuses of a probe: rendezvous.py
+_CANNOT_START = 3
+_WRONG_RESULT = 7
 _MAX_TEXT = 200  # characters of a probe's text
 _MAX_JSON = 1 << 20  # bytes
 _CPU_RANKS = 2
@@ -44,9 +46,12 @@ _CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iter
 _GPU_SIZES = ("-b", "8M", "-e", "1G", "-f", "2")
 _ROUNDS = "10"
 _LARGEST = {"cpu": 16 << 20, "gpu": 1 << 30}  # bytes
-_COLUMNS, _WRONG_COLUMNS = 13, (8, 12)  # of a row of nccl-tests
+# Of a row of nccl-tests
+_COLUMNS = 13
+_WRONG_COLUMNS = (8, 12)
 _BUSBW_COLUMN = 7
-_SIZE, _DECIMAL = re.compile(r"[0-9]{1,15}"), re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_SIZE = re.compile(r"[0-9]{1,15}")
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst last
 
 
@@ -73,29 +78,28 @@ def collective(gpus: int, timeout_s: float) -> Part:
     """
     if gpus == 1:
         return Part("COLLECTIVE", ("one GPU: there is nothing to reduce with",))
-    if gpus:
-        if not shutil.which("all_reduce_perf"):
-            return sums(gpus, timeout_s)
+    if not gpus:
+        arguments = ("--operation", "all_reduce", *_CPU_SIZES)
+        ended = run_probe("collective", arguments, timeout_s, ranks=_CPU_RANKS)
+        over = f"{_CPU_RANKS} processes, gloo"
+    elif shutil.which("all_reduce_perf"):
         ended = run(["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)], timeout_s)
+        over = f"{gpus} GPUs, NCCL"
     else:
-        ended = run_probe(
-            "collective", ("--operation", "all_reduce", *_CPU_SIZES), timeout_s, ranks=_CPU_RANKS
-        )
-    rows = [words for words in map(str.split, ended.output.splitlines()) if is_row(words)]
-    if any(words[side] != "0" for words in rows for side in _WRONG_COLUMNS):
-        return Part("COLLECTIVE", (), "corrupt", "all_reduce: elements are wrong")
+        return sums(gpus, timeout_s)
+    rows = list(filter(is_row, map(str.split, ended.output.splitlines())))
+    for words in rows:
+        if any(words[side] != "0" for side in _WRONG_COLUMNS):
+            return Part("COLLECTIVE", verdict="corrupt", reason="all_reduce: elements are wrong")
     largest = _LARGEST["gpu" if gpus else "cpu"]
-    if ended.status != 0 or not rows or int(rows[-1][0]) != largest:
-        return broken("COLLECTIVE", ended, f"no row of {largest >> 20} MiB")
-    busbw = float(rows[-1][_BUSBW_COLUMN])
-    over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
-    line = (
-        f"all_reduce over {over}: {figure(busbw)} GB/s busbw at {largest >> 20} MiB, no wrong "
-        "elements"
-    )
-    return Part(
-        "COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest}
-    )
+    mib = largest >> 20
+    last = rows[-1] if rows else ["0"]
+    if ended.status != 0 or int(last[0]) != largest:
+        return broken("COLLECTIVE", ended, f"no row of {mib} MiB")
+    busbw = float(last[_BUSBW_COLUMN])
+    line = f"all_reduce over {over}: {figure(busbw)} GB/s busbw at {mib} MiB, no wrong elements"
+    figures = {"all_reduce_busbw_gb_s": busbw, "message_bytes": largest}
+    return Part("COLLECTIVE", (line,), figures=figures)
 
 
 def sums(gpus: int, timeout_s: float) -> Part:
@@ -103,14 +107,10 @@ def sums(gpus: int, timeout_s: float) -> Part:
     missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
     ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
     ranks = objects(last_json(ended) or {}, "ranks")
-    wrong = [text(rank.get("rank")) for rank in ranks if rank.get("wrong") != 0]
+    wrong = names_of(rank for rank in ranks if rank.get("wrong") != 0)
     if wrong:
-        return Part(
-            "COLLECTIVE",
-            (),
-            "corrupt",
-            f"all_reduce: elements are wrong on rank {', '.join(wrong)}",
-        )
+        reason = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
+        return Part("COLLECTIVE", verdict="corrupt", reason=reason)
     if ended.status != 0 or len(ranks) != gpus:
         return broken("COLLECTIVE", ended, f"{len(ranks)} of {gpus} ranks told their sums")
     line = (
@@ -120,69 +120,83 @@ def sums(gpus: int, timeout_s: float) -> Part:
     return Part("COLLECTIVE", (line,), figures={"all_reduce_sums": int(_ROUNDS)}, note=missing)
 
 
+def names_of(ranks: Iterable[Json]) -> list[str]:
+    return [text(rank.get("rank")) for rank in ranks]
+
+
 def is_row(words: Sequence[str]) -> bool:
-    return len(words) >= _COLUMNS and bool(
-        _SIZE.fullmatch(words[0]) and _DECIMAL.fullmatch(words[_BUSBW_COLUMN])
-    )
+    if len(words) < _COLUMNS:
+        return False
+    has_size = _SIZE.fullmatch(words[0])
+    has_busbw = _DECIMAL.fullmatch(words[_BUSBW_COLUMN])
+    return bool(has_size and has_busbw)
 
 
 def training(gpus: int, timeout_s: float) -> Part:
     """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end
     alike.
     """
-    device, ranks = ("cuda", gpus) if gpus else ("cpu", _CPU_RANKS)
+    device, ranks, unit = "cpu", _CPU_RANKS, "processes"
+    if gpus:
+        device, ranks, unit = "cuda", gpus, "GPUs"
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
         ended = run_probe("training", ("--device", device, "--results", file), timeout_s, ranks)
         results = read_json(file)
     if ended.status == _WRONG_RESULT:
-        return Part("TRAIN", (), "corrupt", wrong_ranks(last_json(ended) or {}), results)
+        reason = wrong_ranks(last_json(ended) or {})
+        return Part("TRAIN", verdict="corrupt", reason=reason, figures=results)
     if ended.status != 0 or results is None:
         return broken("TRAIN", ended, "training wrote no results")
-    names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
-    rate, step_s, first, last = (number(results.get(name)) or math.nan for name in names)
-    of = (
-        f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} "
-        f"{'GPUs' if gpus else 'processes'}"
-    )
+    model = text(results.get("model"))
+    precision = text(results.get("precision"))
+    rate = figure(measured(results, "throughput_samples_per_second"))
+    step_ms = figure(1e3 * measured(results, "median_step_time_seconds"))
+    first = measured(results, "loss_start")
+    last = measured(results, "loss_end")
     line = (
-        f"{of}: {figure(rate)} samples/s, {figure(1e3 * step_s)} ms a step, loss {first:.3f} "
-        f"to {last:.3f}"
+        f"{model} {precision} on {ranks} {unit}: {rate} samples/s, {step_ms} ms a step, "
+        f"loss {first:.3f} to {last:.3f}"
     )
     if results.get("improved") is not True:
         return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
     return Part("TRAIN", (line,), figures=results)
 
 
+def measured(answer: Json, name: str) -> float:
+    """Return a number of an answer; NaN where it has none, or 0."""
+    return number(answer.get(name)) or math.nan
+
+
 def wrong_ranks(summary: Json) -> str:
     """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
     ranks = objects(summary, "ranks")
-    not_finite = [text(rank.get("rank")) for rank in ranks if rank.get("finite") is not True]
+    not_finite = names_of(rank for rank in ranks if rank.get("finite") is not True)
     if not_finite:
         return f"the loss or a parameter is not finite on rank {', '.join(not_finite)}"
     others = outliers([text(rank.get("checksum")) for rank in ranks])
     if not others:
         return "training ends with other parameters on different ranks"
-    named = ", ".join(text(ranks[index].get("rank")) for index in others)
+    named = ", ".join(names_of(ranks[index] for index in others))
     return f"training ends with other parameters on rank {named} than on the others"
 
 
 def outliers(values: Sequence[str]) -> list[int] | None:
     """Return the indices of values that differ from the majority's; None without a majority."""
-    value, count = Counter(values).most_common(1)[0] if values else ("", 0)
-    return (
-        [index for index, each in enumerate(values) if each != value]
-        if 2 * count > len(values)
-        else None
-    )
+    for value, count in Counter(values).most_common(1):
+        if 2 * count > len(values):
+            return [index for index, each in enumerate(values) if each != value]
+    return None
 
 
 def broken(name: str, ended: Ended, problem: str) -> Part:
     """Return a part without figures: not measured if it could not start or took too long, else
     failed.
     """
-    measured = ended.status not in (0, None, _CANNOT_START)
-    return Part(name, (), "fail" if measured else "inconclusive", ended.problem or problem)
+    verdict = "fail"
+    if ended.status in (0, None, _CANNOT_START):
+        verdict = "inconclusive"
+    return Part(name, verdict=verdict, reason=ended.problem or problem)
 
 
 def worst(verdicts: Iterable[str]) -> str:
@@ -216,9 +230,9 @@ def _json_object(content: str) -> Json | None:
 def objects(answer: Json, name: str) -> list[Json]:
     """Return the JSON objects in a list of the answer; none where it is no list."""
     entries = answer.get(name)
-    return (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
+    if not isinstance(entries, list):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def number(value: object) -> float | None:
@@ -232,13 +246,17 @@ def figure(value: float) -> str:
     """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386,
     2,700.
     """
-    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}"
 
 
 def text(value: object) -> str:
     """Return one line to print, bounded and without control characters; "" for None."""
-    words = " ".join(str("" if value is None else value).split())
-    return "".join(letter for letter in words if letter.isprintable())[:_MAX_TEXT]
+    words = "" if value is None else str(value)
+    line = " ".join(words.split())
+    printable = "".join(letter for letter in line if letter.isprintable())
+    return printable[:_MAX_TEXT]
 
 
 def compute(gpus: int, timeout_s: float) -> Part:
@@ -247,55 +265,55 @@ def compute(gpus: int, timeout_s: float) -> Part:
     """
     ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
     answer = last_json(ended)
-    if answer is None or "error" in answer:
-        return broken(
-            "COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"])
-        )
+    if answer is None:
+        return broken("COMPUTE", ended, "devices printed no JSON")
+    if "error" in answer:
+        return broken("COMPUTE", ended, text(answer["error"]))
     devices = objects(answer, "devices")[:_MAX_DEVICES]
     if not devices:
         return broken("COMPUTE", ended, "no device was measured")
     figures = [device_figures(device) for device in devices]
-    problems = [*own_problems(figures), *different_devices(devices, figures)]
-    verdict = worst(verdict for verdict, _ in problems)
-    lines = tuple(device_line(device) for device in figures)
+    problems = list(own_problems(figures))
+    problems += different_devices(devices, figures)
     return Part(
         "COMPUTE",
-        lines,
-        verdict,
-        "; ".join(reason for _, reason in problems),
-        figures,
-        "rates are not judged",
+        lines=tuple(map(device_line, figures)),
+        verdict=worst(verdict for verdict, _ in problems),
+        reason="; ".join(reason for _, reason in problems),
+        figures=figures,
+        note="rates are not judged",
     )
 
 
 def device_figures(device: Json) -> Json:
     """Return the names and texts of a device, and the median of each of its lists of samples."""
-    figures: Json = {
-        name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
-    }
+    names = ("device", "model", "dtype", "wrong", "error")
+    figures: Json = {name: text(device.get(name, "")) for name in names}
     for name, samples in device.items():
-        values = (
-            [value for value in map(number, samples) if value and value > 0]
-            if isinstance(samples, list)
-            else []
-        )
+        if not isinstance(samples, list):
+            continue
+        values = [value for value in map(number, samples) if value and value > 0]
         if values:
             figures[text(name)] = statistics.median(values)
     return figures
 
 
 def device_line(figures: Json) -> str:
-    matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
-    rates = f"matmul {figures['dtype']} {figure(matmul)} TFLOP/s, memory copy {figure(copy)} GB/s"
+    matmul = figure(figures.get("matmul_tflops", math.nan))
+    copy = figure(figures.get("copy_gb_s", math.nan))
+    rates = f"matmul {figures['dtype']} {matmul} TFLOP/s, memory copy {copy} GB/s"
     return f"{figures['device']} {figures['model']}: {rates}"
 
 
 def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
     for device in devices:
+        name, error = device["device"], device["error"]
         if device["wrong"]:
-            yield "corrupt", f"{device['device']}: {device['wrong']}"
-        elif device["error"] or not {"matmul_tflops", "copy_gb_s"} <= device.keys():
-            yield "fail", f"{device['device']}: {device['error'] or 'no samples'}"
+            yield "corrupt", f"{name}: {device['wrong']}"
+        elif error:
+            yield "fail", f"{name}: {error}"
+        elif not {"matmul_tflops", "copy_gb_s"} <= device.keys():
+            yield "fail", f"{name}: no samples"
 
 
 def different_devices(
@@ -304,24 +322,22 @@ def different_devices(
     """Yield the devices whose digests of the same work differ from those of the others that are
     alike.
     """
-    digests: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for device, named in zip(devices, figures, strict=True):
-        if isinstance(device.get("digests"), dict):
-            alike = json.dumps([device.get(name) for name in ("model", "library", "software")])
-            digest = json.dumps(device["digests"], sort_keys=True)
-            digests.setdefault(alike, []).append((named["device"], digest))
-    for group in digests.values():
+        digests = device.get("digests")
+        if isinstance(digests, dict):
+            alike = [device.get(name) for name in ("model", "library", "software")]
+            digest = json.dumps(digests, sort_keys=True)
+            groups[json.dumps(alike)].append((named["device"], digest))
+    for group in groups.values():
+        names = [name for name, _ in group]
         others = outliers([digest for _, digest in group])
         if others is None:
-            yield (
-                "corrupt",
-                f"{', '.join(device for device, _ in group)}: alike, and their results differ",
-            )
-        for index in others or ():
-            yield (
-                "corrupt",
-                f"{group[index][0]}: its results differ from those of the devices alike",
-            )
+            yield "corrupt", f"{', '.join(names)}: alike, and their results differ"
+            continue
+        for index in others:
+            reason = "its results differ from those of the devices alike"
+            yield "corrupt", f"{names[index]}: {reason}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -337,15 +353,17 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parts = []
     for part in checked(options):
+        label = f"[{part.name}]"
         for line in part.lines:
-            print(f"[{part.name}] {line}", flush=True)
+            print(f"{label} {line}", flush=True)
         if part.reason:
-            print(f"[{part.name}] {part.verdict}: {part.reason}", flush=True)
+            print(f"{label} {part.verdict}: {part.reason}", flush=True)
         parts.append(part)
     verdict = worst(part.verdict for part in parts)
     problems = [f"{part.name}: {part.reason}" for part in parts if part.verdict != "pass"]
     notes = [part.note for part in parts if part.note]
-    reason = "; ".join(problems or ["all results are right", *notes])
+    reasons = problems or ["all results are right", *notes]
+    reason = "; ".join(reasons)
     print(f"[RESULT] {verdict}: {reason}", flush=True)
     write_results(options.results, verdict, reason, parts)
     return {"pass": 0, "not_run": 3, "inconclusive": 3}.get(verdict, 1)
@@ -359,16 +377,17 @@ def checked(options: argparse.Namespace) -> Iterator[Part]:
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
-    gpus = sum(str(device["device"]).startswith("cuda") for device in devices.figures or ())
-    if gpus < options.gpus and not (options.allow_no_gpu and not gpus):
-        yield Part(
-            "GPU", (), "fail" if gpus else "not_run", f"torch sees {gpus} of {options.gpus} GPUs"
-        )
-    elif not gpus and not options.allow_no_gpu:
-        yield Part(
-            "GPU", (), "not_run", "torch sees no GPU; --allow-no-gpu checks the processors alone"
-        )
-    if gpus or options.allow_no_gpu:
+    names = [str(device["device"]) for device in devices.figures or ()]
+    gpus = sum(name.startswith("cuda") for name in names)
+    goes_on = gpus > 0 or options.allow_no_gpu
+    seen = f"torch sees {gpus} of {options.gpus} GPUs"
+    if gpus:
+        if gpus < options.gpus:
+            yield Part("GPU", verdict="fail", reason=seen)
+    elif not options.allow_no_gpu:
+        no_gpu = "torch sees no GPU; --allow-no-gpu checks the processors alone"
+        yield Part("GPU", verdict="not_run", reason=seen if options.gpus else no_gpu)
+    if goes_on:
         yield collective(gpus, options.timeout_s)
         yield training(gpus, options.timeout_s)
 
@@ -378,31 +397,36 @@ def environment(timeout_s: float) -> Part:
     ended = run_probe("facts", (), timeout_s)
     facts = last_json(ended)
     if facts is None:
-        return Part("ENV", (f"no inventory: {ended.problem or 'facts printed no JSON'}",))
-    counts = [
-        (number(facts.get(name)) or 0, unit) for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"))
-    ]
-    sizes = [
-        f"{count:.0f} {unit}"
-        for count, unit in (*counts, (number(facts.get("memory_gb")) or 0, "GB of memory"))
-    ]
-    machine = [*sizes, text(facts.get("cpu_model")), text(facts.get("gpu_model"))]
+        problem = ended.problem or "facts printed no JSON"
+        return Part("ENV", (f"no inventory: {problem}",))
+    machine = []
+    for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"), ("memory_gb", "GB of memory")):
+        amount = number(facts.get(name)) or 0
+        machine.append(f"{amount:.0f} {unit}")
+    for name in ("cpu_model", "gpu_model"):
+        if model := text(facts.get(name)):
+            machine.append(model)
+    host = text(facts.get("hostname"))
+    lines = [f"{host}: {', '.join(machine)}"]
     versions = facts.get("versions")
-    named = versions.items() if isinstance(versions, dict) else ()
-    software = [f"{text(name)} {text(version)}" for name, version in named if version]
-    lines = (
-        f"{text(facts.get('hostname'))}: {', '.join(filter(None, machine))}",
-        ", ".join(software),
-    )
-    return Part("ENV", tuple(filter(None, lines)), figures=facts)
+    software = []
+    if isinstance(versions, dict):
+        for name, version in versions.items():
+            if version:
+                software.append(f"{text(name)} {text(version)}")
+    if software:
+        lines.append(", ".join(software))
+    return Part("ENV", tuple(lines), figures=facts)
 
 
 def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -> None:
     """Write the figures of every part, by its name; a file that cannot be written changes no
     verdict.
     """
-    figures = {part.name.lower(): part.figures for part in parts if part.figures is not None}
-    document = {"verdict": verdict, "reason": reason, **figures}
+    document = {"verdict": verdict, "reason": reason}
+    for part in parts:
+        if part.figures is not None:
+            document[part.name.lower()] = part.figures
     try:
         with open(file, "w") as stream:
             stream.write(json.dumps(document, indent=2) + "\n")
@@ -412,9 +436,12 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
 
 def local_rank(environ: Mapping[str, str]) -> int:
     """Return the number of this process on its machine, by the launcher; 0 without one."""
-    names = (launcher.local_rank for launcher in placement.LAUNCHERS if launcher.started(environ))
-    numbers = [environ[name] for name in names if environ.get(name, "").isdecimal()]
-    return int(numbers[0]) if numbers else 0
+    for launcher in placement.LAUNCHERS:
+        if launcher.started(environ):
+            rank = environ.get(launcher.local_rank, "")
+            if rank.isdecimal():
+                return int(rank)
+    return 0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -45,7 +45,10 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         device: torch.device,
     ) -> None:
-        self.options, self.model, self.optimizer, self.device = options, model, optimizer, device
+        self.options = options
+        self.model = model
+        self.optimizer = optimizer
+        self.device = device
         self.folder = Path(options.checkpoint_dir) if options.checkpoint_dir else None
         self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
         self.pending: Any = None
@@ -89,9 +92,8 @@ class Checkpoints:
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}"
             )
-        needed = (
-            _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
-        )
+        parameters = sum(local(each).numel() for each in self.model.parameters())
+        needed = _KEPT * _BYTES_PER_PARAMETER * parameters
         total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
         if total > free:
             free_gb, needed_gb = free / 1e9, total / 1e9
@@ -102,8 +104,10 @@ class Checkpoints:
 
     def is_due(self, step: int, *, is_last: bool) -> bool:
         """Return whether a checkpoint is saved after this step."""
+        if self.folder is None:
+            return False
         every = self.options.checkpoint_every
-        return self.folder is not None and (is_last or (every > 0 and (step + 1) % every == 0))
+        return is_last or (every > 0 and (step + 1) % every == 0)
 
     def save(self, step: int) -> dict[str, Any]:
         """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
@@ -114,7 +118,8 @@ class Checkpoints:
         if self.options.slow_checkpoint_s:
             time.sleep(self.options.slow_checkpoint_s)
         state = self._state()
-        size = self._over_ranks(float(sum(bytes_of(state))), dist.ReduceOp.SUM)
+        own_bytes = sum(bytes_of(state))
+        size = self._over_ranks(float(own_bytes), dist.ReduceOp.SUM)
         target = self._path(step)
         if self.options.checkpoint_async:
             future = dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group)
@@ -139,9 +144,10 @@ class Checkpoints:
         seconds = self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
         self.writes.append((size, seconds))
         self._spread_metadata(self._path(step))
+        if int(os.environ.get("LOCAL_RANK", dist.get_rank())):
+            return
         for old in self._steps()[:-_KEPT]:
-            if not int(os.environ.get("LOCAL_RANK", dist.get_rank())):
-                shutil.rmtree(self._path(old), ignore_errors=True)
+            shutil.rmtree(self._path(old), ignore_errors=True)
 
     def _spread_metadata(self, path: Path) -> None:
         """Copy rank 0's metadata to the nodes whose disks do not have it."""
@@ -155,13 +161,15 @@ class Checkpoints:
             raise RuntimeError(
                 f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes"
             )
-        numbers = torch.zeros(size, dtype=torch.uint8, device=self.device)
         if content:
             numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self.device)
+        else:
+            numbers = torch.zeros(size, dtype=torch.uint8, device=self.device)
         dist.broadcast(numbers, 0)
         if not file.exists():
             partial = file.with_name(f"{_METADATA}.{os.getpid()}")
-            partial.write_bytes(bytes(numbers.tolist()))
+            received = bytes(numbers.tolist())
+            partial.write_bytes(received)
             partial.replace(file)
 
     def restore(self) -> int:
@@ -205,11 +213,13 @@ class Checkpoints:
             return
         before = digest_of(self.model.parameters())
         seconds = self._load(steps[-1])
-        is_same = (
-            self._over_ranks(float(before != digest_of(self.model.parameters())), dist.ReduceOp.SUM)
-            == 0
-        )
-        self.read = {"read_gb_s": self.writes[-1][0] / 1e9 / seconds, "read_back": is_same}
+        after = digest_of(self.model.parameters())
+        differing = self._over_ranks(float(before != after), dist.ReduceOp.SUM)
+        written_bytes, _ = self.writes[-1]
+        self.read = {
+            "read_gb_s": written_bytes / 1e9 / seconds,
+            "read_back": differing == 0,
+        }
 
     def result(self) -> dict[str, Any] | None:
         """Return the figures of all saves; None without one."""
@@ -235,11 +245,12 @@ class Checkpoints:
 
     def _steps(self) -> list[int]:
         """Return the steps of whole checkpoints in the directory, in order."""
-        matches = [
-            re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()
-        ]
-        steps = [int(match[1]) for match in matches if match]
-        return sorted(step for step in steps if (self._path(step) / _METADATA).is_file())
+        steps = []
+        for path in Path(self.folder or ".").iterdir():
+            match = re.fullmatch(r"step-(\d{8})", path.name)
+            if match and (path / _METADATA).is_file():
+                steps.append(int(match[1]))
+        return sorted(steps)
 
     def _over_ranks(self, value: float, operation: Any) -> float:
         number = torch.tensor(value, dtype=torch.float64, device=self.device)

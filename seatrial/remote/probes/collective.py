@@ -33,8 +33,9 @@ except ModuleNotFoundError as missing:
     sys.exit(3)
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
-Call = Callable[[torch.Tensor, torch.Tensor], None]
+Call = Callable[[Tensor, Tensor], None]
 # Elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
 PERIOD = 65521
 # Periods that are compared in one go: bounds the memory of a check to about a million elements
@@ -64,15 +65,16 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | 
     Raises CannotStart.
     """
     layout = COLLECTIVES[operation].layout
-    part, trial = torch.ones(16, dtype=dtype), torch.ones(16 * ranks, dtype=dtype)
+    part = torch.ones(16, dtype=dtype)
+    whole = torch.ones(16 * ranks, dtype=dtype)
     # What torch says when it refuses the call itself, which it does before anything is sent.
     refusals = ("support", "invalid scalar type", "not implemented", "no attribute")
     problem = ""
     for run in CALLS[operation]:
-        source = part if layout.sends_part else trial
-        target = (part if layout.receives_part else trial).clone()
+        source = part if layout.sends_part else whole
+        target = part if layout.receives_part else whole
         try:
-            run(source, target)
+            run(source, target.clone())
         except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
             problem = one_line(error)
             if not any(words in problem.lower() for words in refusals):
@@ -82,64 +84,74 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | 
     raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
 
 
-def all_reduce(source: torch.Tensor, target: torch.Tensor) -> None:
+def all_reduce(source: Tensor, target: Tensor) -> None:
     if source is not target:
         target.copy_(source)
     dist.all_reduce(target)
 
 
-def all_gather(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.all_gather(list(target.view(dist.get_world_size(), -1)), source)
+def all_gather(source: Tensor, target: Tensor) -> None:
+    dist.all_gather(_by_rank(target), source)
 
 
-def broadcast(source: torch.Tensor, target: torch.Tensor) -> None:
+def _by_rank(buffer: Tensor) -> list[Tensor]:
+    return list(buffer.view(dist.get_world_size(), -1))
+
+
+def broadcast(source: Tensor, target: Tensor) -> None:
     if source is not target and dist.get_rank() == 0:
         target.copy_(source)
     dist.broadcast(target, 0)
 
 
-def alltoall(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.all_to_all_single(target, source.clone() if source is target else source)
+def alltoall(source: Tensor, target: Tensor) -> None:
+    dist.all_to_all_single(target, _apart(source, target))
 
 
-def reduce_scatter(source: torch.Tensor, target: torch.Tensor) -> None:
+def _apart(source: Tensor, target: Tensor) -> Tensor:
+    """Return the source, in other memory than the target."""
+    return source.clone() if source is target else source
+
+
+def reduce_scatter(source: Tensor, target: Tensor) -> None:
     """reduce_scatter is gloo's own"""
-    dist.reduce_scatter(target, list(source.view(dist.get_world_size(), -1)))
+    dist.reduce_scatter(target, _by_rank(source))
 
 
-def reduce_scatter_by_alltoall(source: torch.Tensor, target: torch.Tensor) -> None:
+def reduce_scatter_by_alltoall(source: Tensor, target: Tensor) -> None:
     """reduce_scatter is an alltoall and a local sum, because this gloo has none"""
     received = torch.empty_like(source)
     dist.all_to_all_single(received, source)
-    torch.sum(received.view(dist.get_world_size(), -1), 0, dtype=target.dtype, out=target)
+    by_rank = received.view(dist.get_world_size(), -1)
+    torch.sum(by_rank, 0, dtype=target.dtype, out=target)
 
 
-def sendrecv(source: torch.Tensor, target: torch.Tensor) -> None:
+def sendrecv(source: Tensor, target: Tensor) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if ranks == 1:  # gloo sends nothing to itself
         target.copy_(source)
         return
-    sending = dist.isend(source.clone() if source is target else source, (rank + 1) % ranks)
-    dist.recv(target, (rank - 1) % ranks)
+    following = (rank + 1) % ranks
+    previous = (rank - 1) % ranks
+    sending = dist.isend(_apart(source, target), following)
+    dist.recv(target, previous)
     sending.wait()
 
 
-def reduce(source: torch.Tensor, target: torch.Tensor) -> None:
+def reduce(source: Tensor, target: Tensor) -> None:
     if source is not target:
         target.copy_(source)
     dist.reduce(target, 0)
 
 
-def gather(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.gather(
-        source, list(target.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None
-    )
+def gather(source: Tensor, target: Tensor) -> None:
+    parts_of_root = _by_rank(target) if dist.get_rank() == 0 else None
+    dist.gather(source, parts_of_root)
 
 
-def scatter(source: torch.Tensor, target: torch.Tensor) -> None:
-    dist.scatter(
-        target, list(source.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None
-    )
+def scatter(source: Tensor, target: Tensor) -> None:
+    parts_of_root = _by_rank(source) if dist.get_rank() == 0 else None
+    dist.scatter(target, parts_of_root)
 
 
 # The first that the node's torch supports is used; a docstring is a note for the log.
@@ -162,7 +174,7 @@ class Part:
     on.
     """
 
-    pattern: torch.Tensor
+    pattern: Tensor
     phase: int
     start: int
     count: int
@@ -173,26 +185,27 @@ def max_value(operation: str, dtype: str, ranks: int) -> int:
 
     Raises CannotStart.
     """
-    top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if COLLECTIVES[operation].sums else 1))
-    if top < 2:
+    exact = _EXACT[dtype]
+    if COLLECTIVES[operation].sums:
+        exact //= ranks
+    if exact < 2:
         raise CannotStart(
             f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32"
         )
-    return top
+    return min(_MAX_VALUE, exact)
 
 
-def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor:
+def pattern(rank: int, round_number: int, top: int, length: int) -> Tensor:
     """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round
     `round_number`, as int64.
 
     A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of
     torch gets the same.
     """
-    x = (
-        torch.arange(min(length, PERIOD), dtype=torch.int64)
-        + (rank + 1) * PERIOD
-        + round_number * 7919 * PERIOD
-    )
+    own = (rank + 1) * PERIOD
+    offset = own + round_number * 7919 * PERIOD
+    count = min(length, PERIOD)
+    x = torch.arange(count, dtype=torch.int64) + offset
     x = x ^ (x >> 16)
     for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
         x = ((x & _MASK) * factor) & _MASK
@@ -201,7 +214,7 @@ def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor
 
 
 def parts(
-    operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]
+    operation: str, rank: int, ranks: int, count: int, data: Callable[[int], Tensor]
 ) -> Iterator[Part]:
     """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of
     nccl-tests.
@@ -211,36 +224,44 @@ def parts(
         total = data(first)
         for other in others:
             total = total + data(other)
-        yield Part(total, stretch.phase * count, stretch.start * count, count)
+        phase = stretch.phase * count
+        start = stretch.start * count
+        yield Part(total, phase, start, count)
 
 
-def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, torch.Tensor]]:
+def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, Tensor]]:
     """Yield (start, end, numbers) that cover the part, a bounded piece at a time."""
     period = len(part.pattern)
-    wide = part.pattern.to(dtype).repeat(1 + min(_WIDE, -(-part.count // period)))
-    for offset in range(0, part.count, _WIDE * period):
-        size = min(_WIDE * period, part.count - offset)
+    periods = min(_WIDE, -(-part.count // period))
+    wide = part.pattern.to(dtype).repeat(1 + periods)
+    longest = _WIDE * period
+    for offset in range(0, part.count, longest):
+        size = min(longest, part.count - offset)
         phase = (part.phase + offset) % period
-        yield part.start + offset, part.start + offset + size, wide[phase : phase + size]
+        start = part.start + offset
+        values = wide[phase : phase + size]
+        yield start, start + size, values
 
 
-def fill(buffer: torch.Tensor, numbers: torch.Tensor) -> None:
+def fill(buffer: Tensor, numbers: Tensor) -> None:
     """Write the pattern over the whole buffer."""
-    for start, end, values in stretches(Part(numbers, 0, 0, len(buffer)), buffer.dtype):
+    whole = Part(numbers, phase=0, start=0, count=len(buffer))
+    for start, end, values in stretches(whole, buffer.dtype):
         buffer[start:end] = values
 
 
-def spoil(buffer: torch.Tensor) -> None:
+def spoil(buffer: Tensor) -> None:
     """Overwrite with a value of no pattern, so that an element that never arrives is wrong."""
     buffer.fill_(float("nan") if buffer.is_floating_point() else -1)
 
 
-def count_wrong(received: torch.Tensor, expected: Iterator[Part]) -> int:
+def count_wrong(received: Tensor, expected: Iterator[Part]) -> int:
     """Count the elements of `received` that are wrong."""
     wrong = 0
     for part in expected:
         for start, end, values in stretches(part, received.dtype):
-            wrong += int((received[start:end] != values).sum())
+            differs = received[start:end] != values
+            wrong += int(differs.sum())
     return wrong
 
 
@@ -256,20 +277,22 @@ class RankSweep:
     """One rank's part in the sweep."""
 
     def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
-        self.options, self.here = options, here
-        self.layout = COLLECTIVES[options.operation].layout
+        operation, ranks = options.operation, here.world_size
+        self.options = options
+        self.here = here
+        self.layout = COLLECTIVES[operation].layout
         self.dtype: torch.dtype = getattr(torch, options.dtype)
-        self.top = max_value(options.operation, options.dtype, here.world_size)
+        self.top = max_value(operation, options.dtype, ranks)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
         self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
             raise CannotStart(
-                f"{options.max_bytes} bytes are too few to give each of {here.world_size} "
-                "ranks a part"
+                f"{options.max_bytes} bytes are too few to give each of {ranks} ranks a part"
             )
-        self.collective, self.note = choose(options.operation, self.dtype, here.world_size)
+        self.collective, self.note = choose(operation, self.dtype, ranks)
         elements = max(options.max_bytes // self.element_bytes, 1)
-        self._send, self._receive = (torch.empty(elements, dtype=self.dtype) for _ in range(2))
+        self._send = torch.empty(elements, dtype=self.dtype)
+        self._receive = torch.empty(elements, dtype=self.dtype)
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
@@ -277,55 +300,65 @@ class RankSweep:
 
     def warm_up(self) -> None:
         """Run untimed iterations at the largest and the smallest size, as nccl-tests does."""
-        for size in (self.sizes[-1], self.sizes[0]):
+        largest = self.sizes[-1]
+        smallest = self.sizes[0]
+        for size in (largest, smallest):
             source, target = self.prepare(self.shape(size), in_place=False)
             for _ in range(self.options.warmup_iterations):
                 self.collective(source, target)
 
     def side(self, size: int, *, in_place: bool) -> Side:
         """Time one size, then run it once more on fresh data and check what arrived."""
-        seconds = self.measure(*self.prepare(self.shape(size), in_place=in_place))
+        layout = self.shape(size)
+        source, target = self.prepare(layout, in_place=in_place)
+        seconds = self.measure(source, target)
         dist.barrier()
-        source, target = self.prepare(self.shape(size), in_place=in_place)
+        source, target = self.prepare(layout, in_place=in_place)
         self.collective(source, target)
-        return Side(seconds, self.check(self.shape(size), target))
+        return Side(seconds, wrong=self.check(layout, target))
 
-    def prepare(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    def prepare(self, layout: Shape, *, in_place: bool) -> tuple[Tensor, Tensor]:
         """Return this rank's source, with the next round's data, and target, with nothing valid in
         it.
         """
         self._turn += 1
-        spoil(self._receive[: max(layout.sent, layout.received)])
+        longest = max(layout.sent, layout.received)
+        spoil(self._receive[:longest])
         source, target = self.buffers(layout, in_place=in_place)
-        fill(source, self.data(self.here.rank, layout))
+        own_data = self.data(self.here.rank, layout)
+        fill(source, own_data)
         return source, target
 
-    def buffers(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    def buffers(self, layout: Shape, *, in_place: bool) -> tuple[Tensor, Tensor]:
         """Return the buffers to send from and receive into; in place, a rank's part is where
         nccl-tests has it.
         """
+        sent, received = layout.sent, layout.received
         if not in_place:
-            return self._send[: layout.sent], self._receive[: layout.received]
-        whole = self._receive[: max(layout.sent, layout.received)]
-        part = whole[self.here.rank * layout.count : (self.here.rank + 1) * layout.count]
-        return (part if self.layout.sends_part else whole), (
-            part if self.layout.receives_part else whole
-        )
+            return self._send[:sent], self._receive[:received]
+        whole = self._receive[: max(sent, received)]
+        start = self.here.rank * layout.count
+        part = whole[start : start + layout.count]
+        source = part if self.layout.sends_part else whole
+        target = part if self.layout.receives_part else whole
+        return source, target
 
-    def data(self, rank: int, layout: Shape) -> torch.Tensor:
+    def data(self, rank: int, layout: Shape) -> Tensor:
         return pattern(rank, self._turn, self.top, layout.sent)
 
-    def measure(self, source: torch.Tensor, target: torch.Tensor) -> float:
+    def measure(self, source: Tensor, target: Tensor) -> float:
         """Return the seconds of one iteration, the mean over the ranks."""
+        iterations = self.options.iterations
         self.collective(source, target)
         dist.barrier()
         started = time.perf_counter()
-        for _ in range(self.options.iterations):
+        for _ in range(iterations):
             self.collective(source, target)
-        mine = (time.perf_counter() - started) / self.options.iterations
-        return over_ranks(mine) / int(self.here.world_size)
+        elapsed = time.perf_counter() - started
+        summed = over_ranks(elapsed / iterations)
+        return summed / int(self.here.world_size)
 
-    def check(self, layout: Shape, target: torch.Tensor) -> int:
+    def check(self, layout: Shape, target: Tensor) -> int:
         """Count wrong elements, summed over the ranks."""
         operation, here = self.options.operation, self.here
         if self.options.corrupt == here.rank:
@@ -380,9 +413,12 @@ class Printer:
             f" warmup iters: {o.warmup_iterations} iters: {o.iterations} agg iters: 1 validation: "
             "1 graph: 0"
         )
-        self.say(
-            "\n".join(["#", "# Using devices", *devices, *([f"# {note}"] if note else []), "#"])
-        )
+        self.say("#\n# Using devices")
+        for line in devices:
+            self.say(line)
+        if note:
+            self.say(f"# {note}")
+        self.say("#")
         side = "     time   algbw   busbw  #wrong"
         units = "     (us)  (GB/s)  (GB/s)        "
         self.say(f"# {'':56}  {'out-of-place':^32} {'in-place':^32}".rstrip())
@@ -394,25 +430,37 @@ class Printer:
         )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
-        root = 0 if self.collective.rooted else -1
+        collective = self.collective
+        root = 0 if collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
-        line = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
+        factor = collective.factor(self.here.world_size)
+        line = f"{size:12d}  {layout.count:12d}  {dtype:>8}"
+        line += f"  {collective.redop:>6}  {root:6d}"
         for side in sides:
-            time_us, algbw = side.seconds * 1e6, size / side.seconds / 1e9
-            busbw = algbw * self.collective.factor(self.here.world_size)
-            digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
-            line += f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+            time_us = side.seconds * 1e6
+            algbw = size / side.seconds / 1e9
+            busbw = algbw * factor
+            digits = _digits(time_us)
+            line += f"  {time_us:7.{digits}f}  {algbw:6.2f}"
+            line += f"  {busbw:6.2f}  {side.wrong:6d}"
             self.busbw.append(busbw)
-            self.out_of_bounds += side.wrong > 0
+            if side.wrong > 0:
+                self.out_of_bounds += 1
         self.say(line)
 
     def footer(self) -> None:
-        self.say(
-            f"# Out of bounds values : {self.out_of_bounds} "
-            f"{'FAILED' if self.out_of_bounds else 'OK'}"
-        )
-        self.say(f"# Avg bus bandwidth    : {sum(self.busbw) / len(self.busbw):g}")
+        found = "FAILED" if self.out_of_bounds else "OK"
+        mean = sum(self.busbw) / len(self.busbw)
+        self.say(f"# Out of bounds values : {self.out_of_bounds} {found}")
+        self.say(f"# Avg bus bandwidth    : {mean:g}")
         self.say(f"#\n# Collective test concluded: {self.options.operation}_perf\n#")
+
+
+def _digits(time_us: float) -> int:
+    """Return how many digits of a time nccl-tests prints behind the point."""
+    if time_us < 100:
+        return 2
+    return 1 if time_us < 10_000 else 0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -422,14 +470,14 @@ def main(arguments: Sequence[str]) -> int:
     rendezvous.join(here, options)
     sweep = RankSweep(options, here)
     printer = Printer(options, here)
-    printer.header(rendezvous.share(device_line(here)), sweep.note)
+    devices = rendezvous.share(device_line(here))
+    printer.header(devices, sweep.note)
     sweep.warm_up()
     for size in sweep.sizes:
         layout = sweep.shape(size)
-        moved = max(layout.sent, layout.received) * sweep.element_bytes
-        printer.row(
-            layout, moved, [sweep.side(size, in_place=in_place) for in_place in (False, True)]
-        )
+        longest = max(layout.sent, layout.received)
+        sides = [sweep.side(size, in_place=in_place) for in_place in (False, True)]
+        printer.row(layout, longest * sweep.element_bytes, sides)
     printer.footer()
     dist.barrier()
     dist.destroy_process_group()

@@ -11,16 +11,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
 _ROPE_THETA = 500_000.0  # Llama 3's
 _INITIAL_STD = 0.02
 
-Exchange = Callable[[torch.Tensor, "list[int]", "list[int]"], torch.Tensor]
+Exchange = Callable[[Tensor, "list[int]", "list[int]"], Tensor]
+Swap = Callable[[Tensor], Tensor]
+_linear = partial(nn.Linear, bias=False)
+_norm = partial(nn.RMSNorm, eps=1e-5)
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,12 @@ class DecoderSize:
 
     def problem(self) -> str | None:
         """Say why there is no such decoder."""
-        if min(astuple(replace(self, experts=1))) < 1 or self.vocabulary < 2:
+        sizes = astuple(replace(self, experts=1))
+        if min(sizes) < 1 or self.vocabulary < 2:
             return "needs sizes of 1 or more, and a vocabulary of 2 or more"
-        if self.width % (2 * self.heads) or self.heads % self.kv_heads:
+        left_of_width = self.width % (2 * self.heads)
+        left_of_heads = self.heads % self.kv_heads
+        if left_of_width or left_of_heads:
             return (
                 f"needs heads that divide half of the width, and kv_heads that divide them: {self}"
             )
@@ -50,12 +57,21 @@ class DecoderSize:
 
     def parameters(self, *, active: bool = False) -> int:
         """Return how many parameters there are; only those that one token meets, if `active`."""
-        networks = (self.active_experts if active else self.experts) if self.experts else 1
-        per_head = self.width // self.heads
-        attention = 2 * self.width * self.width + 2 * self.width * per_head * self.kv_heads
-        feed = networks * 3 * self.width * self.hidden + self.experts * self.width
-        layer = attention + feed + 2 * self.width
-        return self.layers * layer + 2 * self.vocabulary * self.width + self.width
+        networks = 1
+        if self.experts:
+            networks = self.active_experts if active else self.experts
+        width = self.width
+        per_head = width // self.heads
+        query_and_out = 2 * width * width
+        key_and_value = 2 * width * per_head * self.kv_heads
+        network = 3 * width * self.hidden
+        router = self.experts * width
+        norms = 2 * width
+        layer = query_and_out + key_and_value
+        layer += networks * network + router + norms
+        tokens_and_logits = 2 * self.vocabulary * width
+        final_norm = width
+        return self.layers * layer + tokens_and_logits + final_norm
 
     def flops_per_token(self, sequence: int) -> float:
         """Return operations of a token's forward and backward pass: 6 N + 6 layers x width x
@@ -65,8 +81,10 @@ class DecoderSize:
         use too, with the causal half of attention's 12 layers x width x sequence. N leaves the
         table of tokens out, which multiplies nothing. Recomputed activations do not count.
         """
-        weights = self.parameters(active=True) - self.vocabulary * self.width
-        return 6.0 * weights + 6.0 * self.layers * self.width * sequence
+        table = self.vocabulary * self.width
+        weights = self.parameters(active=True) - table
+        attention = 6.0 * self.layers * self.width * sequence
+        return 6.0 * weights + attention
 
 
 SIZES = {
@@ -93,29 +111,33 @@ class Rotary(nn.Module):
 
     def __init__(self, per_head: int, sequence: int) -> None:
         super().__init__()
-        self.per_head, self.sequence = per_head, sequence
+        self.per_head = per_head
+        self.sequence = sequence
         cosines, sines = self.tables()
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
-    def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def tables(self) -> tuple[Tensor, Tensor]:
         """Return cosines and sines, each (sequence, per_head / 2), from the processor: equal for
         every device.
         """
-        exponents = (
-            torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu") / self.per_head
-        )
+        even = torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu")
+        frequencies = _ROPE_THETA ** -(even / self.per_head)
         positions = torch.arange(self.sequence, dtype=torch.float64, device="cpu")
-        angles = torch.outer(positions, _ROPE_THETA**-exponents)
+        angles = torch.outer(positions, frequencies)
         return angles.cos().float(), angles.sin().float()
 
-    def forward(self, x: torch.Tensor, first: int) -> torch.Tensor:
+    def forward(self, x: Tensor, first: int) -> Tensor:
         """Turn `x` (batch, positions, heads, per_head), whose first position is `first`."""
         last = first + x.shape[1]
-        cosines = self.cosines[first:last, None].to(x.dtype)
-        sines = self.sines[first:last, None].to(x.dtype)
+        cosines = self.cosines[first:last, None]
+        sines = self.sines[first:last, None]
+        cosines = cosines.to(x.dtype)
+        sines = sines.to(x.dtype)
         even, odd = x.chunk(2, dim=-1)
-        return torch.cat((even * cosines - odd * sines, odd * cosines + even * sines), dim=-1)
+        turned_even = even * cosines - odd * sines
+        turned_odd = odd * cosines + even * sines
+        return torch.cat((turned_even, turned_odd), dim=-1)
 
 
 class Attention(nn.Module):
@@ -128,35 +150,42 @@ class Attention(nn.Module):
 
     def __init__(self, size: DecoderSize, rotary: Rotary) -> None:
         super().__init__()
-        self.per_head = size.width // size.heads
+        width = size.width
+        self.per_head = width // size.heads
         kv_width = self.per_head * size.kv_heads
-        self.query = nn.Linear(size.width, size.width, bias=False)
-        self.key = nn.Linear(size.width, kv_width, bias=False)
-        self.value = nn.Linear(size.width, kv_width, bias=False)
-        self.out = nn.Linear(size.width, size.width, bias=False)
+        self.query = _linear(width, width)
+        self.key = _linear(width, kv_width)
+        self.value = _linear(width, kv_width)
+        self.out = _linear(width, width)
         self.rotary = rotary
         self.first = 0
-        self.spread: Callable[[torch.Tensor], torch.Tensor] | None = None
-        self.gather: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self.spread: Swap | None = None
+        self.gather: Swap | None = None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         batch, length, _ = x.shape
         shape = (batch, length, -1, self.per_head)
-        query = self.rotary(self.query(x).view(shape), self.first)
-        key = self.rotary(self.key(x).view(shape), self.first)
+        query = self.query(x).view(shape)
+        key = self.key(x).view(shape)
         value = self.value(x).view(shape)
+        query = self.rotary(query, self.first)
+        key = self.rotary(key, self.first)
         if self.spread is not None:
-            query, key, value = self.spread(query), self.spread(key), self.spread(value)
+            query = self.spread(query)
+            key = self.spread(key)
+            value = self.spread(value)
         attended = scaled_dot_product_attention(
             query.transpose(1, 2),
             key.transpose(1, 2),
             value.transpose(1, 2),
             is_causal=True,
             enable_gqa=True,
-        ).transpose(1, 2)
+        )
+        attended = attended.transpose(1, 2)
         if self.gather is not None:
             attended = self.gather(attended)
-        return self.out(attended.reshape(batch, length, -1))
+        heads_joined = attended.reshape(batch, length, -1)
+        return self.out(heads_joined)
 
 
 class FeedForward(nn.Module):
@@ -164,12 +193,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: DecoderSize) -> None:
         super().__init__()
-        self.gate = nn.Linear(size.width, size.hidden, bias=False)
-        self.up = nn.Linear(size.width, size.hidden, bias=False)
-        self.down = nn.Linear(size.hidden, size.width, bias=False)
+        self.gate = _linear(size.width, size.hidden)
+        self.up = _linear(size.width, size.hidden)
+        self.down = _linear(size.hidden, size.width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(silu(self.gate(x)) * self.up(x))
+    def forward(self, x: Tensor) -> Tensor:
+        gate = silu(self.gate(x))
+        return self.down(gate * self.up(x))
 
 
 class Experts(nn.Module):
@@ -181,25 +211,32 @@ class Experts(nn.Module):
 
     def __init__(self, size: DecoderSize) -> None:
         super().__init__()
-        self.all_experts, self.active = size.experts, size.active_experts
-        self.router = nn.Linear(size.width, size.experts, bias=False)
-        self.networks = nn.ModuleDict({str(i): FeedForward(size) for i in range(size.experts)})
+        self.all_experts = size.experts
+        self.active = size.active_experts
+        self.router = _linear(size.width, size.experts)
+        networks = {str(i): FeedForward(size) for i in range(size.experts)}
+        self.networks = nn.ModuleDict(networks)
         self.exchange: Exchange | None = None
         self.ranks = 1
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        tokens = x.reshape(-1, x.shape[-1])
-        weights, chosen = self.router(tokens).float().softmax(-1).topk(self.active, dim=-1)
-        weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
-        order = chosen.flatten().argsort(stable=True)
+    def forward(self, x: Tensor) -> Tensor:
+        width = x.shape[-1]
+        tokens = x.reshape(-1, width)
+        logits = self.router(tokens).float()
+        weights, chosen = logits.softmax(-1).topk(self.active, dim=-1)
+        sums = weights.sum(-1, keepdim=True)
+        weights = (weights / sums).to(x.dtype)
+        choices = chosen.flatten()
+        order = choices.argsort(stable=True)
         rows = tokens[order // self.active]
-        counts = torch.bincount(chosen.flatten(), minlength=self.all_experts)
-        done = self._at_experts(rows, counts)
-        back = torch.zeros_like(done).index_copy(0, order, done)
-        mixed = back.view(-1, self.active, x.shape[-1]) * weights[..., None]
+        counts = torch.bincount(choices, minlength=self.all_experts)
+        sorted_answers = self._at_experts(rows, counts)
+        answers = _unsorted(sorted_answers, order)
+        by_token = answers.view(-1, self.active, width)
+        mixed = by_token * weights[..., None]
         return mixed.sum(1).view_as(x)
 
-    def _at_experts(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    def _at_experts(self, rows: Tensor, counts: Tensor) -> Tensor:
         """Return the experts' answers to rows that are sorted by expert; `counts` says how many
         each expert has.
         """
@@ -208,24 +245,34 @@ class Experts(nn.Module):
         per_rank = counts.view(self.ranks, -1)
         own_experts = per_rank.shape[1]
         equal = [own_experts] * self.ranks
-        received_counts = self.exchange(counts, equal, equal).view(self.ranks, own_experts)
-        sent, received = per_rank.sum(1).tolist(), received_counts.sum(1).tolist()
+        received_counts = self.exchange(counts, equal, equal)
+        received_per_rank = received_counts.view_as(per_rank)
+        sent = per_rank.sum(1).tolist()
+        received = received_per_rank.sum(1).tolist()
         arrived = self.exchange(rows, sent, received)
-        experts = torch.arange(own_experts, device=rows.device).repeat(self.ranks)
-        by_expert = experts.repeat_interleave(received_counts.flatten()).argsort(stable=True)
-        done = self._compute(arrived[by_expert], received_counts.sum(0).tolist())
-        unsorted = torch.zeros_like(done).index_copy(0, by_expert, done)
-        return self.exchange(unsorted, received, sent)
+        own_numbers = torch.arange(own_experts, device=rows.device)
+        experts = own_numbers.repeat(self.ranks)
+        experts_of_rows = experts.repeat_interleave(received_per_rank.flatten())
+        order = experts_of_rows.argsort(stable=True)
+        rows_of_experts = received_per_rank.sum(0).tolist()
+        sorted_answers = self._compute(arrived[order], rows_of_experts)
+        answers = _unsorted(sorted_answers, order)
+        return self.exchange(answers, received, sent)
 
-    def _compute(self, rows: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    def _compute(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Return each expert's rows through its network.
 
         Every expert computes, so that every parameter has a gradient.
         """
+        networks = self.networks.values()
         parts = rows.split(counts)
-        return torch.cat(
-            [network(part) for network, part in zip(self.networks.values(), parts, strict=True)]
-        )
+        answers = [network(part) for network, part in zip(networks, parts, strict=True)]
+        return torch.cat(answers)
+
+
+def _unsorted(rows: Tensor, order: Tensor) -> Tensor:
+    """Return rows that were sorted by `order` at their places before."""
+    return torch.zeros_like(rows).index_copy(0, order, rows)
 
 
 class Block(nn.Module):
@@ -233,14 +280,16 @@ class Block(nn.Module):
 
     def __init__(self, size: DecoderSize, rotary: Rotary) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(size.width, eps=1e-5)
+        self.attention_norm = _norm(size.width)
         self.attention = Attention(size, rotary)
-        self.feed_norm = nn.RMSNorm(size.width, eps=1e-5)
+        self.feed_norm = _norm(size.width)
         self.feed: nn.Module = Experts(size) if size.experts else FeedForward(size)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.feed(self.feed_norm(x))
+    def forward(self, x: Tensor) -> Tensor:
+        normalised = self.attention_norm(x)
+        x = x + self.attention(normalised)
+        normalised = self.feed_norm(x)
+        return x + self.feed(normalised)
 
 
 class Decoder(nn.Module):
@@ -250,13 +299,16 @@ class Decoder(nn.Module):
 
     def __init__(self, size: DecoderSize, sequence: int) -> None:
         super().__init__()
-        self.rotary = Rotary(size.width // size.heads, sequence)
-        self.tokens: nn.Module | None = nn.Embedding(size.vocabulary, size.width)
-        self.blocks = nn.ModuleDict({str(i): Block(size, self.rotary) for i in range(size.layers)})
-        self.norm: nn.Module | None = nn.RMSNorm(size.width, eps=1e-5)
-        self.logits: nn.Module | None = nn.Linear(size.width, size.vocabulary, bias=False)
+        width = size.width
+        per_head = width // size.heads
+        self.rotary = Rotary(per_head, sequence)
+        self.tokens: nn.Module | None = nn.Embedding(size.vocabulary, width)
+        blocks = {str(i): Block(size, self.rotary) for i in range(size.layers)}
+        self.blocks = nn.ModuleDict(blocks)
+        self.norm: nn.Module | None = _norm(width)
+        self.logits: nn.Module | None = _linear(width, size.vocabulary)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         if self.tokens is not None:
             x = self.tokens(x)
         for block in self.blocks.values():
@@ -274,9 +326,10 @@ class Decoder(nn.Module):
             self.norm = self.logits = None
 
 
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean loss of all tokens, in float32."""
-    return cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+    of_tokens = logits.flatten(0, 1).float()
+    return cross_entropy(of_tokens, labels.flatten())
 
 
 def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:
@@ -284,8 +337,9 @@ def drop_others(modules: nn.ModuleDict, kept: Iterable[int]) -> None:
     share checkpoints.
     """
     names = {str(number) for number in kept}
-    for name in [name for name in modules if name not in names]:
-        del modules[name]
+    for name in list(modules):
+        if name not in names:
+            del modules[name]
 
 
 def initialize(module: nn.Module, prefix: str, seed: int) -> None:
@@ -296,11 +350,12 @@ def initialize(module: nn.Module, prefix: str, seed: int) -> None:
         _fill(parameter, prefix + name, seed)
     for each in module.modules():
         if isinstance(each, Rotary):
-            device = each.cosines.device
-            each.cosines, each.sines = (table.to(device) for table in each.tables())
+            cosines, sines = each.tables()
+            each.cosines = cosines.to(each.cosines.device)
+            each.sines = sines.to(each.sines.device)
 
 
-def _fill(parameter: torch.Tensor, name: str, seed: int) -> None:
+def _fill(parameter: Tensor, name: str, seed: int) -> None:
     """Fill with ones for a norm, else with normal numbers by seed and name; a DTensor with its part
     of them.
     """
@@ -308,11 +363,13 @@ def _fill(parameter: torch.Tensor, name: str, seed: int) -> None:
         if "norm" in name:
             parameter.fill_(1.0)
             return
-        key = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
-        generator = torch.Generator(parameter.device).manual_seed(key)
-        whole = torch.empty(parameter.shape, device=parameter.device).normal_(
-            std=_INITIAL_STD, generator=generator
-        )
+        text = f"{seed} {name}".encode()
+        digest = hashlib.sha256(text).digest()
+        key = int.from_bytes(digest[:7], "big")
+        device = parameter.device
+        generator = torch.Generator(device).manual_seed(key)
+        whole = torch.empty(parameter.shape, device=device)
+        whole.normal_(std=_INITIAL_STD, generator=generator)
         if isinstance(parameter, DTensor):
             whole = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
         parameter.copy_(whole)

@@ -30,71 +30,90 @@ def main(fast, gpus, wanted_ports):
     signal.signal(signal.SIGALRM, lambda *_: _exit_at_deadline(fast))
     signal.alarm(STOPS_S)
     began = time.monotonic()
-    faults, unknown, seen = look(gpus, wanted_ports, began + DEADLINE_S)
+    deadline = began + DEADLINE_S
+    faults, unknown, seen = look(gpus, wanted_ports, deadline)
     signal.alarm(0)
-    return report(fast, faults, unknown, "%s, %.1f s" % (seen, time.monotonic() - began))
+    elapsed_s = time.monotonic() - began
+    return report(fast, faults, unknown, "%s, %.1f s" % (seen, elapsed_s))
 
 
 def report(fast, faults, unknown, seen):
     """Print the faults, else what is unknown, else what was seen; return the exit status."""
+    status = 0
     if faults:
-        line, status = "fault: " + "; ".join(faults), 1
+        line = "fault: " + "; ".join(faults)
+        status = 1
     elif unknown:
-        line, status = "not known: " + "; ".join(unknown), 2 if fast == "kubernetes" else 0
+        line = "not known: " + "; ".join(unknown)
+        status = _unknown_status(fast)
     else:
-        line, status = "ok: " + seen, 0
+        line = "ok: " + seen
     text = "".join(letter for letter in line if letter.isprintable())
-    print("seatrial " + (text if len(text) <= WIDEST else text[: WIDEST - 3] + "..."), flush=True)
+    if len(text) > WIDEST:
+        text = text[: WIDEST - 3] + "..."
+    print("seatrial " + text, flush=True)
     return status
+
+
+def _unknown_status(fast):
+    return 2 if fast == "kubernetes" else 0
 
 
 def _exit_at_deadline(fast):
     """Exit at once: a health check that hangs would be killed, and a node drained for it."""
     sys.stdout.write("seatrial not known: no answer within %d s\n" % STOPS_S)
     sys.stdout.flush()
-    os._exit(2 if fast == "kubernetes" else 0)
+    os._exit(_unknown_status(fast))
 
 
 def look(gpus, wanted_ports, deadline):
     """Return the faults of this machine, what is unknown, and what was seen."""
     faults, unknown = [], []
     listed = inventory.gpu_list(deadline)
-    on_bus = len({each.rpartition(".")[0] for each in inventory.gpu_addresses([])})
-    if gpus and len(listed) < gpus:
-        if listed or on_bus < gpus:
-            faults.append("%d of %d GPUs" % (len(listed) if listed else on_bus, gpus))
+    functions = inventory.gpu_addresses([])
+    on_bus = {each.rpartition(".")[0] for each in functions}
+    if len(listed) < gpus:
+        found = len(listed) or len(on_bus)
+        if found < gpus:
+            faults.append("%d of %d GPUs" % (found, gpus))
         else:
             unknown.append("nvidia-smi lists no GPU")
     for gpu in listed:
-        faults.extend("%s %s" % (gpu["name"], problem) for problem in of_gpu(gpu))
+        for problem in of_gpu(gpu):
+            faults.append("%s %s" % (gpu["name"], problem))
     addresses = inventory.gpu_addresses(listed)
-    seen = inventory.kernel_log(addresses, ports.rdma_addresses()) if addresses else None
-    faults.extend(of_kernel(seen[0]) if seen else [])
+    if addresses:
+        log = inventory.kernel_log(addresses, ports.rdma_addresses())
+        if log:
+            xids, _ = log
+            faults.extend(of_kernel(xids))
     active = [port["port"] for port in ports.infiniband_ports() if port["up"]]
-    if wanted_ports and len(active) < wanted_ports:
+    if len(active) < wanted_ports:
         faults.append("%d of %d ports are active" % (len(active), wanted_ports))
-    return faults, unknown, "%d GPUs without a fault, %d active ports" % (len(listed), len(active))
+    seen = "%d GPUs without a fault, %d active ports" % (len(listed), len(active))
+    return faults, unknown, seen
 
 
 def of_gpu(gpu):
     """Yield what the GPU itself reports as damage, or as a slowdown by hardware."""
+    recovery = str(gpu.get("recovery") or "")
     if gpu.get("requires_reset"):
         yield "requires a reset"
-    elif str(gpu.get("recovery") or "").lower() not in NOTHING:
-        yield "asks for recovery: " + str(gpu["recovery"])[:40]
+    elif recovery.lower() not in NOTHING:
+        yield "asks for recovery: " + recovery[:40]
     if gpu.get("rows_failed"):
         yield "has memory that cannot be repaired"
     if gpu.get("ecc_uncorrected"):
         yield "has %d uncorrectable ECC errors" % gpu["ecc_uncorrected"]
     for name in ("fabric_state", "fabric_status"):
-        if str(gpu.get(name) or "").lower() not in NOTHING:
-            yield "NVLink fabric: " + str(gpu[name])[:40]
+        state = str(gpu.get(name) or "")
+        if state.lower() not in NOTHING:
+            yield "NVLink fabric: " + state[:40]
     links = gpu.get("nvlinks") or []
     if 0 in links:
         yield "has %d of %d NVLinks down" % (links.count(0), len(links))
-    causes = [
-        cause for cause in gpu.get("slowdown") or [] if cause.startswith(("hardware", "power"))
-    ]
+    slowdowns = gpu.get("slowdown") or []
+    causes = [cause for cause in slowdowns if cause.startswith(("hardware", "power"))]
     if causes:
         yield "is slowed down: " + ", ".join(causes)
 
@@ -102,6 +121,8 @@ def of_gpu(gpu):
 def of_kernel(xids):
     """Yield the driver's errors of the last hour that ask for a repair."""
     for error in xids:
-        is_fatal = error["kind"] == "SXid" or error["number"] in FATAL_XIDS
+        kind, number = error["kind"], error["number"]
+        is_fatal = kind == "SXid" or number in FATAL_XIDS
         if is_fatal and error.get("age_s", 0.0) <= RECENT_S:
-            yield "%s %d at %s" % (error["kind"], error["number"], str(error["pci"])[:20])
+            place = str(error["pci"])[:20]
+            yield "%s %d at %s" % (kind, number, place)

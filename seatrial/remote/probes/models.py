@@ -15,14 +15,19 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import interpolate, relu
 
 _SEEN_CLASSES = 10  # that synthetic images are of: few enough to be learnt in tens of steps
 
-Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and labels
+Batch = tuple[Tensor, Tensor]  # inputs and labels
 Draw = Callable[[int, torch.Generator], Batch]  # a batch of so many inputs
-_RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
+Convolution = tuple[int, int, int]  # channels out, kernel, stride
+# Blocks of each stage, and whether they are bottlenecks
+_RESNETS = {
+    "resnet18": ((2, 2, 2, 2), False),
+    "resnet50": ((3, 4, 6, 3), True),
+}
 MODELS = ("tiny", "transformer", *_RESNETS)
 
 
@@ -61,29 +66,35 @@ class Block(nn.Module):
 
     def __init__(self, size: TransformerSize) -> None:
         super().__init__()
-        width, self.heads = size.width, size.heads
-        self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.feed = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        width = size.width
+        self.heads = size.heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.feed_norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        up = nn.Linear(width, 4 * width)
+        down = nn.Linear(4 * width, width)
+        self.feed = nn.Sequential(up, nn.GELU(), down)
 
-    def forward(self, x: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor, future: Tensor) -> Tensor:
         """Transform `x` (batch, sequence, width).
 
         `future` (sequence, sequence) is True where attention must not look.
         """
         batch, length, width = x.shape
         per_head = width // self.heads
-        heads = (
-            self.qkv(self.attention_norm(x))
-            .view(batch, length, 3, self.heads, per_head)
-            .permute(2, 0, 3, 1, 4)
-        )
-        query, key, value = heads[0], heads[1], heads[2]
-        scores = (query @ key.transpose(-2, -1)) / math.sqrt(per_head)
-        attended = scores.masked_fill(future, -math.inf).softmax(-1) @ value
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        projected = self.qkv(self.attention_norm(x))
+        by_head = projected.view(batch, length, 3, self.heads, per_head)
+        heads = by_head.permute(2, 0, 3, 1, 4)
+        query = heads[0]
+        key = heads[1]
+        value = heads[2]
+        products = query @ key.transpose(-2, -1)
+        scores = products / math.sqrt(per_head)
+        seen = scores.masked_fill(future, -math.inf)
+        attended = seen.softmax(-1) @ value
+        heads_joined = attended.transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(heads_joined)
         return x + self.feed(self.feed_norm(x))
 
 
@@ -92,15 +103,20 @@ class Transformer(nn.Module):
 
     def __init__(self, size: TransformerSize) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(size.vocabulary, size.width)
-        self.positions = nn.Embedding(size.sequence_length, size.width)
+        width, vocabulary = size.width, size.vocabulary
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(size.sequence_length, width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
-        self.norm, self.logits = nn.LayerNorm(size.width), nn.Linear(size.width, size.vocabulary)
+        self.norm = nn.LayerNorm(width)
+        self.logits = nn.Linear(width, vocabulary)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]
-        x = self.tokens(tokens) + self.positions(torch.arange(length, device=tokens.device))
-        future = torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
+        device = tokens.device
+        positions = torch.arange(length, device=device)
+        x = self.tokens(tokens) + self.positions(positions)
+        everywhere = torch.ones(length, length, dtype=torch.bool, device=device)
+        future = everywhere.triu(1)
         for block in self.blocks:
             x = block(x, future)
         return self.logits(self.norm(x))
@@ -112,46 +128,54 @@ class Residual(nn.Module):
     `convolutions` are (channels out, kernel, stride) in order.
     """
 
-    def __init__(self, channels: int, convolutions: tuple[tuple[int, int, int], ...]) -> None:
+    def __init__(self, channels: int, convolutions: tuple[Convolution, ...]) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        width, stride = channels, 1
+        width = channels
+        stride = 1
         for out, kernel, step in convolutions:
-            layers += [*_convolution(width, out, kernel, step), nn.ReLU()]
-            width, stride = out, stride * step
-        self.residual = nn.Sequential(*layers[:-1])
+            layers += _convolution(width, out, kernel, step)
+            layers.append(nn.ReLU())
+            width = out
+            stride *= step
+        layers.pop()  # the last ReLU follows the sum
+        self.residual = nn.Sequential(*layers)
         # So that SGD is stable from the first step: https://arxiv.org/abs/1706.02677
-        nn.init.zeros_(layers[-2].weight)
-        same = (width, stride) == (channels, 1)
-        self.shortcut = (
-            nn.Identity() if same else nn.Sequential(*_convolution(channels, width, 1, stride))
-        )
+        nn.init.zeros_(layers[-1].weight)
+        self.shortcut: nn.Module = nn.Identity()
+        if width != channels or stride != 1:
+            self.shortcut = nn.Sequential(*_convolution(channels, width, 1, stride))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return relu(self.residual(x) + self.shortcut(x))
+    def forward(self, x: Tensor) -> Tensor:
+        summed = self.residual(x) + self.shortcut(x)
+        return relu(summed)
 
 
 def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
-    return nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(out)
+    padding = kernel // 2
+    convolution = nn.Conv2d(channels, out, kernel, stride, padding, bias=False)
+    return convolution, nn.BatchNorm2d(out)
 
 
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
     """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each
     stage has.
     """
-    layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    layers: list[nn.Module] = [*_convolution(3, 64, 7, 2)]
+    layers += [nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     channels = 64
-    for stage, (width, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
+    stages = zip((64, 128, 256, 512), blocks, strict=True)
+    for stage, (width, count) in enumerate(stages):
         for index in range(count):
             stride = 2 if stage and not index else 1
-            convolutions: tuple[tuple[int, int, int], ...] = ((width, 3, stride), (width, 3, 1))
+            convolutions: tuple[Convolution, ...] = ((width, 3, stride), (width, 3, 1))
             if bottleneck:
                 convolutions = ((width, 1, 1), (width, 3, stride), (4 * width, 1, 1))
             layers.append(Residual(channels, convolutions))
-            channels = convolutions[-1][0]
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
-    )
+            channels, _, _ = convolutions[-1]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    layers.append(nn.Linear(channels, classes))
+    return nn.Sequential(*layers)
 
 
 def _token_batch(vocabulary: int, sequence: int) -> Draw:
@@ -160,11 +184,16 @@ def _token_batch(vocabulary: int, sequence: int) -> Draw:
     """
 
     def batch(count: int, generator: torch.Generator) -> Batch:
-        tokens = [torch.randint(vocabulary, (count,), generator=generator, device=generator.device)]
+        device = generator.device
+        last = torch.randint(vocabulary, (count,), generator=generator, device=device)
+        tokens = [last]
         for _ in range(sequence):
-            tokens.append((5 * tokens[-1] + 7) % vocabulary)
+            last = (5 * last + 7) % vocabulary
+            tokens.append(last)
         whole = torch.stack(tokens, 1)
-        return whole[:, :-1], whole[:, 1:]
+        inputs = whole[:, :-1]
+        labels = whole[:, 1:]
+        return inputs, labels
 
     return batch
 
@@ -173,15 +202,17 @@ def _image_batch(pixels: int, classes: int) -> Draw:
     """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their
     classes (batch,).
     """
-    patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    fixed = torch.Generator().manual_seed(1)
+    patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=fixed)
+    seen = min(_SEEN_CLASSES, classes)
 
     def batch(count: int, generator: torch.Generator) -> Batch:
-        at, shape = generator.device, (count, 3, pixels, pixels)
-        labels = torch.randint(
-            min(_SEEN_CLASSES, classes), (count,), generator=generator, device=at
-        )
-        images = interpolate(patterns.to(at)[labels], size=(pixels, pixels))
-        return images + 0.5 * torch.randn(shape, generator=generator, device=at), labels
+        device = generator.device
+        labels = torch.randint(seen, (count,), generator=generator, device=device)
+        coarse = patterns.to(device)[labels]
+        images = interpolate(coarse, size=(pixels, pixels))
+        noise = torch.randn(images.shape, generator=generator, device=device)
+        return images + 0.5 * noise, labels
 
     return batch
 
@@ -195,15 +226,13 @@ def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Wo
     """
     if model in _RESNETS:
         blocks, bottleneck = _RESNETS[model]
-        network = resnet(blocks, classes, bottleneck=bottleneck).to(
-            memory_format=torch.channels_last
-        )
+        network = resnet(blocks, classes, bottleneck=bottleneck)
+        network = network.to(memory_format=torch.channels_last)
         sgd = partial(torch.optim.SGD, momentum=0.9)
         return Workload(network, sgd, 0.01, _image_batch(pixels, classes))
-    size, lr = (_TINY, 3e-3) if model == "tiny" else (size, 3e-4)
-    return Workload(
-        Transformer(size),
-        torch.optim.AdamW,
-        lr,
-        _token_batch(size.vocabulary, size.sequence_length),
-    )
+    lr = 3e-4
+    if model == "tiny":
+        size = _TINY
+        lr = 3e-3
+    draw = _token_batch(size.vocabulary, size.sequence_length)
+    return Workload(Transformer(size), torch.optim.AdamW, lr, draw)

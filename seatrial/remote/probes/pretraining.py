@@ -46,6 +46,7 @@ from decoder import SIZES, DecoderSize, loss_of
 from parallel import DEGREES, Degrees, Meshes
 from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 from step_clock import PHASES, Step, StepClock
+from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 PRECISIONS = ("fp32", "bf16", "fp8")
@@ -66,7 +67,9 @@ def main(arguments: Sequence[str]) -> int:
         # Else cuBLAS is free to sum in another order
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(mode=bool(options.replays))
-    replayed = replays.run(size, options, here, device) if options.replays else None
+    replayed = None
+    if options.replays:
+        replayed = replays.run(size, options, here, device)
     torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
     # Before a collective gives up
@@ -76,13 +79,13 @@ def main(arguments: Sequence[str]) -> int:
     result = run.summary(replayed)
     run.report(**result)
     if options.results and here.rank == 0:
-        Path(options.results).write_text(json.dumps(result, indent=2) + "\n")
+        document = json.dumps(result, indent=2) + "\n"
+        Path(options.results).write_text(document)
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
-    is_right = result["finite"] and not any(
-        result[part] and result[part]["odd"] for part in ("replays", "copies")
-    )
-    return 0 if is_right else WRONG_RESULT
+    comparisons = (result["replays"], result["copies"])
+    differs = any(comparison and comparison["odd"] for comparison in comparisons)
+    return 0 if result["finite"] and not differs else WRONG_RESULT
 
 
 class Pretraining:
@@ -96,7 +99,10 @@ class Pretraining:
         here: RankPlacement,
         device: str,
     ) -> None:
-        self.options, self.size, self.degrees, self.here = options, size, degrees, here
+        self.options = options
+        self.size = size
+        self.degrees = degrees
+        self.here = here
         self.device = torch.device(device)
         self.meshes = Meshes.make(degrees, self.device.type)
         self.model = parallel.build(options, size, degrees, self.meshes, device)
@@ -109,15 +115,15 @@ class Pretraining:
         self.clock = StepClock(self.device)
         for block in self.model.blocks.values():
             self.clock.watch(block)
-        self.loss_of: Callable[..., torch.Tensor] = (
-            torch.compile(loss_of) if options.compile else loss_of
-        )
+        self.loss_of: Callable[..., Tensor] = loss_of
+        if options.compile:
+            self.loss_of = torch.compile(loss_of)
         self.is_last_stage = self.meshes.rank("pp") == degrees.pp - 1
         self.schedule = self._schedule() if degrees.pp > 1 else None
         self.tokens = open_tokens(options.tokens) if options.tokens else None
         self.losses: list[float] = []
-        self.window: list[torch.Tensor] = []
-        self.unread: list[tuple[torch.Tensor, list[Step]]] = []
+        self.window: list[Tensor] = []
+        self.unread: list[tuple[Tensor, list[Step]]] = []
         self.step_time_ms: list[float] = []
         self.copies: dict[str, Any] | None = None
         self.checkpoints = Checkpoints(options, self.model, self.optimizer, self.device)
@@ -137,7 +143,8 @@ class Pretraining:
     def report(self, **event: Any) -> None:
         """Print an event, on rank 0 alone."""
         if self.here.rank == 0:
-            print(json.dumps({**event, "time": time.time()}), flush=True)
+            event["time"] = time.time()
+            print(json.dumps(event), flush=True)
 
     def train(self, watchdog: hang.Watchdog) -> None:
         """Run the steps from the first or the last checkpoint; a loss that is not finite ends
@@ -157,17 +164,20 @@ class Pretraining:
                 watchdog.beat(step)
             self.break_on_purpose(step)
             self.run_step(step)
-            is_last = step == options.steps - 1
+            done = step + 1
+            is_last = done == options.steps
             saves = self.checkpoints.is_due(step, is_last=is_last)
-            is_due = saves or is_last or len(self.window) >= _SETTLED_EVERY[self.device.type]
-            if is_due and not self.settle(is_last=is_last or saves):
+            reads_all = saves or is_last
+            is_full = len(self.window) >= _SETTLED_EVERY[self.device.type]
+            if (reads_all or is_full) and not self.settle(is_last=reads_all):
                 break
             if saves:
                 watchdog.beat(step)
-                self.report(event="checkpoint", step=step + 1, **self.checkpoints.save(step + 1))
-            if options.digest_every and (step + 1) % options.digest_every == 0:
+                saved = self.checkpoints.save(done)
+                self.report(event="checkpoint", step=done, **saved)
+            if options.digest_every and done % options.digest_every == 0:
                 watchdog.beat(step)
-                if not self.compare_copies(step + 1):
+                if not self.compare_copies(done):
                     break
         self.checkpoints.finish()
 
@@ -179,36 +189,40 @@ class Pretraining:
 
     def run_step(self, step: int) -> None:
         """Run one optimizer step; its loss waits on the device until `settle`."""
-        self.clock.start()
+        clock = self.clock
+        clock.start()
         inputs, labels = self.batch(step)
-        self.clock.end("data")
+        clock.end("data")
         with parallel.autocast(self.meshes, self.options.precision, self.device):
             if self.schedule is not None:  # in a pipeline forward and backward passes take turns
                 loss = self.run_pipeline(inputs, labels)
             else:
-                loss = self.loss_of(self.model(inputs), labels)
+                logits = self.model(inputs)
+                loss = self.loss_of(logits, labels)
         if self.schedule is None:
-            self.clock.end("forward")
+            clock.end("forward")
             loss.backward()
-        self.clock.end("backward")
+        clock.end("backward")
         parallel.average_experts(self.model, self.degrees)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.clock.end("optimizer")
+        clock.end("optimizer")
         self.window.append(loss.detach().double())
 
-    def run_pipeline(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def run_pipeline(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Run all microbatches through this rank's stage; return the loss on the last stage, 0 on
         others.
         """
         schedule: Any = self.schedule
-        losses: list[torch.Tensor] = []
-        arguments = (inputs,) if self.meshes.rank("pp") == 0 else ()
-        if self.is_last_stage:
-            schedule.step(*arguments, target=labels, losses=losses)
-            return torch.stack([loss.detach() for loss in losses]).mean()
-        schedule.step(*arguments)
-        return torch.zeros((), device=self.device)
+        is_first_stage = self.meshes.rank("pp") == 0
+        arguments = (inputs,) if is_first_stage else ()
+        if not self.is_last_stage:
+            schedule.step(*arguments)
+            return torch.zeros((), device=self.device)
+        losses: list[Tensor] = []
+        schedule.step(*arguments, target=labels, losses=losses)
+        detached = [loss.detach() for loss in losses]
+        return torch.stack(detached).mean()
 
     def settle(self, *, is_last: bool) -> bool:
         """Report the steps whose results are there; False if a loss is not finite.
@@ -220,81 +234,97 @@ class Pretraining:
             mine = torch.stack(self.window)
             self.window = []
             dist.all_reduce(mine)
-            mine /= self.here.world_size // self.degrees.pp  # ranks of the last stage
-            self.unread.append((mine, self.clock.close()))
-        while self.unread and (is_last or self.device.type == "cpu" or len(self.unread) > 1):
+            ranks_of_last_stage = self.here.world_size // self.degrees.pp
+            mine /= ranks_of_last_stage
+            steps = self.clock.close()
+            self.unread.append((mine, steps))
+        reads_all = is_last or self.device.type == "cpu"
+        while self.unread and (reads_all or len(self.unread) > 1):
             losses, steps = self.unread.pop(0)
-            if not self.read(losses.tolist(), self.clock.settle(steps)):
+            times = self.clock.settle(steps)
+            if not self.read(losses.tolist(), times):
                 return False
         return True
 
     def read(self, losses: list[float], times: list[float]) -> bool:
         """Report the losses and times of steps; False if a loss is not finite."""
         for loss, time_ms in zip(losses, times, strict=True):
-            number = self.first_step + len(self.losses)
+            step = self.first_step + len(self.losses)
             self.losses.append(loss)
             self.step_time_ms.append(time_ms)
             shown = loss if math.isfinite(loss) else None
-            self.report(event="step", step=number, loss=shown, step_time_ms=time_ms)
-        return all(math.isfinite(loss) for loss in losses)
+            self.report(event="step", step=step, loss=shown, step_time_ms=time_ms)
+        return all(map(math.isfinite, losses))
 
-    def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if
         ranks share it.
         """
         options, degrees = self.options, self.degrees
-        place = self.meshes.rank("fsdp") * degrees.ep + self.meshes.rank("ep")
+        rank_of = self.meshes.rank
+        place = rank_of("fsdp") * degrees.ep + rank_of("ep")
         first = (step * degrees.data + place) * options.batch
-        whole = self.sequences(first, options.batch)
-        part = options.sequence // degrees.cp
-        start = self.meshes.rank("cp") * part
-        return whole[:, start : start + part], whole[:, start + 1 : start + part + 1].contiguous()
+        sequences = self.sequences(first, options.batch)
+        length = options.sequence // degrees.cp
+        start = rank_of("cp") * length
+        end = start + length
+        inputs = sequences[:, start:end]
+        labels = sequences[:, start + 1 : end + 1]
+        return inputs, labels.contiguous()
 
-    def sequences(self, first: int, count: int) -> torch.Tensor:
+    def sequences(self, first: int, count: int) -> Tensor:
         """Return sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo
         the vocabulary.
         """
-        length = self.options.sequence + 1
+        numbers = range(first, first + count)
         if self.tokens is not None:
-            rows = [
-                self._from_file(number * length, length) for number in range(first, first + count)
-            ]
+            rows = [self._from_file(number) for number in numbers]
             return torch.stack(rows).to(self.device, non_blocking=True)
-        starts = [
-            (self.options.seed * 7919 + number * 104_729) % self.size.vocabulary
-            for number in range(first, first + count)
-        ]
+        vocabulary = self.size.vocabulary
+        seeded = self.options.seed * 7919
+        starts = [(seeded + number * 104_729) % vocabulary for number in numbers]
+        first_tokens = torch.tensor(starts, device=self.device)
         factors, terms = self.recurrence
-        return (
-            torch.tensor(starts, device=self.device)[:, None] * factors + terms
-        ) % self.size.vocabulary
+        return (first_tokens[:, None] * factors + terms) % vocabulary
 
-    def _from_file(self, first: int, length: int) -> torch.Tensor:
+    def _from_file(self, number: int) -> Tensor:
         tokens: Any = self.tokens
-        places = torch.arange(first, first + length) % len(tokens)
-        return tokens[places].long() % self.size.vocabulary
+        length = self.options.sequence + 1
+        first = number * length
+        places = torch.arange(first, first + length)
+        row = tokens[places % len(tokens)]
+        return row.long() % self.size.vocabulary
 
     @cached_property
-    def recurrence(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def recurrence(self) -> tuple[Tensor, Tensor]:
         """Factors and terms that give token i from the first: 5 x + 7, i times, modulo the
         vocabulary.
         """
-        factors, terms = [1], [0]
+        vocabulary = self.size.vocabulary
+        factor, term = 1, 0
+        factors, terms = [factor], [term]
         for _ in range(self.options.sequence):
-            factors.append(5 * factors[-1] % self.size.vocabulary)
-            terms.append((5 * terms[-1] + 7) % self.size.vocabulary)
-        return torch.tensor(factors, device=self.device), torch.tensor(terms, device=self.device)
+            factor = 5 * factor % vocabulary
+            term = (5 * term + 7) % vocabulary
+            factors.append(factor)
+            terms.append(term)
+        device = self.device
+        return torch.tensor(factors, device=device), torch.tensor(terms, device=device)
 
     def break_on_purpose(self, step: int) -> None:
         """Do what a fault of the local platform asks for, at its step, in the first attempt
         alone.
         """
-        rank, _, seconds = (self.options.die or "-1:0").partition(":")
-        if int(rank) == self.here.rank and time.monotonic() - self.began > float(seconds):
+        own_rank = self.here.rank
+        dies_at = self.options.die or "-1:0"
+        rank, _, seconds = dies_at.partition(":")
+        elapsed_s = time.monotonic() - self.began
+        if int(rank) == own_rank and elapsed_s > float(seconds):
             os.kill(os.getpid(), signal.SIGKILL)
-        for fault in self.options.fault:
-            kind, rank, at = fault
-            if rank != self.here.rank or at != step or self.first_step:
+        if self.first_step:
+            return
+        for kind, rank, at in self.options.fault:
+            if rank != own_rank or at != step:
                 continue
             if kind == "sleep":
                 time.sleep(_SLEEP_S)
@@ -305,27 +335,37 @@ class Pretraining:
 
     def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
         """Return the last event, the same on every rank."""
-        options, warmup = self.options, self.options.warmup
-        finite = all(math.isfinite(loss) for loss in self.losses)
+        options = self.options
+        finite = all(map(math.isfinite, self.losses))
         mine: dict[str, Any] = {
             "rank": self.here.rank,
             "host": self.here.host,
             "parameters": replays.digest_of(self.model.parameters()),
         }
         for name in (*PHASES, "compute", "step"):
-            mine[f"{name}_ms"] = rounded(self.clock.median(name, warmup))
-        on_gpu = self.device.type == "cuda"
-        # Of tensors
-        mine["memory_gb"] = rounded(torch.cuda.max_memory_allocated() / 1e9) if on_gpu else None
-        shares = (
-            shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
-        )
+            median = self.clock.median(name, options.warmup)
+            mine[f"{name}_ms"] = rounded(median)
+        mine["memory_gb"] = None
+        if self.device.type == "cuda":
+            tensor_bytes = torch.cuda.max_memory_allocated()
+            mine["memory_gb"] = rounded(tensor_bytes / 1e9)
+        shares = {}
+        if finite:
+            shares = shares_of_groups(lambda: self.run_step(options.steps), self.device)
         ranks = rendezvous.report(mine, str(self.device))
-        counted = self.step_time_ms[warmup:] or self.step_time_ms
-        tokens = options.batch * options.sequence * self.degrees.data
-        seconds = sum(counted) / 1e3
-        rate = tokens * len(counted) / seconds / self.here.world_size if seconds else None
-        tflops = rate * self.size.flops_per_token(options.sequence) / 1e12 if rate else None
+        counted = self.step_time_ms[options.warmup :] or self.step_time_ms
+        rate = self._tokens_s_per_gpu(counted)
+        tflops = mfu = median_ms = p99_ms = None
+        if rate:
+            flops = self.size.flops_per_token(options.sequence)
+            tflops = rate * flops / 1e12
+        if tflops and options.peak_tflops:
+            mfu = tflops / options.peak_tflops
+        if counted:
+            median_ms = statistics.median(counted)
+            index = math.ceil(0.99 * len(counted)) - 1
+            p99_ms = sorted(counted)[index]
+        losses = repr(self.losses).encode()
         return {
             "event": "llama",
             "size": size_name(self.size),
@@ -341,18 +381,28 @@ class Pretraining:
             "finite": finite,
             "first_loss": next(iter(self.losses), None),
             "last_loss": next(reversed(self.losses), None),
-            "losses_digest": hashlib.sha256(repr(self.losses).encode()).hexdigest()[:16],
+            "losses_digest": hashlib.sha256(losses).hexdigest()[:16],
             "tokens_s_per_gpu": rate,
             "model_tflops": tflops,
-            "mfu": tflops / options.peak_tflops if tflops and options.peak_tflops else None,
-            "step_ms_p50": statistics.median(counted) if counted else None,
-            "step_ms_p99": sorted(counted)[math.ceil(0.99 * len(counted)) - 1] if counted else None,
+            "mfu": mfu,
+            "step_ms_p50": median_ms,
+            "step_ms_p99": p99_ms,
             "communication": shares,
             "checkpoint": self.checkpoints.result(),
             "replays": replayed,
             "copies": self.copies,
             "ranks": ranks,
         }
+
+    def _tokens_s_per_gpu(self, step_time_ms: Sequence[float]) -> float | None:
+        """Return the rate over steps of these times; None if they took none."""
+        seconds = sum(step_time_ms) / 1e3
+        if not seconds:
+            return None
+        options = self.options
+        tokens: int = options.batch * options.sequence * self.degrees.data
+        ranks: int = self.here.world_size
+        return tokens * len(step_time_ms) / seconds / ranks
 
 
 def rounded(value: float | None) -> float | None:
@@ -365,7 +415,7 @@ def size_name(size: DecoderSize) -> str:
     return names[0] if names else f"{size.layers}x{size.width}"
 
 
-def open_tokens(path: str) -> torch.Tensor:
+def open_tokens(path: str) -> Tensor:
     """Return the tokens of a file of 32 bit numbers, read as they are needed.
 
     Raises CannotStart.
@@ -379,14 +429,15 @@ def open_tokens(path: str) -> torch.Tensor:
 
 def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """Return the size and the degrees, if they fit together. Raises CannotStart."""
-    overrides = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
-    size = replace(
-        SIZES[options.size],
-        **{name: value for name, value in overrides.items() if value is not None},
-    )
+    size = SIZES[options.size]
+    for field in fields(DecoderSize):
+        asked = getattr(options, field.name)
+        if asked is not None:
+            size = replace(size, **{field.name: asked})
     if problem := size.problem():
         raise CannotStart(problem)
-    degrees = parallel.choose({name: getattr(options, name) for name in DEGREES}, ranks)
+    asked_degrees = {name: getattr(options, name) for name in DEGREES}
+    degrees = parallel.choose(asked_degrees, ranks)
     for problem in problems(options, size, degrees, device):
         raise CannotStart(problem)
     return size, degrees
@@ -398,21 +449,28 @@ def problems(
     """Yield why the options do not fit together, or not this machine."""
     yield from parallel.problems(degrees, size, options.sequence, options.batch)
     yield from parallel.too_old(degrees, device)
-    if options.precision == "fp8" and device == "cpu":
+    if options.precision != "fp8":
+        return
+    if device == "cpu":
         yield "--precision fp8 needs a GPU; processors take fp32 and bf16"
-    if options.precision == "fp8" and importlib.util.find_spec("torchao") is None:
+    if importlib.util.find_spec("torchao") is None:
         yield f"--precision fp8 needs torchao, which {sys.executable} does not have"
 
 
 def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> None:
     """Add what the local platform lets this node's training break: sleeps_at=3,checkpoint_s=5."""
-    faults = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    options.slow_checkpoint_s = float(faults.get("checkpoint_s", options.slow_checkpoint_s))
+    parts = [part.split("=", 1) for part in text.split(",") if "=" in part]
+    faults: dict[str, str] = dict(parts)
+    if "checkpoint_s" in faults:
+        options.slow_checkpoint_s = float(faults["checkpoint_s"])
     if here.local_rank:
         return
-    for name, kind in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
-        if name in faults:
-            options.fault.append((kind, here.rank, int(faults[name])))
+    if "sleeps_at" in faults:
+        step = int(faults["sleeps_at"])
+        options.fault.append(("sleep", here.rank, step))
+    if "loses_loader_at" in faults:
+        step = int(faults["loses_loader_at"])
+        options.fault.append(("lose-loader", here.rank, step))
     if "replays_wrong" in faults:
         once = "-once" if faults["replays_wrong"] == "once" else ""
         options.wrong = f"{here.rank}:compute{once}"

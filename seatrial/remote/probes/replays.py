@@ -27,11 +27,15 @@ from decoder import Decoder, DecoderSize, initialize, loss_of
 from processor_wait import own_clock_s
 from rendezvous import RankPlacement
 from step_clock import Marks
+from torch import Tensor
 
 Json = Dict[str, Any]  # an object
 _REPLAYS = 3
 # Small beside any GPU, of the model's own width
-_LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2
+_LAYERS = 2
+_VOCABULARY = 2048
+_SEQUENCE = 1024
+_BATCH = 2
 _SEED = 17
 _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -50,7 +54,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
     sequence = min(_SEQUENCE, options.sequence)
     digests: list[str] = []
     step_ms: list[float] = []
-    gradients: list[torch.Tensor] = []
+    gradients: list[Tensor] = []
     for replay in range(_REPLAYS):
         wrong = is_wrong(options, here, "compute", replay)
         done, times, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
@@ -80,41 +84,48 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
 
 def _replay(
     size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
-) -> tuple[str, list[float], list[torch.Tensor]]:
+) -> tuple[str, list[float], list[Tensor]]:
     """Return one replay: a digest of all its steps, the time of each in ms, and the last
     gradients.
     """
+    target = torch.device(device)
     with torch.device("meta"):
         model = Decoder(size, sequence)
     model.to_empty(device=device)
     initialize(model, "", _SEED)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
     generator = torch.Generator("cpu").manual_seed(_SEED)
-    tokens = torch.randint(size.vocabulary, (_BATCH, sequence + 1), generator=generator).to(device)
-    marks = Marks(
-        torch.device(device), own_clock_s if options.shared_processors else time.perf_counter
-    )
+    shape = (_BATCH, sequence + 1)
+    tokens = torch.randint(size.vocabulary, shape, generator=generator).to(device)
+    inputs = tokens[:, :-1]
+    labels = tokens[:, 1:]
+    clock = own_clock_s if options.shared_processors else time.perf_counter
+    marks = Marks(target, clock)
+    is_mixed = options.precision != "fp32"
+    autocast = torch.autocast(target.type, torch.bfloat16, enabled=is_mixed)
     steps, digests = [], []
-    autocast = torch.autocast(
-        torch.device(device).type, torch.bfloat16, enabled=options.precision != "fp32"
-    )
     for step in range(options.replays):
         first = marks.now()
         optimizer.zero_grad()
         with autocast:
-            logits = model(tokens[:, :-1])
-        loss_of(logits, tokens[:, 1:]).backward()
+            logits = model(inputs)
+        loss_of(logits, labels).backward()
         optimizer.step()
         steps.append((first, marks.now()))
         if is_wrong and step == options.replays // 2:
-            flip_bit(next(model.parameters()))
-        digests.append(digest_of(model.parameters()))
+            flip_bit(parameters[0])
+        digests.append(digest_of(parameters))
     times = [marks.between_ms(*span) for span in steps]
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16], times, gradients
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    return _short_digest("".join(digests)), times, gradients
 
 
-def digest_of(tensors: Iterable[torch.Tensor]) -> str:
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digest_of(tensors: Iterable[Tensor]) -> str:
     """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any
     order.
     """
@@ -122,32 +133,36 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> str:
     with torch.no_grad():
         for tensor in tensors:
             words = words_of(local(tensor).detach())
-            sums.append(sum(_weighted(words, first) for first in range(0, len(words), _WORDS)))
+            parts = [_weighted(words, first) for first in range(0, len(words), _WORDS)]
+            sums.append(sum(parts))
     values = torch.stack(sums).tolist() if sums else []
-    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+    return _short_digest(repr(values))
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
+def local(tensor: Tensor) -> Tensor:
     """Return this rank's part of a tensor."""
-    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
 
-def words_of(tensor: torch.Tensor) -> torch.Tensor:
+def words_of(tensor: Tensor) -> Tensor:
     """Return the bits of every element, as integers of its size; in the same memory where that is
     contiguous.
     """
-    return tensor.contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
+    integers = _INTEGERS[tensor.element_size()]
+    return tensor.contiguous().view(-1).view(integers)
 
 
-def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
+def _weighted(words: Tensor, first: int) -> Tensor:
     """Return the sum of some words from the first on, each times a number of its place."""
     part = words[first : first + _WORDS].long()
-    weights = torch.arange(first + 1, first + len(part) + 1, device=words.device) * 0x9E3779B1 | 1
+    start = first + 1
+    places = torch.arange(start, start + len(part), device=words.device)
+    weights = places * 0x9E3779B1 | 1
     return (part * weights).sum()
 
 
-def flip_bit(parameter: torch.Tensor) -> None:
+def flip_bit(parameter: Tensor) -> None:
     """Flip the lowest bit of one element, as a fault does."""
     with torch.no_grad():
         words = words_of(parameter.detach())
@@ -155,7 +170,7 @@ def flip_bit(parameter: torch.Tensor) -> None:
 
 
 def _wrong_sums(
-    gradients: Sequence[torch.Tensor], digests: Sequence[str], device: str, *, is_wrong: bool
+    gradients: Sequence[Tensor], digests: Sequence[str], device: str, *, is_wrong: bool
 ) -> int:
     """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients
     differ already.
@@ -163,6 +178,7 @@ def _wrong_sums(
     texts = rendezvous.share(digests[-1], device)
     if len(set(texts)) > 1:
         return 0
+    ranks = dist.get_world_size()
     wrong = 0
     for bucket, gradient in enumerate(gradients):
         words = words_of(gradient).long()
@@ -170,7 +186,8 @@ def _wrong_sums(
         dist.all_reduce(total)
         if is_wrong and not bucket:
             total[len(total) // 2] += 1
-        wrong += int((total != words * dist.get_world_size()).sum())
+        differs = total != words * ranks
+        wrong += int(differs.sum())
     return wrong
 
 
@@ -180,22 +197,18 @@ def kind_of(device: torch.device) -> str:
     """
     threads = torch.get_num_threads()
     if device.type != "cuda":
-        return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {threads}"
-    name, memory = (
-        torch.cuda.get_device_name(device),
-        torch.cuda.get_device_properties(device).total_memory,
-    )
+        instructions = torch.backends.cpu.get_cpu_capability()
+        return f"{torch.__version__} {instructions} {threads}"
+    name = torch.cuda.get_device_name(device)
+    memory = torch.cuda.get_device_properties(device).total_memory
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
     try:
-        driver = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=False
-        ).stdout.strip()
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        driver = ended.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         driver = ""
-    return (
-        f"{torch.__version__} {torch.version.cuda or torch.version.hip} {name} {memory} "
-        f"{driver[:20]}"
-    )
+    library = torch.version.cuda or torch.version.hip
+    return f"{torch.__version__} {library} {name} {memory} {driver[:20]}"
 
 
 def odd(ranks: Sequence[Json]) -> list[Json]:
@@ -206,29 +219,26 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
     for kind in sorted({rank["kind"] for rank in ranks}):
         alike = [rank for rank in ranks if rank["kind"] == kind]
         counts = Counter(digest for rank in alike for digest in rank["digests"])
-        (common, count), total = counts.most_common(1)[0], sum(counts.values())
+        common, count = counts.most_common(1)[0]
+        is_certain = 2 * count > sum(counts.values())
         for rank in alike:
             differs = sum(digest != common for digest in rank["digests"])
             if differs:
-                is_certain = 2 * count > total
-                outliers.append(
-                    {**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain}
-                )
+                outliers.append(_outlier(rank, "compute", differs, is_certain=is_certain))
     bad = [rank for rank in ranks if rank["wrong_sums"]]
-    for rank in bad:
-        outliers.append(
-            {
-                **_place(rank),
-                "by": "transport",
-                "replays": 1,
-                "is_certain": 2 * len(bad) < len(ranks),
-            }
-        )
+    is_certain = 2 * len(bad) < len(ranks)
+    outliers += [_outlier(rank, "transport", 1, is_certain=is_certain) for rank in bad]
     return outliers
 
 
-def _place(rank: Json) -> Json:
-    return {"rank": rank["rank"], "host": rank["host"]}
+def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
+    return {
+        "rank": rank["rank"],
+        "host": rank["host"],
+        "by": by,
+        "replays": replays,
+        "is_certain": is_certain,
+    }
 
 
 def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
@@ -236,4 +246,7 @@ def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: 
     which is 0.
     """
     fault = f"{here.rank}:{kind}"
-    return options.wrong == fault or (options.wrong == f"{fault}-once" and not turn)
+    wrong: str | None = options.wrong
+    if wrong == f"{fault}-once":
+        return turn == 0
+    return wrong == fault
