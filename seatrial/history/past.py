@@ -1,6 +1,6 @@
 """Readings of earlier runs as dense arrays for the judge, by machine and not by name."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
+EarlierSeries = Mapping[int, str | None]  # by index; None: the machine was not there
 _REFERENCE_RUNS = 30  # a month of nightly runs
 RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
@@ -34,7 +35,8 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     """
     if current == earlier:
         return {}
-    own, before = _distinctive(current), _distinctive(earlier)
+    own = _distinctive(current)
+    before = _distinctive(earlier)
     same = _same_machines(own, before)
     if 2 * len(same) < min(len(own), len(before)):
         same = {}
@@ -42,9 +44,8 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     names: dict[str, str | None] = {}
     for node, hardware in current.items():
         was = same.get(node, node)
-        replaced = node not in same and (
-            node in taken or (bool(same) and node in own and node in before)
-        )
+        has_other_ids = bool(same) and node in own and node in before
+        replaced = node not in same and (node in taken or has_other_ids)
         if replaced or (was in earlier and hardware.replaces(earlier[was])):
             names[node] = None
         elif was != node:
@@ -57,12 +58,12 @@ def _distinctive(hardware: Hardware) -> dict[str, frozenset[str]]:
     or image.
     """
     count = Counter(hardware_id for node in hardware.values() for hardware_id in node.ids)
-    own = {
-        name: frozenset(i for i in node.ids if count[i] == 1)
-        for name, node in hardware.items()
-        if node.ids
-    }
-    return {name: ids for name, ids in own.items() if ids}
+    distinctive = {}
+    for name, node in hardware.items():
+        ids = frozenset(i for i in node.ids if count[i] == 1)
+        if ids:
+            distinctive[name] = ids
+    return distinctive
 
 
 def _same_machines(
@@ -72,19 +73,24 @@ def _same_machines(
     has the name.
     """
     was_in = {hardware_id: name for name, ids in before.items() for hardware_id in ids}
-    shared = [
-        (count, node, was)
-        for node, ids in own.items()
-        for was, count in Counter(was_in[i] for i in ids if i in was_in).items()
-        if 2 * count >= max(len(ids), len(before[was]))
-    ]
+    matches = []
+    for node, ids in own.items():
+        shared = Counter(was_in[i] for i in ids if i in was_in)
+        for was, count in shared.items():
+            if 2 * count >= max(len(ids), len(before[was])):
+                matches.append((count, node, was))
     same: dict[str, str] = {}
     taken = set[str]()
-    for _, node, was in sorted(shared, key=lambda match: (-match[0], match[1] != match[2], match)):
+    for _, node, was in sorted(matches, key=_closest_first):
         if node not in same and was not in taken:
             same[node] = was
             taken.add(was)
     return same
+
+
+def _closest_first(match: tuple[int, str, str]) -> tuple[int, bool, tuple[int, str, str]]:
+    count, node, was = match
+    return -count, node != was, match
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,47 +100,48 @@ class Machines:
     hardware: Hardware = field(default_factory=dict)
     measured: Mapping[str, Measurement] = field(default_factory=dict)
 
-    def earlier_series(
-        self, names: Sequence[str], then: Sequence[Hardware]
-    ) -> list[Mapping[int, str | None]]:
+    def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[EarlierSeries]:
         """Return the series of the same machine in each run of `then`, by index in `names`, where
         names differ.
-
-        None: the machine was not there.
         """
-        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {
-            frozenset(): {}
-        }
-        series: list[Mapping[int, str | None]] = []
+        by_change: dict[frozenset[tuple[str, str | None]], EarlierSeries] = {frozenset(): {}}
+        series: list[EarlierSeries] = []
         for earlier, hardware in zip((None, *then), then, strict=False):
             if hardware == earlier:  # as in most runs
                 series.append(series[-1])
                 continue
-            change = frozenset(earlier_names(self.hardware, hardware).items())
+            was = earlier_names(self.hardware, hardware)
+            change = frozenset(was.items())
             if change not in by_change:
-                was = dict(change)
-                measured = ((i, self.measured.get(name)) for i, name in enumerate(names))
-                by_change[change] = {
-                    i: _renamed(m, was)
-                    for i, m in measured
-                    if m is not None and any(node in was for node in m.subject.nodes)
-                }
+                by_change[change] = self._renamed(names, was)
             series.append(by_change[change])
         return series
+
+    def _renamed(self, names: Sequence[str], was: EarlierNames) -> EarlierSeries:
+        """Return the earlier series of nodes that had other names, by index in `names`."""
+        renamed = {}
+        for i, name in enumerate(names):
+            m = self.measured.get(name)
+            if m is not None and any(node in was for node in m.subject.nodes):
+                renamed[i] = _renamed(m, was)
+        return renamed
 
 
 def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     """Return the series of `m` under the earlier names of its nodes."""
-    names = [name for node in m.subject.nodes if (name := earlier.get(node, node)) is not None]
-    if len(names) < len(m.subject.nodes):
-        return None
     subject = m.subject
-    name = (
-        "--".join(names)
-        if subject.kind == "link"
-        else names[0] + subject.name[len(subject.nodes[0]) :]
-    )
-    return replace(m, subject=replace(subject, name=name)).series()
+    nodes = []
+    for node in subject.nodes:
+        was = earlier.get(node, node)
+        if was is None:
+            return None
+        nodes.append(was)
+    name = "--".join(nodes)
+    if subject.kind != "link":
+        part = subject.name[len(subject.nodes[0]) :]
+        name = nodes[0] + part
+    earlier_subject = replace(subject, name=name)
+    return replace(m, subject=earlier_subject).series()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +184,19 @@ def past_runs(
     Raises SeatrialError when the store cannot be read.
     """
     runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
-    readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
+    run_ids = [run.run_id for run in runs]
+    readings = _readings(store, run_ids, names, machines or Machines())
     last_pass = next((run for run in reversed(runs) if run.passed), None)
-    return _dense(
-        runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else ""
-    )
+    changed = changes(last_pass.fingerprint, fingerprint) if last_pass else ""
+    return _dense(runs, readings, len(names), changed)
 
 
 def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> list[RunRow]:
-    newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
-    passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
-    return chosen_runs({run.run_id: run for run in (*newest, *passed)}.values())
+    most = _REFERENCE_RUNS + RECENT_RUNS
+    newest = store.runs_before(cluster, suite, before, most)
+    passed = store.runs_before(cluster, suite, before, most, Verdict.PASS)
+    by_id = {run.run_id: run for run in (*newest, *passed)}
+    return chosen_runs(by_id.values())
 
 
 def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
@@ -198,10 +207,12 @@ def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
     where too few passed.
     """
     newest_first = sorted(runs, key=_age, reverse=True)
-    recent, older = newest_first[:RECENT_RUNS], newest_first[RECENT_RUNS:]
-    passed = [run for run in older if run.passed][:_REFERENCE_RUNS]
-    others = [run for run in older if not run.passed][: _REFERENCE_RUNS - len(passed)]
-    return sorted([*recent, *passed, *others], key=_age)
+    recent = newest_first[:RECENT_RUNS]
+    older = newest_first[RECENT_RUNS:]
+    passed = [run for run in older if run.passed]
+    others = [run for run in older if not run.passed]
+    references = [*passed, *others][:_REFERENCE_RUNS]
+    return sorted([*recent, *references], key=_age)
 
 
 def _age(run: RunRow) -> tuple[datetime, str]:
@@ -215,17 +226,18 @@ def at_other_ranks(
 
     Raises SeatrialError.
     """
-    stored: dict[object, dict[int, str]] = {}
+    stored: dict[object, dict[int, str]] = defaultdict(dict)
     for m in store.series_of_cluster(cluster):
-        if type(ranks := m.conditions.get("ranks")) is int:
-            stored.setdefault(_but_ranks(m), {})[ranks] = m.series()
-    alike = (
-        (m.series(), stored.get(_but_ranks(m), {})) for m in measurements if "ranks" in m.conditions
-    )
-    others = {
-        name: {ranks: other for ranks, other in series.items() if other != name}
-        for name, series in alike
-    }
+        ranks = m.conditions.get("ranks")
+        if type(ranks) is int:
+            stored[_but_ranks(m)][ranks] = m.series()
+    others = {}
+    for m in measurements:
+        if "ranks" not in m.conditions:
+            continue
+        name = m.series()
+        alike = stored.get(_but_ranks(m), {})
+        others[name] = {ranks: other for ranks, other in alike.items() if other != name}
     return {name: series for name, series in others.items() if series}
 
 
@@ -239,41 +251,51 @@ def _readings(
 ) -> Readings:
     """Return the readings of the same machines for the series `names`, as indexes of both lists."""
     hardware = store.hardware(run_ids) if machines.hardware else {}
-    changed = machines.earlier_series(names, [hardware.get(run_id, {}) for run_id in run_ids])
-    requested = list(
-        dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)])
-    )
-    column = np.full((len(run_ids), len(requested)), -1)
-    column[:, : len(names)] = np.arange(len(names))
+    then = [hardware.get(run_id, {}) for run_id in run_ids]
+    changed = machines.earlier_series(names, then)
+    requested = dict.fromkeys(names)
+    for series in changed:
+        requested |= dict.fromkeys(name for name in series.values() if name)
     place = {name: i for i, name in enumerate(requested)}
+    column = np.full((len(run_ids), len(place)), -1)
+    column[:, : len(names)] = np.arange(len(names))
     for columns, series in zip(column, changed, strict=True):
         columns[list(series)] = -1
         for i, name in series.items():
             if name is not None:
                 columns[place[name]] = i
-    readings = store.readings(run_ids, requested)
+    readings = store.readings(run_ids, list(place))
     return readings.moved(column[readings.run, readings.series])
 
 
 def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str) -> PastRuns:
     shape = len(runs), series
-    cell, value = readings.run * series + readings.series, readings.value
-    count = np.bincount(cell, minlength=len(runs) * series)
+    size = len(runs) * series
+    cell = readings.run * series + readings.series
+    value = readings.value
+    count = np.bincount(cell, minlength=size)
+    has_any = count > 0
     start = np.cumsum(count) - count
-    in_turn = value[np.argsort(cell, kind="stable")]
-    first = _at(in_turn, start, count > 0)
-    sums = np.bincount(cell, value, minlength=count.size)
-    rest = np.full(count.size, np.nan)
+    order = np.argsort(cell, kind="stable")
+    in_turn = value[order]
+    first = _at(in_turn, start, has_any)
+    sums = np.bincount(cell, value, minlength=size)
+    rest = np.full(size, np.nan)
     np.divide(sums - first, count - 1, out=rest, where=count > 1)
-    location = locations(in_turn, start, count)
-    within = _squares(cell, value, sums / np.maximum(count, 1))
-    bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
+    mean = sums / np.maximum(count, 1)
+    bad = np.bincount(cell[~readings.good], minlength=size) > 0
+    good = (has_any & ~bad).reshape(shape)
     whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
-    good = ((count > 0) & ~bad).reshape(shape) & whole[:, None]
-    one, others, middle, squares = (
-        values.reshape(shape) for values in (first, rest, location, within)
+    return PastRuns(
+        runs,
+        first=first.reshape(shape),
+        rest=rest.reshape(shape),
+        location=locations(in_turn, start, count).reshape(shape),
+        within=_squares(cell, value, mean).reshape(shape),
+        count=count.reshape(shape),
+        good=good & whole[:, None],
+        changed=changed,
     )
-    return PastRuns(runs, one, others, middle, squares, count.reshape(shape), good, changed)
 
 
 def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
@@ -281,8 +303,10 @@ def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
     single one.
     """
     usual = mean[cell]
-    shares = np.divide(value, usual, out=np.ones(value.size), where=usual > 0) - 1
-    return np.asarray(np.bincount(cell, shares**2, minlength=mean.size), dtype=np.float64)
+    ones = np.ones(value.size)
+    shares = np.divide(value, usual, out=ones, where=usual > 0) - 1
+    sums = np.bincount(cell, shares**2, minlength=mean.size)
+    return np.asarray(sums, dtype=np.float64)
 
 
 def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
@@ -295,16 +319,21 @@ def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    parts = [
-        f"{key} {_short(before.get(key))} -> {_short(now.get(key))}"
-        for key in keys[:_CHANGES_SHOWN]
-    ]
-    more = [f"{len(keys) - _CHANGES_SHOWN} more"] if len(keys) > _CHANGES_SHOWN else []
-    return ", ".join([*parts, *more])
+    parts = []
+    for key in keys[:_CHANGES_SHOWN]:
+        was = _short(before.get(key))
+        parts.append(f"{key} {was} -> {_short(now.get(key))}")
+    more = len(keys) - _CHANGES_SHOWN
+    if more > 0:
+        parts.append(f"{more} more")
+    return ", ".join(parts)
 
 
 def _short(version: str | None) -> str:
     if version is None:
         return "unknown"
     name, _, digest = version.partition("@sha256:")
-    return f"{name.rsplit('/', 1)[-1]}@{digest[:12]}" if digest else version
+    if not digest:
+        return version
+    image = name.rsplit("/", 1)[-1]
+    return f"{image}@{digest[:12]}"

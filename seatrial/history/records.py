@@ -72,20 +72,22 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 
 def check_records(result: RunResult) -> list[Record]:
-    rows = (
-        {"run_id": result.run_id, "nth": nth, **check.summary()}
-        for nth, check in enumerate(result.checks)
-    )
-    return [{column.name: row[column.name] for column in checks.c} for row in rows]
+    records = []
+    for nth, check in enumerate(result.checks):
+        row = {"run_id": result.run_id, "nth": nth, **check.summary()}
+        records.append({column.name: row[column.name] for column in checks.c})
+    return records
 
 
 def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
     """Return every measurement with its check and the key of its series."""
-    return [
-        ((series_key(m.series()), clean(check.name), clean(m.unit)), check, m)
-        for check in result.checks
-        for m in check.measurements
-    ]
+    measured = []
+    for check in result.checks:
+        name = clean(check.name)
+        for m in check.measurements:
+            key = (series_key(m.series()), name, clean(m.unit))
+            measured.append((key, check, m))
+    return measured
 
 
 def series_records(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
@@ -99,16 +101,16 @@ def reading_records(
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
     verdicts = {id(check): _judged(check) for check in result.checks}
-    numbers, raw, counts = [], [], Counter[int]()
+    numbers, raw = [], []
+    counts = Counter[int]()
     for key, check, m in measured:
         series_id = ids[key]
         place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
         counts[series_id] += 1
-        numbers.append(
-            {**place, "value": _number(m.value), "verdict": verdicts[id(check)].get(m.series())}
-        )
+        verdict = verdicts[id(check)].get(m.series())
+        numbers.append({**place, "value": _number(m.value), "verdict": verdict})
         if m.samples:
-            raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
+            raw.append({**place, "samples": list(map(_number, m.samples))})
     return numbers, raw
 
 
@@ -116,23 +118,26 @@ def hardware_records(result: RunResult) -> list[Record]:
     """Return one row for nodes that differ only in their serials."""
     alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
-        alike[replace(hardware, ids=frozenset())][name] = sorted(hardware.ids)
+        model = replace(hardware, ids=frozenset())
+        alike[model][name] = sorted(hardware.ids)
     rows = []
-    for hardware, ids_by_node in alike.items():
-        facts = {key: value for key, value in asdict(hardware).items() if key != "ids"}
+    for model, ids_by_node in alike.items():
+        row: Record = {"run_id": result.run_id, **asdict(model)}
+        row["nodes"] = list(ids_by_node)
         known = {name: ids for name, ids in ids_by_node.items() if ids}
-        rows.append(
-            {"run_id": result.run_id, **facts, "nodes": list(ids_by_node), "ids": known or None}
-        )
+        row["ids"] = known or None
+        rows.append(row)
     return rows
 
 
 def suspect_records(result: RunResult) -> list[Record]:
     columns = ("kind", "name", "confidence", "code", "evidence")
-    blamed = (suspect.to_dict() for suspect in result.suspects)
-    return [
-        {"run_id": result.run_id, **{column: each[column] for column in columns}} for each in blamed
-    ]
+    records = []
+    for suspect in result.suspects:
+        document = suspect.to_dict()
+        stored = {column: document[column] for column in columns}
+        records.append({"run_id": result.run_id, **stored})
+    return records
 
 
 def node_test_record(test: NodeTest) -> Record:
@@ -140,7 +145,8 @@ def node_test_record(test: NodeTest) -> Record:
 
 
 def node_test(row: Row[Any]) -> NodeTest:
-    return NodeTest(**{**row._mapping, "verdict": Verdict(row.verdict)})
+    fields = {**row._mapping, "verdict": Verdict(row.verdict)}
+    return NodeTest(**fields)
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:
@@ -148,20 +154,25 @@ def pin_record(cluster: str, pin: Pin) -> Record:
 
 
 def _described(key: Key, check: Check, m: Measurement) -> Record:
+    digest, _, _ = key
     return {
-        "series_key": key[0],
+        "series_key": digest,
         "check_name": check.name,
         "unit": m.unit,
         "series": m.series(),
         "metric": m.metric,
         "subject_kind": m.subject.kind,
         "subject_name": m.subject.name,
-        "conditions": {
-            key: (str(value) if isinstance(value, float) and not math.isfinite(value) else value)
-            for key, value in m.conditions.items()
-        },
+        "conditions": {name: _condition(value) for name, value in m.conditions.items()},
         "better": m.better,
     }
+
+
+def _condition(value: object) -> object:
+    """Return the value, as text where JSON has none for it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def _judged(check: Check) -> dict[str, str]:
@@ -169,9 +180,10 @@ def _judged(check: Check) -> dict[str, str]:
     verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
         name = judgement.measurement.series()
-        verdicts[name] = (
-            worst((judgement.verdict, verdicts[name])) if name in verdicts else judgement.verdict
-        )
+        verdict = judgement.verdict
+        if name in verdicts:
+            verdict = worst((verdict, verdicts[name]))
+        verdicts[name] = verdict
     return {name: verdict.value for name, verdict in verdicts.items()}
 
 
@@ -184,8 +196,11 @@ def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
     """Return a query of the values as one parameter, since databases limit the number of
     parameters.
     """
-    each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
-    return select(each(literal(list(values), JSON)).table_valued("value").c.value)
+    each = func.json_array_elements_text
+    if connection.dialect.name == "sqlite":
+        each = func.json_each
+    parameter = literal(list(values), JSON)
+    return select(each(parameter).table_valued("value").c.value)
 
 
 def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
@@ -204,46 +219,51 @@ def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[
 def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
     columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
     digests = sorted({digest for digest, _, _ in requested})
-    query = select(*columns).where(series.c.series_key.in_(listed(connection, digests)))
-    return {
-        (digest, check, unit): series_id
-        for digest, check, unit, series_id in _plain(connection, query)
-    }
+    is_requested = series.c.series_key.in_(listed(connection, digests))
+    rows = _plain(connection, select(*columns).where(is_requested))
+    return {(digest, check, unit): series_id for digest, check, unit, series_id in rows}
 
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """Return the readings of the series in the runs, as indexes of both lists."""
     place = {series_key(name): i for i, name in enumerate(names)}
-    query = select(series.c.series_key, series.c.id).where(
-        series.c.series_key.in_(listed(connection, sorted(place)))
-    )
-    stored = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
-    at = np.full(max((series_id for series_id, _ in stored), default=0) + 2, -1, dtype=np.int64)
-    for series_id, i in stored:
+    is_requested = series.c.series_key.in_(listed(connection, sorted(place)))
+    query = select(series.c.series_key, series.c.id).where(is_requested)
+    index = {series_id: place[digest] for digest, series_id in _plain(connection, query)}
+    highest = max(index, default=0)
+    at = np.full(highest + 2, -1, dtype=np.int64)
+    for series_id, i in index.items():
         at[series_id] = i
     # A few series are looked up one by one; of more, runs are read whole.
-    few = sorted(series_id for series_id, _ in stored) if len(stored) <= 500 else None
-    tables = [
-        np.array(_rows(connection, run_id, few), dtype=np.float64).reshape(-1, 3)
-        for run_id in run_ids
-    ]
-    run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
-    where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
+    few = sorted(index) if len(index) <= 500 else None
+    tables = []
+    for run_id in run_ids:
+        rows = _rows(connection, run_id, few)
+        tables.append(np.array(rows, dtype=np.float64).reshape(-1, 3))
+    lengths = [len(table) for table in tables]
+    run = np.repeat(np.arange(len(tables)), lengths)
+    nothing = np.empty((0, 3))
+    ids, value, verdict = np.concatenate([nothing, *tables]).T
+    known = np.minimum(ids.astype(np.int64), at.size - 1)
+    where = at[known]
     return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
     """Return the finite numbers of the run, of all series if `few` is None."""
     # Nearly all passed
-    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}
+    common_first = (Verdict.PASS, *VERDICTS)
+    places = {verdict.value: VERDICTS.index(verdict) for verdict in common_first}
     verdict = case(places, value=readings.c.verdict, else_=-1)
+    is_finite = readings.c.value.is_not(None)
     query = (
         select(readings.c.series_id, readings.c.value, verdict)
-        .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
+        .where(and_(readings.c.run_id == run_id, is_finite))
         .order_by(readings.c.series_id, readings.c.nth)
     )
-    return _plain(connection, query if few is None else query.where(readings.c.series_id.in_(few)))
+    if few is not None:
+        query = query.where(readings.c.series_id.in_(few))
+    return _plain(connection, query)
 
 
 def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
@@ -255,9 +275,9 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
 
 def run_row(row: Row[Any]) -> RunRow:
     fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
-    return RunRow(
-        **{**fields, "verdict": Verdict(row.verdict), "reason": Reason(row.code, {}, row.reason)}
-    )
+    fields["verdict"] = Verdict(row.verdict)
+    fields["reason"] = Reason(row.code, {}, row.reason)
+    return RunRow(**fields)
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
@@ -276,11 +296,11 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         "conditions",
         "better",
     )
+    columns = [series.c[name] for name in described]
+    of_series = readings.join(series, readings.c.series_id == series.c.id)
     query = (
-        select(*(series.c[name] for name in described), readings.c.value, samples.c.samples)
-        .select_from(
-            outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside)
-        )
+        select(*columns, readings.c.value, samples.c.samples)
+        .select_from(outerjoin(of_series, samples, beside))
         .where(readings.c.run_id == run_id)
         .order_by(readings.c.series_id, readings.c.nth)
     )
@@ -289,25 +309,36 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
 
 def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
     """Return every series of the subject with NaN for a value."""
-    of_subject = series.c.subject_kind == subject.kind, series.c.subject_name == subject.name
-    query = select(series, literal(None).label("value"), literal(None).label("samples")).where(
-        *of_subject
+    query = (
+        select(series, literal(None).label("value"), literal(None).label("samples"))
+        .where(series.c.subject_kind == subject.kind, series.c.subject_name == subject.name)
+        .order_by(series.c.id)
     )
-    measured = (_measurement(row) for row in connection.execute(query.order_by(series.c.id)))
+    measured = map(_measurement, connection.execute(query))
     return list({m.series(): m for m in measured}.values())
 
 
 def hardware_of(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
     """Return the hardware by run and node."""
-    names = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
-    texts = (cast(node_hardware.c[name], Text) for name in ("nodes", "ids"))
-    query = select(node_hardware.c.run_id, *(node_hardware.c[name] for name in names), *texts)
-    nodes, by_run = cache(_nodes), dict[str, dict[str, NodeHardware]]()
-    for run_id, *row in connection.execute(
-        query.where(node_hardware.c.run_id.in_(run_ids)).order_by(node_hardware.c.id)
-    ):
-        by_run.setdefault(run_id, {}).update(nodes(*row))
-    return by_run
+    columns = node_hardware.c
+    query = (
+        select(
+            columns.run_id,
+            columns.gpu_model,
+            columns.gpu_clock_mhz,
+            columns.cpu_model,
+            columns.driver,
+            cast(columns.nodes, Text),
+            cast(columns.ids, Text),
+        )
+        .where(columns.run_id.in_(run_ids))
+        .order_by(columns.id)
+    )
+    nodes = cache(_nodes)
+    by_run: dict[str, dict[str, NodeHardware]] = defaultdict(dict)
+    for run_id, *row in connection.execute(query):
+        by_run[run_id].update(nodes(*row))
+    return dict(by_run)
 
 
 def _nodes(
@@ -319,26 +350,28 @@ def _nodes(
     ids: str | None,
 ) -> Hardware:
     """Parse the nodes of one row; `nodes` and `ids` are JSON."""
-    by_node = (json.loads(ids) if ids else None) or {}
-    facts = gpu_model, gpu_clock_mhz, cpu_model, driver
-    return {
-        name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)
-    }
+    ids_by_node = (json.loads(ids) if ids else None) or {}
+    by_node = {}
+    for name in json.loads(nodes):
+        own_ids = frozenset(ids_by_node.get(name, ()))
+        by_node[name] = NodeHardware(gpu_model, gpu_clock_mhz, cpu_model, driver, own_ids)
+    return by_node
 
 
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
     if row is None:
         return None
-    blamed = connection.execute(
-        select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id)
-    )
+    of_run = select(suspects).where(suspects.c.run_id == run_id)
+    blamed = connection.execute(of_run.order_by(suspects.c.id))
     run = run_row(row)
     nodes = []
     for name, hardware in hardware_of(connection, [run_id]).get(run_id, {}).items():
-        facts = {key: value for key, value in asdict(hardware).items() if value and key != "ids"}
-        ids = {"hardware_ids": sorted(hardware.ids)} if hardware.ids else {}
-        nodes.append({"name": name, **facts, **ids})
+        node: dict[str, Any] = {"name": name}
+        node |= {key: value for key, value in asdict(hardware).items() if value and key != "ids"}
+        if hardware.ids:
+            node["hardware_ids"] = sorted(hardware.ids)
+        nodes.append(node)
     return RunResult(
         run.run_id,
         run.cluster,
@@ -356,18 +389,19 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
 
 
 def _checks(connection: Connection, run: RunRow) -> list[Check]:
-    measured: dict[str, list[Measurement]] = {}
+    measured: dict[str, list[Measurement]] = defaultdict(list)
     for name, m in stored_measurements(connection, run.run_id):
-        measured.setdefault(name, []).append(m)
+        measured[name].append(m)
     query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
     return [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    own = row.found  # earlier versions saved no code or values
-    reason = Reason(own.get("code"), own.get("values", {}), own["reason"])
+    own = row.found
     check_result = CheckResult(
-        Verdict(own["verdict"]), reason, tuple(map(_suspect, own["suspects"]))
+        Verdict(own["verdict"]),
+        reason=_reason(own, own["reason"]),
+        suspects=tuple(map(_suspect, own["suspects"])),
     )
     return Check(
         row.name,
@@ -379,23 +413,32 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
     )
 
 
+def _reason(saved: Any, sentence: str) -> Reason:
+    """Return the reason; earlier versions saved no code or values."""
+    return Reason(saved.get("code"), saved.get("values", {}), sentence)
+
+
 def _suspect(saved: Any) -> Suspect:
-    """Return the suspect; earlier versions saved none with a code, a verdict or values."""
-    verdict, evidence = (
-        saved.get("verdict"),
-        Reason(saved.get("code"), saved.get("values", {}), saved["evidence"]),
-    )
+    """Return the suspect; earlier versions saved none with a verdict."""
+    verdict = saved.get("verdict")
     return Suspect(
         saved["kind"],
         saved["name"],
         saved["confidence"],
-        evidence,
+        _reason(saved, saved["evidence"]),
         Verdict(verdict) if verdict else None,
     )
 
 
 def _measurement(row: Any) -> Measurement:
-    subject = Subject(row.subject_kind, row.subject_name)
     value = math.nan if row.value is None else row.value
     taken = tuple(math.nan if sample is None else sample for sample in row.samples or ())
-    return Measurement(row.metric, value, row.unit, subject, row.conditions, taken, row.better)
+    return Measurement(
+        row.metric,
+        value,
+        row.unit,
+        subject=Subject(row.subject_kind, row.subject_name),
+        conditions=row.conditions,
+        samples=taken,
+        better=row.better,
+    )

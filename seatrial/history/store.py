@@ -1,7 +1,7 @@
 """Save runs and incidents, and query them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -73,36 +73,40 @@ _ADVISORY_LOCK = 7228466
 def _write(connection: Connection, incident: Incident) -> Incident:
     """Insert the incident, or replace the one of its id; return it with its id."""
     if incident.id is not None:
-        connection.execute(
-            update(incidents).where(incidents.c.id == incident.id), _record(incident)
-        )
+        which = incidents.c.id == incident.id
+        connection.execute(update(incidents).where(which), _record(incident))
         return incident
-    (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (
-        None,
-    )
+    inserted = connection.execute(insert(incidents), _record(incident))
+    (key,) = inserted.inserted_primary_key or (None,)
     return replace(incident, id=key)
 
 
 def _record(incident: Incident) -> dict[str, Any]:
-    columns = {
-        name: value for name, value in asdict(incident).items() if name not in ("id", "run_count")
+    record = asdict(incident)
+    del record["id"]
+    record["verdict"] = incident.verdict.value
+    record["worst"] = incident.worst.value
+    record["nights"] = record.pop("run_count")
+    record["settled"] = incident.settled
+    record["receipts"] = {
+        sink: {"told": receipt.reported, "place": dict(receipt.place)}
+        for sink, receipt in incident.receipts.items()
     }
-    verdicts = {"verdict": incident.verdict.value, "worst": incident.worst.value}
-    receipts = {
-        sink: {"told": r.reported, "place": dict(r.place)} for sink, r in incident.receipts.items()
-    }
-    counted = {"nights": incident.run_count, "settled": incident.settled}
-    return {**columns, **verdicts, **counted, "receipts": receipts}
+    return record
 
 
 def _incident(row: Row[Any]) -> Incident:
-    fields = {key: value for key, value in row._mapping.items() if key not in ("settled", "nights")}
-    lists = {key: tuple(fields[key]) for key in ("suspects", "checks", "changes")}
-    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
-    verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
-    return Incident(
-        **{**fields, **lists, **verdicts, "receipts": receipts, "run_count": row.nights}
-    )
+    values = dict(row._mapping)
+    del values["settled"]
+    values["run_count"] = values.pop("nights")
+    for key in ("suspects", "checks", "changes"):
+        values[key] = tuple(values[key])
+    for key in ("verdict", "worst"):
+        values[key] = Verdict(values[key])
+    values["receipts"] = {
+        sink: Receipt(saved["told"], saved["place"]) for sink, saved in row.receipts.items()
+    }
+    return Incident(**values)
 
 
 class Store:
@@ -136,11 +140,11 @@ class Store:
     def _replace(self, result: RunResult, out: Path) -> None:
         with self._writer.begin() as connection:
             measured = keyed(result)
-            numbers, raw = reading_records(
-                result, measured, series_ids(connection, series_records(measured))
-            )
-            connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
-            connection.execute(delete(node_tests).where(node_tests.c.run_id == result.run_id))
+            ids = series_ids(connection, series_records(measured))
+            numbers, raw = reading_records(result, measured, ids)
+            run_id = result.run_id
+            connection.execute(delete(runs).where(runs.c.run_id == run_id))
+            connection.execute(delete(node_tests).where(node_tests.c.run_id == run_id))
             connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
                 (node_hardware, hardware_records(result)),
@@ -156,7 +160,8 @@ class Store:
 
     def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
         """Return the newest `limit` runs of one cluster or of all, newest first."""
-        return self._newest(limit, *([] if cluster is None else [runs.c.cluster == cluster]))
+        which = [] if cluster is None else [runs.c.cluster == cluster]
+        return self._newest(limit, *which)
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the runs of those ids that are there, oldest first."""
@@ -189,30 +194,26 @@ class Store:
     def count_after(self, cluster: str, suite: str, after: datetime) -> int:
         """Count the cluster's runs of that suite that started later."""
         which = (runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started > after)
+        query = select(func.count()).select_from(runs).where(*which)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return int(
-                connection.execute(
-                    select(func.count()).select_from(runs).where(*which)
-                ).scalar_one()
-            )
+            return int(connection.execute(query).scalar_one())
 
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
         """Return the cluster's newest run of that suite."""
-        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite)), None)
+        return self._last(cluster, suite)
 
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
-        passed = runs.c.verdict == Verdict.PASS.value, runs.c.run_id != before
-        return next(
-            iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *passed)), None
-        )
+        passed = runs.c.verdict == Verdict.PASS.value
+        return self._last(cluster, suite, passed, runs.c.run_id != before)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
-        ended = runs.c.finished == at
-        return next(
-            iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, ended)), None
-        )
+        return self._last(cluster, suite, runs.c.finished == at)
+
+    def _last(self, cluster: str, suite: str, *which: ColumnElement[bool]) -> RunRow | None:
+        newest = self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *which)
+        return newest[0] if newest else None
 
     def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
         query = (
@@ -233,9 +234,8 @@ class Store:
             explained(self._engine.url, "runs cannot be removed"),
             self._writer.begin() as connection,
         ):
-            return connection.execute(
-                delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))
-            ).rowcount
+            chosen = runs.c.run_id.in_(listed(connection, run_ids))
+            return connection.execute(delete(runs).where(chosen)).rowcount
 
     def incidents(
         self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
@@ -253,10 +253,10 @@ class Store:
             self._writer.begin() as connection,
         ):
             lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
-            before = [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
-            return [
-                _write(connection, each) for each in advance(before, cluster, suite, outcome, sinks)
-            ]
+            rows = connection.execute(query.order_by(incidents.c.id))
+            before = [_incident(row) for row in rows]
+            after = advance(before, cluster, suite, outcome, sinks)
+            return [_write(connection, incident) for incident in after]
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
         """Add receipts to the incident of that id, which another run may have changed during
@@ -267,7 +267,8 @@ class Store:
             self._writer.begin() as connection,
         ):
             lock(connection, _ADVISORY_LOCK)
-            row = connection.execute(select(incidents).where(incidents.c.id == incident)).first()
+            which = incidents.c.id == incident
+            row = connection.execute(select(incidents).where(which)).first()
             if row is None:
                 return
             now = _incident(row)
@@ -277,7 +278,7 @@ class Store:
                     now = now.with_receipt(sink, receipt)
             record = _record(now)
             changed = {name: record[name] for name in ("receipts", "settled")}
-            connection.execute(update(incidents).where(incidents.c.id == incident), changed)
+            connection.execute(update(incidents).where(which), changed)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""
@@ -429,21 +430,13 @@ class Store:
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
         """Return the cluster's pinned baselines by series."""
-        query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
+        columns = [baselines.c[field.name] for field in fields(Pin)]
+        query = select(*columns).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
         with (
             explained(self._engine.url, "pinned baselines cannot be read"),
             self._engine.begin() as connection,
         ):
-            return {
-                row.series: Pin(
-                    **{
-                        key: value
-                        for key, value in row._mapping.items()
-                        if key not in ("id", "cluster", "series_key")
-                    }
-                )
-                for row in connection.execute(query)
-            }
+            return {row.series: Pin(*row) for row in connection.execute(query)}
 
     def pinned_clusters(self) -> list[str]:
         """Return the names of clusters with pinned baselines."""
@@ -475,7 +468,8 @@ class Store:
 
 def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
     gone = 0
+    of_cluster = baselines.c.cluster == cluster
     for name in series:
-        match = and_(baselines.c.cluster == cluster, baselines.c.series_key == series_key(name))
+        match = and_(of_cluster, baselines.c.series_key == series_key(name))
         gone += connection.execute(delete(baselines).where(match)).rowcount
     return gone

@@ -14,11 +14,11 @@ _incidents = sa.table("incidents", sa.column("id", sa.Integer), sa.column("suspe
 def upgrade() -> None:
     op.add_column("runs", sa.Column("judged", sa.String(8)))
     connection = op.get_bind()
-    for key, suspects in connection.execute(
-        sa.select(_incidents.c.id, _incidents.c.suspects)
-    ).all():
+    query = sa.select(_incidents.c.id, _incidents.c.suspects)
+    for key, suspects in connection.execute(query).all():
         named = [_named(suspect) for suspect in suspects]
-        connection.execute(_incidents.update().where(_incidents.c.id == key).values(suspects=named))
+        which = _incidents.c.id == key
+        connection.execute(_incidents.update().where(which).values(suspects=named))
 
 
 def _named(suspect: str) -> str:
