@@ -28,7 +28,8 @@ def gpu_model(name: str) -> str | None:
     A model that the catalog lacks is named by its family and form factor: MI210, H100-PCIE. None if
     none is known.
     """
-    if exact := hardware_of(name.strip()):
+    exact = hardware_of(name.strip())
+    if exact:
         return exact
     plain = name.replace("_", " ")
     match = _FAMILY.search(plain)

@@ -12,16 +12,16 @@ from seatrial.model.sizes import size_span
 
 def missing_reference(check: Check, setup: Setup) -> Reason | None:
     """Return why the first plateau without a reference has none; None if all have one."""
-    for judgement in check.judgements:
-        if judgement.measurement.metric == "busbw_plateau" and judgement.source in (
-            "sanity",
-            "physics",
-        ):
-            return _none_for(judgement.measurement, setup)
-    if any(j.source not in ("sanity", "physics") for j in check.judgements):
+    unjudged = [j.measurement for j in check.judgements if j.source in ("sanity", "physics")]
+    for measurement in unjudged:
+        if measurement.metric == "busbw_plateau":
+            return _none_for(measurement, setup)
+    if len(unjudged) < len(check.judgements):
         return None
-    swept = next((j.measurement for j in check.judgements if is_busbw(j.measurement)), None)
-    return None if swept is None else _none_for(swept, setup)
+    for measurement in unjudged:
+        if is_busbw(measurement):
+            return _none_for(measurement, setup)
+    return None
 
 
 def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
@@ -30,15 +30,16 @@ def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
 
 
 def _none_for(busbw: Measurement, setup: Setup) -> Reason:
+    """Return why there is no reference for the part of the testbed that was measured."""
+    operation = str(busbw.conditions["operation"])
     arm = arm_of(busbw)
-    return uncoded(
-        no_reference(
-            part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm
-        )
-    )
+    if arm == INTRA:
+        arm = ""
+    return uncoded(no_reference(part_of(busbw, setup), operation, arm))
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
+    """Say what keeps the nearest reference from being comparable."""
     if not setup.hardware:
         return "the log names no GPU model that is known; give it with --hardware"
     if setup.hardware not in known_hardware():
@@ -46,31 +47,37 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     key = (setup.hardware, operation, arm)
     rows = [row for row in references() if (row.hardware, row.collective, row.arm) == key]
     if not rows:
-        return f"nothing is published for {operation} on {setup.hardware}" + (
-            f" in the arm {arm}" if arm else ""
-        )
-    if same := [row for row in rows if _differs(row, setup) == []]:
-        sizes = sorted({row.message_bytes for row in same})
-        return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
+        where = f" in the arm {arm}" if arm else ""
+        return f"nothing is published for {operation} on {setup.hardware}{where}"
+    same = [row for row in rows if not _differs(row, setup)]
+    if same:
+        sizes = [row.message_bytes for row in same]
+        return f"what is published for {same[0].place} is for {size_span(min(sizes), max(sizes))}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    fabrics = sorted({row.fabric for row in rows if _differs(row, setup) == ["fabric"]})
-    hint = f" (name the fabric: {', '.join(fabrics)})" if fabrics and setup.fabric is None else ""
-    return (
-        f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{hint}"
-    )
+    differences = " and ".join(_differs(nearest, setup))
+    words = f"the nearest, {nearest.place}, differs in {differences}"
+    if setup.fabric is None:
+        fabrics = sorted({row.fabric for row in rows if _differs(row, setup) == ["fabric"]})
+        if fabrics:
+            words += f" (name the fabric: {', '.join(fabrics)})"
+    return words
 
 
 def _differs(row: Reference, setup: Setup) -> list[str]:
+    """Return what of the configuration differs; the fabric of one node matters only if named."""
     fabric_is_open = setup.fabric is None and setup.nodes == 1
-    differences = (
-        ("fabric", row.fabric != setup.fabric and not fabric_is_open),
-        ("node count", row.nodes != setup.nodes),
-        ("GPUs per node", row.gpus_per_node != setup.gpus_per_node),
-    )
-    return [difference for difference, differs in differences if differs]
+    differences = []
+    if row.fabric != setup.fabric and not fabric_is_open:
+        differences.append("fabric")
+    if row.nodes != setup.nodes:
+        differences.append("node count")
+    if row.gpus_per_node != setup.gpus_per_node:
+        differences.append("GPUs per node")
+    return differences
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
     nodes = abs(math.log(row.nodes / setup.nodes))
-    return len(_differs(row, setup)), nodes, abs(row.gpus_per_node - setup.gpus_per_node)
+    gpus = abs(row.gpus_per_node - setup.gpus_per_node)
+    return len(_differs(row, setup)), nodes, gpus

@@ -179,7 +179,8 @@ class Classifier:
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
             return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
         finding = with_other_gpus(finding, self._by_key.values())
-        if port := _DETAIL.search(finding.cause) if finding.code in _OF_PORTS else None:
+        port = _DETAIL.search(finding.cause) if finding.code in _OF_PORTS else None
+        if port:
             times = self._flaps.words(finding.host, port[1])
             finding = _with_evidence(finding, times)
         if finding.code == "log-heap" and self.nccl_version:
@@ -264,7 +265,8 @@ class Classifier:
         """
         if " NCCL INFO " in text:
             return None
-        if prefix := _prefix_of(text):
+        prefix = _prefix_of(text)
+        if prefix:
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
             return finding_of_warning(text, message, prefix[1], rank)

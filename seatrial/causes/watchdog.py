@@ -6,17 +6,21 @@ collective: it does something else, or hangs there.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
 _MAX_RANKS = 65_536
+# `[PG ID 0 PG GUID 0(default_pg) Rank 3]`
 _RANK = lazy(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
 _GROUP = lazy(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
+# `Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, ...`
 _WORK = lazy(
     r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})"
 )
+# `last enqueued NCCL work: 1582, last completed NCCL work: 1579`
 _LAST = lazy(
     r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I
 )
@@ -58,7 +62,8 @@ class Watchdog:
         key = _group_of(who["group"] or "")
         rank = int(who["rank"])
         number = int(counted[1])
-        if operation := _OPERATION.search(text):
+        operation = _OPERATION.search(text)
+        if operation:
             self._operations.setdefault(number, operation[1])
         self._at.setdefault(key, {})[rank] = number
         self._lines[key, rank] = text
@@ -70,15 +75,23 @@ class Watchdog:
         groups = {key: at for key, at in self._at.items() if key or len(self._at) == 1}
         if not groups:
             return None
-        key = max(groups, key=lambda key: (len(set(groups[key].values())) > 1, len(groups[key])))
+
+        def shows(key: str) -> tuple[bool, int]:
+            """Return whether ranks of the group are apart, and how many it shows."""
+            at = groups[key]
+            return len(set(at.values())) > 1, len(at)
+
+        key = max(groups, key=shows)
         at = groups[key]
         latest = max(at.values())
         operation = f"{self._operations.get(latest, 'work')} {latest}"
         ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
         if not ranks:
             unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
-            return self._all_alike(key, sorted(unnamed | set(at)), operation)
-        verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
+            return self._all_alike(key, sorted(unnamed.union(at)), operation)
+        verb = "is behind: its"
+        if len(ranks) > 1:
+            verb = "are behind: their"
         words = (
             f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in "
             f"{operation}"
@@ -87,20 +100,25 @@ class Watchdog:
 
     def _all_alike(self, key: str, ranks: list[int], operation: str) -> Behind:
         """Return the words for ranks that are all in one collective, or have all completed it."""
+        named = ranks_in_words(ranks)
         if all((key, rank) in self._idle for rank in ranks):
-            words = f"{ranks_in_words(ranks)} completed {operation} and entered no other collective"
+            words = f"{named} completed {operation} and entered no other collective"
             return Behind(words, tuple(ranks), None)
-        return Behind(
-            f"{operation}: {ranks_in_words(ranks)} waited for ranks that do not report", (), None
-        )
+        words = f"{operation}: {named} waited for ranks that do not report"
+        return Behind(words, (), None)
 
 
 def _group_of(text: str) -> str:
     """Return the number of a process group, empty where the line names none."""
     match = _GROUP.search(text)
-    return (match[1] or match[2]) if match else ""
+    if not match:
+        return ""
+    return match[1] or match[2]
 
 
-def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
+def ranks_in_words(ranks: Sequence[int]) -> str:
     """Format the first few ranks."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {some_of(map(str, ranks), 8)}"
+    named = some_of(map(str, ranks), 8)
+    if len(ranks) > 1:
+        return f"ranks {named}"
+    return f"rank {named}"

@@ -111,7 +111,8 @@ def _listed(kind: str, number: int) -> Cause:
 
 def _details(rest: str) -> str:
     """Return what follows the number of an Xid: the action of 154, unit and link of 144 to 150."""
-    if match := _ACTION.search(rest) or _SUBCODE.match(rest):
+    match = _ACTION.search(rest) or _SUBCODE.match(rest)
+    if match:
         return f": {', '.join(match.groups())}"
     return ""
 

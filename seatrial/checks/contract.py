@@ -303,9 +303,11 @@ def try_check(kind: CheckType, context: CheckContext) -> StepResult:
 
     Raises MissingError if nodes lack what it needs.
     """
-    if reason := lacking(kind, context):
+    reason = lacking(kind, context)
+    if reason:
         raise MissingError(reason)
-    if reason := too_small(context.run, context.testbed, kind.least_ranks):
+    reason = too_small(context.run, context.testbed, kind.least_ranks)
+    if reason:
         return StepResult(
             Check(name=kind.name, verdict=Verdict.NOT_RUN, reason=reason), context.testbed
         )
@@ -338,7 +340,8 @@ def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
     }
     if not facts:
         return None
-    if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
+    foreign = foreign_nodes(facts, context.run.cluster, platform.machine())
+    if foreign:
         return foreign
     for need in kind.needs(context.testbed.has_gpus):
         own_fact = need.name.replace("-", "_")

@@ -110,7 +110,8 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
         raise RemoteError(
             Reason.of("dcgm-failed", problem=f"no end within {section.timeout_s:g} s")
         )
-    if results := read_diagnoses(done.output):
+    results = read_diagnoses(done.output)
+    if results:
         return results
     raise RemoteError(
         Reason.of("dcgm-failed", problem=printable(last_line(done.output)) or "nothing was printed")

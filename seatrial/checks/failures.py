@@ -105,7 +105,8 @@ def classify_failure(
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
-    if unable := _own_lines(CANNOT_START, result):
+    unable = _own_lines(CANNOT_START, result)
+    if unable:
         gone = [
             match
             for match in unable
@@ -277,7 +278,8 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
 
     Silent ranks weigh more than the messages of those that waited for them.
     """
-    if silent := unanswered(complaints):
+    silent = unanswered(complaints)
+    if silent:
         killed = next((finding for finding in findings if finding.code == KILLED), None)
         return log_reason(killed) if killed else _rank_gave_up(silent[:1])
     own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]

@@ -26,7 +26,8 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
     taken: dict[Suspect, Reason] = {}
     for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
         reasons = (testbed.blameless_reason(nodes[end]) for end in suspect.nodes if end in nodes)
-        if reason := next(filter(None, reasons), None):
+        reason = next(filter(None, reasons), None)
+        if reason:
             taken[suspect] = reason
     return taken
 
@@ -38,6 +39,7 @@ def excused(check: Check, testbed: Testbed) -> Check:
     taken = excuses(check.suspects, testbed) if check.verdict is Verdict.FAIL else {}
     if not taken:
         return check
-    if left := tuple(suspect for suspect in check.suspects if suspect not in taken):
+    left = tuple(suspect for suspect in check.suspects if suspect not in taken)
+    if left:
         return replace(check, reason=join((check.reason, *taken.values())), suspects=left)
     return replace(check, verdict=Verdict.INCONCLUSIVE, reason=join(taken.values()), suspects=())

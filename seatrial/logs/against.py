@@ -89,7 +89,8 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | None]:
     """Return a verdict and reason against a check although its numbers pass."""
-    if sockets := _sockets(check, setup, sweep):
+    sockets = _sockets(check, setup, sweep)
+    if sockets:
         return Verdict.INCONCLUSIVE, sockets
     slow = one_nic_less(check.measurements, setup) if check.passed else None
     return Verdict.DEGRADED if slow else Verdict.PASS, slow

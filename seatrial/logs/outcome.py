@@ -36,7 +36,8 @@ _CUT_OFF = 4
 def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     """Conclude from one sweep by itself, as in a run."""
     operation = whole.collective or "all_reduce"  # where there are no rows, any will do
-    if unread := _without_a_measurement(whole):
+    unread = _without_a_measurement(whole)
+    if unread:
         named = placed(whole.collective, unread) if whole.collective else unread
         return SweepOutcome(operation, Verdict.INCONCLUSIVE, named)
     each = claim.gpus_per_node or usual_gpus(claim.hardware)
@@ -52,7 +53,8 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
-    if strange := _of_another_cluster(sweep, claim, setting):
+    strange = _of_another_cluster(sweep, claim, setting)
+    if strange:
         return _of_others(outcome, sweep, strange)
     if group:
         note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
@@ -161,7 +163,8 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
             "log-rows-unread", measured=outcome.reason, problem=sweep.errors[0]
         )
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
-    if mixed := mixed_models(sweep.devices):
+    mixed = mixed_models(sweep.devices)
+    if mixed:
         reasons = (
             (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
         )

@@ -29,8 +29,11 @@ _VERDICTS = {
     "warn": Verdict.DEGRADED,
     "skip": Verdict.NOT_RUN,
 }
+# `Fail - GPU: 0`
 _OUTCOME = lazy(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", re.IGNORECASE)
+# `GPU0: Pass`
 _OF_ENTITY = lazy(r"([A-Za-z]{2,12}) ?(\d{1,4}): ?(pass|fail|warn|skip)\w*$", re.IGNORECASE)
+# `Warning: GPU0`
 _MESSAGE = lazy(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,12}) ?(\d{1,4}))?$")
 _SETTINGS = (
     "denylist", "nvml library", "cuda main library", "cuda toolkit library", "permissions and os blocks", "software",
@@ -65,7 +68,9 @@ _FAULTS = (Verdict.FAIL, Verdict.DEGRADED)
 _WORDS = {verdict: word for word, verdict in _VERDICTS.items()}
 _FULL = 45  # characters of a warning in a row of the table
 _HEALTH = lazy(r"\b(Healthy|Warning|Failure|Fail)\b")
+# `-> GPU ID: 3`
 _ENTITY = lazy(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
+# `-> NVLink system: Failure`
 _SYSTEM = lazy(
     r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$"
 )
@@ -100,12 +105,11 @@ class _Test:
     warnings: dict[str, str] = field(default_factory=dict)
 
     def results(self) -> Iterator[Result]:
+        """Yield the devices with a fault, else what the test says of itself."""
         bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
+        for device, verdict in bad:
+            yield self._result(verdict, device, self.warnings.get(device, ""))
         if bad:
-            yield from (
-                self._result(verdict, device, self.warnings.get(device, ""))
-                for device, verdict in bad
-            )
             return
         for verdict, where in self.outcomes:
             if verdict is not Verdict.NOT_RUN:
@@ -116,15 +120,18 @@ class _Test:
 
 
 def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
-    words = f"{test} {_WORDS[verdict]}" + (f" on {where}" if where else "")
+    """Return the result of a test; one that failed for a setting of the node is degraded."""
+    words = f"{test} {_WORDS[verdict]}"
+    if where:
+        words += f" on {where}"
     if verdict not in _FAULTS:
         return Result(verdict, SAYS_BAD, words)
     code = code_of(test, warning)
-    words = f"{words}: {warning}" if warning else words
+    if warning:
+        words += f": {warning}"
     if code == _SETTING:
-        return Result(
-            verdict=Verdict.DEGRADED, code=code, words=f"{words} (a setting, no broken GPU)"
-        )
+        verdict = Verdict.DEGRADED
+        words += " (a setting, no broken GPU)"
     return Result(verdict, code, words)
 
 
@@ -150,19 +157,26 @@ def read_diag(lines: Sequence[str]) -> Report:
             of_warning = None
             tests[-1].devices.append((f"{match[1]} {match[2]}", _VERDICTS[match[3].lower()]))
         elif of_warning is not None and not label:
+            warnings = tests[-1].warnings
             joint = "" if len(before) >= _FULL else " "  # a full row breaks within a word
-            tests[-1].warnings[of_warning] = f"{tests[-1].warnings[of_warning]}{joint}{value}"[
-                :MAX_WORDS
-            ]
+            whole = f"{warnings[of_warning]}{joint}{value}"
+            warnings[of_warning] = whole[:MAX_WORDS]
         else:
             of_warning = None
         before = value
-    skipped = [
-        test.name for test in tests if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN
-    ]
-    notes = (f"not run: {', '.join(skipped[:8])}",) if skipped else ()
-    results = [result for test in tests for result in test.results()]
+    return _report(tests)
+
+
+def _report(tests: Sequence[_Test]) -> Report:
+    """Return the results, those that name a part first, with a note on what did not run."""
+    skipped = []
+    results: list[Result] = []
+    for test in tests:
+        results += test.results()
+        if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN:
+            skipped.append(test.name)
     results.sort(key=lambda result: result.code in _UNSAID)
+    notes = (f"not run: {', '.join(skipped[:8])}",) if skipped else ()
     return Report(_TOOL, tuple(results), notes=notes)
 
 
@@ -191,8 +205,9 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
 
     None in another text.
     """
+    start = max(text.find("{"), 0)
     try:
-        document = json.JSONDecoder().raw_decode(text[:_MAX_TEXT], max(text.find("{"), 0))[0]
+        document, _ = json.JSONDecoder().raw_decode(text[:_MAX_TEXT], start)
     except (ValueError, RecursionError):
         return []
     return list(_diagnoses(document))
@@ -202,17 +217,15 @@ def read_document(document: dict[str, Any]) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    return Report(
-        _TOOL,
-        tuple(
-            Result(verdict=each.verdict, code=each.code, words=each.words)
-            for each in _diagnoses(document)
-        ),
-    )
+    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
+    return Report(_TOOL, tuple(results))
 
 
 def _diagnoses(document: Any) -> Iterator[Diagnosis]:
-    for value in document.values() if isinstance(document, dict) else ():
+    """Yield the results of all tests, wherever DCGM 2 to 4 put them."""
+    if not isinstance(document, dict):
+        return
+    for value in document.values():
         for category in items(value, "test_categories"):
             for test in items(category, "tests"):
                 for result in items(test, "results") or items(test, "test_summary"):
@@ -220,24 +233,33 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
 
 
 def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
+    """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
     status = str(result.get("status", "")).lower()
-    verdict = next(
-        (verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), Verdict.NOT_RUN
-    )
+    verdict = _verdict_of(status)
     if verdict is Verdict.NOT_RUN:
         return
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
+    where = "" if ids is None else f"{group} {ids}"
     given = listed(result.get("warnings"))
     warnings = [str(each.get("warning", "") if isinstance(each, dict) else each) for each in given]
-    read = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
-    numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and read.code != _SETTING else []
+    read = _result(test, verdict, where, "".join(warnings[:1]))
+    numbers = []
+    if group == "GPU" and read.code != _SETTING:
+        numbers = re.findall(r"\d{1,4}", str(ids))
     yield Diagnosis(
         verdict=read.verdict,
         words=printable(read.words)[:MAX_WORDS],
         gpus=tuple(map(int, numbers)),
         code=read.code,
     )
+
+
+def _verdict_of(status: str) -> Verdict:
+    for word, verdict in _VERDICTS.items():
+        if status.startswith(word):
+            return verdict
+    return Verdict.NOT_RUN
 
 
 def read_health(lines: Sequence[str]) -> Report:
@@ -253,36 +275,39 @@ def read_health(lines: Sequence[str]) -> Report:
         text = label or value
         if "Overall Health" in f"{label}{value}":
             state = _HEALTH.search(f"{label} {value}")
-            overall = state and Result(
-                verdict=_STATES[state[1]], code=SAYS_BAD, words=f"overall health: {state[1]}"
-            )
+            if state:
+                words = f"overall health: {state[1]}"
+                overall = Result(_STATES[state[1]], SAYS_BAD, words)
+            else:
+                overall = None
         elif label and (match := _ENTITY.match(label)):
             group = match[1] or group
             device = f"{group} {match[2]}"
             if state and state[1] != "Healthy":
                 entries.append([_STATES[state[1]], device, "", ""])
         elif (match := _SYSTEM.match(text)) and entries:
-            entries.append(
-                [_STATES[state[1]] if state else entries[-1][0], device, match[1], match[2] or ""]
-            )
+            verdict = _STATES[state[1]] if state else entries[-1][0]
+            entries.append([verdict, device, match[1], match[2] or ""])
         elif label in ("GPU", "NvSwitch", "Switch", "CPU"):
             group = label
         elif not label and value and entries:
             entries[-1][3] = f"{entries[-1][3]} {value}".strip()[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
-    results = tuple(
-        _of_health(*each) for each in entries if each[2] or each[3] or each[1] not in explained
-    )
-    return Report("dcgmi health", results or ((overall,) if overall else ()))
+    results = []
+    for verdict, device, system, message in entries:
+        if system or message or device not in explained:
+            results.append(_of_health(verdict, device, system, message))
+    if overall and not results:
+        results.append(overall)
+    return Report("dcgmi health", tuple(results))
 
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
     words = ": ".join(part for part in (device, system, message) if part)
-    return Result(
-        verdict=verdict,
-        code=code_of(system, message) if system or message else SAYS_BAD,
-        words=words,
-    )
+    code = SAYS_BAD
+    if system or message:
+        code = code_of(system, message)
+    return Result(verdict, code, words)
 
 
 def _health_rows(lines: Sequence[str]) -> Rows:
@@ -290,4 +315,5 @@ def _health_rows(lines: Sequence[str]) -> Rows:
     for line in lines:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.lstrip().startswith("|"):
-            yield cells[0], cells[1] if len(cells) > 1 else ""
+            value = cells[1] if len(cells) > 1 else ""
+            yield cells[0], value

@@ -69,7 +69,8 @@ def read_log(lines: Sequence[str]) -> Report:
             else match["daemon"] == "nvidia-imex"
         )
         is_imex = is_imex or is_of_imex
-        if error := _ERROR.search(text):
+        error = _ERROR.search(text)
+        if error:
             where = f" at {error['pci']}" if error["pci"] else ""
             where += f" port {error['port']}" if error["port"] else ""
             meaning, _ = meaning_of("SXid", int(error["number"]), "")

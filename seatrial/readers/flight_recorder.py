@@ -262,10 +262,12 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         )
         operations = dict(group.operations)
         number = group.collective
-        if work := _WORK.search(line[:4000]):
+        work = _WORK.search(line[:4000])
+        if work:
             operations[int(work["number"])] = work["operation"]
             number = max(number, int(work["number"]))
-        if status := _STATUS.search(line[:4000]):
+        status = _STATUS.search(line[:4000])
+        if status:
             number = max(number, int(status["number"]))
         groups[place["group"]] = GroupTrace(
             name=group.name, ranks=group.ranks, collective=number, operations=operations

@@ -61,7 +61,8 @@ class _Burn:
         for gpu, (count, died) in enumerate(_ERRORS.findall(counts)):
             if count != "0":
                 self.errors[gpu] = "DIED" if died else count
-        if rates := _RATE.findall(line):
+        rates = _RATE.findall(line)
+        if rates:
             self.rates = dict(enumerate(map(float, rates)))
 
     def faulty(self) -> list[int]:

@@ -9,17 +9,22 @@ from seatrial.readers.port_errors import PORT_ERRORS
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
+Fields = dict[str, str]
+Problem = tuple[Verdict, str, str]  # with the code and the words
 _MODULE = "tool-port-module"
+# `sudo mlxlink -d mlx5_0 -m -c`
 _MLXLINK = lazy(r"(?:.{0,40}?\$ |# )?\s{0,8}(?:sudo )?mlxlink .{0,40}?-d ?(\S{1,80})")
 MLXLINK_BEGINS = lazy(rf"Operational Info\s*$|{_MLXLINK.pattern}")
 MLXLINK_LINE = lazy(
     r"\A(?:[A-Z][\w ()/.,\[\]+-]{0,60}?\s+: .{0,200}|-{4,40}\s*\Z"
     r"|(?:Operational|Supported|Troubleshooting|Module|Tool|Physical|FEC)\b[\w ]{0,60}\Z)"
 )
+# `Rx Power Current [dBm]             : 1.2,1.1,1.3,1.2 [-9..4]`
 _FIELD = lazy(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0,200})$")
 _RANGE = lazy(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
-_LANES = {"Rx LOS": "receives no light (Rx LOS)", "Tx LOS": "gets no signal from the host (Tx LOS)"}
-_LANES |= {
+_LANES = {
+    "Rx LOS": "receives no light (Rx LOS)",
+    "Tx LOS": "gets no signal from the host (Tx LOS)",
     "Tx Fault": "reports a fault of the transmitter (Tx Fault)",
     "Rx CDR LOL": "lost its clock (Rx CDR LOL)",
 }
@@ -29,59 +34,74 @@ _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 def read_mlxlink(lines: Sequence[str]) -> Report:
     """Read state, recommendation, lanes of the module, and the error rate after correction."""
-    command = next(filter(None, map(_MLXLINK.match, lines)), None)
-    fields: dict[str, str] = {}
+    device = "the port"
     for line in lines:
-        if match := _FIELD.match(line):
+        match = _MLXLINK.match(line)
+        if match:
+            device = match[1]
+            break
+    fields: Fields = {}
+    for line in lines:
+        match = _FIELD.match(line)
+        if match:
             fields.setdefault(match[1].strip(), match[2].strip())
-    device = command[1] if command else "the port"
     results = [
-        Result(verdict=verdict, code=code, words=f"{device}: {problem}")
-        for verdict, code, problem in _of_link(fields)
+        Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
     ]
     if not results and "State" in fields:
         results.append(Result(Verdict.PASS, SAYS_BAD, device))
     return Report("mlxlink", tuple(results))
 
 
-def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
+def _of_link(fields: Fields) -> Iterator[Problem]:
+    """Yield what is bad of the link: its state, the module, then its errors."""
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
     advice = fields.get("Recommendation", "")
-    advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
+    advised = ""
+    if advice and "no issue" not in advice.lower():
+        advised = f": {advice}"
+    status = fields.get("Status Opcode", "0")
     if not is_up:
-        yield (
-            Verdict.FAIL,
-            PORT_DOWN,
-            f"state {state}, physical state {fields.get('Physical state', '?')}{advised}",
-        )
-    elif advised and fields.get("Status Opcode", "0") not in ("0", "N/A"):
-        yield Verdict.DEGRADED, _MODULE, f"status {fields['Status Opcode']}{advised}"
+        physical = fields.get("Physical state", "?")
+        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {physical}{advised}"
+    elif advised and status not in ("0", "N/A"):
+        yield Verdict.DEGRADED, _MODULE, f"status {status}{advised}"
+    yield from _of_module(fields, is_up)
+    yield from _errors(fields, is_up)
+
+
+def _of_module(fields: Fields, is_up: bool) -> Iterator[Problem]:
+    """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
     verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
-    dark = _bad_lanes(fields, "Rx LOS")
     for name, problem in _LANES.items():
-        if lanes := _bad_lanes(fields, name):
+        lanes = _bad_lanes(fields, name)
+        if lanes:
             yield verdict, _MODULE, f"{_named_lanes(lanes)} {problem}"
-    if low := [
-        lane for lane in _outside(fields.get("Rx Power Current [dBm]", "")) if lane not in dark
-    ]:
+    dark = _bad_lanes(fields, "Rx LOS")
+    outside = _outside(fields.get("Rx Power Current [dBm]", ""))
+    low = [lane for lane in outside if lane not in dark]
+    if low:
         yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
-    if _outside(fields.get("Temperature [C]", "")):
-        yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {fields['Temperature [C]']}"
+    temperature = fields.get("Temperature [C]", "")
+    if _outside(temperature):
+        yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {temperature}"
+
+
+def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
+    """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
     if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
         since = fields.get("Time Since Last Clear [Min]", "")
-        yield (
-            Verdict.DEGRADED,
-            PORT_ERRORS,
-            f"the link went down {downs} times{f' in {since} minutes' if since else ''}",
-        )
+        within = f" in {since} minutes" if since else ""
+        yield Verdict.DEGRADED, PORT_ERRORS, f"the link went down {downs} times{within}"
     rate = fields.get("Effective Physical BER", "")
     if re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?E-\d{1,3}", rate) and float(rate) > _MOST_BER:
         yield Verdict.DEGRADED, PORT_ERRORS, f"bit error rate after correction {rate}"
 
 
-def _bad_lanes(fields: dict[str, str], name: str) -> list[int]:
+def _bad_lanes(fields: Fields, name: str) -> list[int]:
+    """Return the lanes that have a flag, from 1 on."""
     flags = fields.get(f"{name} [per lane]", "").split(",")
     return [lane for lane, flag in enumerate(flags, start=1) if flag.strip() == "1"]
 
@@ -91,15 +111,16 @@ def _outside(field: str) -> list[int]:
     range.
     """
     bounds = _RANGE.search(field)
-    if bounds is None or float(bounds[1]) >= float(bounds[2]):
+    if bounds is None:
         return []
-    values = re.findall(r"-?\d{1,6}(?:\.\d{1,4})?", field[: bounds.start()])
     low = float(bounds[1])
     high = float(bounds[2])
-    return [
-        lane for lane, value in enumerate(map(float, values), start=1) if not low <= value <= high
-    ]
+    if low >= high:
+        return []
+    values = re.findall(r"-?\d{1,6}(?:\.\d{1,4})?", field[: bounds.start()])
+    return [lane for lane, value in enumerate(values, start=1) if not low <= float(value) <= high]
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:
-    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))}"
+    named = ", ".join(map(str, lanes[:8]))
+    return f"lanes {named}" if len(lanes) > 1 else f"lane {named}"

@@ -20,6 +20,7 @@ LOST = "tool-gpu-unreadable"
 PCIE = "tool-gpu-pcie"
 NVLINK = "tool-gpu-nvlink"
 _TOOL = "nvidia-smi"
+# `GPU 00000000:19:00.0`
 _GPU = lazy(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
 QUERY_LINE = lazy(
     r"\A(?:GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*\Z|(?:Timestamp|Driver Version|CUDA "
@@ -119,6 +120,7 @@ _HEALTHS = (
 Fields = dict[tuple[str, ...], str]
 Fault = tuple[Verdict, str, str]  # with the code and the words of its cause
 Gpu = tuple[str, Fields]  # its name, and what is told of it
+# `<remapped_row_pending>No</remapped_row_pending>`
 _TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
 _XML_NAMES = {  # the names that the XML has in place of those of the text
     "remapped row failure": "remapping failure occurred",
@@ -142,9 +144,11 @@ TABLE_BEGINS = lazy(rf"\s{{0,40}}\| NVIDIA-SMI \d|{_SMI_GPU.pattern}")
 _SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
 _ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
 GPU_NAME = lazy(r"GPU (\d{1,3}): ")
+# `Link 0: 26.562 GB/s`
 _LINK_RATE = lazy(
     r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE
 )
+# `Link 0: Replay Errors: 0`
 _LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
 NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
@@ -155,6 +159,7 @@ def read_query(lines: Sequence[str]) -> Report:
 
 
 def _report(gpus: Sequence[Gpu]) -> Report:
+    """Return the faults of each GPU, or that it has none."""
     results: list[Result] = []
     for gpu, fields in gpus:
         faults = [
@@ -171,7 +176,8 @@ def _gpus(lines: Sequence[str]) -> list[Gpu]:
     fields: Fields = {}  # before the first GPU, of the node
     above: list[str] = []
     for line in lines:
-        if match := _GPU.match(line):
+        match = _GPU.match(line)
+        if match:
             fields = {}
             above = []
             gpus.append((match[1], fields))
@@ -185,51 +191,65 @@ def _gpus(lines: Sequence[str]) -> list[Gpu]:
 
 
 def _faults(fields: Fields) -> Iterator[Fault]:
+    """Yield what a GPU reports as broken or slowed down."""
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
         yield Verdict.FAIL, RESET, "it requires a reset"
-    if (lost := sum("err!" in value or "unknown error" in value for value in values)) > 0:
+    lost = sum("err!" in value or "unknown error" in value for value in values)
+    if lost:
         yield Verdict.FAIL, LOST, f"{lost} fields cannot be read (ERR!)"
     for path, value in fields.items():
         yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
-    current, widest = (
-        re.fullmatch(r"(\d{1,3})x", widths.get(key, "")) for key in ("current", "max")
-    )
-    if current and widest and int(current[1]) < int(widest[1]):
-        yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
+    current = _lanes(widths.get("current", ""))
+    widest = _lanes(widths.get("max", ""))
+    if current and widest and int(current) < int(widest):
+        yield Verdict.DEGRADED, PCIE, f"PCIe x{current} of x{widest}"
+
+
+def _lanes(width: str) -> str:
+    """Return the number in `16x`; empty for any other text."""
+    match = re.fullmatch(r"(\d{1,3})x", width)
+    return match[1] if match else ""
 
 
 def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
+    """Yield what is bad of one field."""
     value = printed.lower()
-    is_of_fabric = "fabric" in path
-    if path[-1] == "gpu recovery action" and value not in _NONE:
+    name = path[-1]
+    end = path[-2:]
+    if name == "gpu recovery action" and value not in _NONE:
         yield Verdict.FAIL, RESET, f"the driver asks for: {printed}"
-    if path[-2:] == ("fabric", "status") and value not in ("success", *_NONE):
+    if end == ("fabric", "status") and value not in ("success", *_NONE):
         yield Verdict.FAIL, FABRIC, f"fabric status: {value}"
-    if is_of_fabric and path[-2:-1] == ("health",) and (path[-1], value) in _HEALTHS:
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: {path[-1]}: {value}"
-    if path[-2:] == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
+    if "fabric" in path and end[:-1] == ("health",) and (name, value) in _HEALTHS:
+        yield Verdict.DEGRADED, FABRIC, f"fabric health: {name}: {value}"
+    if end == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
         yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
-    if (
-        is_of_fabric
-        and path[-1] in ("health", "summary")
-        and value in ("unhealthy", "limited capacity")
-    ):
+    is_unhealthy = name in ("health", "summary") and value in ("unhealthy", "limited capacity")
+    if "fabric" in path and is_unhealthy:
         yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
-    for end, bad, verdict, code, fault in _FAULTS:
-        count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
-        if path[-2:] == end and (count if bad is None else value in bad):
-            yield verdict, code, f"{fault} ({count})" if count else fault
+    for bad_end, bad, verdict, code, fault in _FAULTS:
+        if end != bad_end:
+            continue
+        if bad is None:
+            count = int(value) if re.fullmatch(r"\d{1,12}", value) else 0
+            if count:
+                yield verdict, code, f"{fault} ({count})"
+        elif value in bad:
+            yield verdict, code, fault
 
 
 def read_xml(lines: Sequence[str]) -> Report | None:
     """Read `nvidia-smi -q -x`, also where it was cut short; no entity of XML is expanded."""
     text = "\n".join(lines)
-    return _report(_xml_gpus(text)) if "<nvidia_smi_log" in text else None
+    if "<nvidia_smi_log" not in text:
+        return None
+    return _report(_xml_gpus(text))
 
 
 def _xml_gpus(text: str) -> list[Gpu]:
+    """Return the fields of each GPU under the paths that the text form has."""
     gpus: list[Gpu] = []
     fields: Fields = {}
     above: list[str] = []
@@ -242,7 +262,8 @@ def _xml_gpus(text: str) -> list[Gpu]:
             above = []
             gpus.append((identity[1] if identity else "?", fields))
         elif tag["end"]:
-            above = above[:-1] if above and above[-1] == name else above
+            if above and above[-1] == name:
+                above = above[:-1]
         elif not tag["rest"].endswith("/"):
             above = [*above[-8:], name]
             _keep(fields, above, tag["text"].strip())
@@ -254,7 +275,8 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
     if not value:
         return
     path = tuple(above)
-    if match := _HW_SLOWDOWNS.match(path[-1]):
+    match = _HW_SLOWDOWNS.match(path[-1])
+    if match:
         path = ("clocks event reasons", "hw slowdown", match[1])
     fields[path] = value
 
@@ -268,33 +290,30 @@ def read_table(lines: Sequence[str]) -> Report:
     seen: list[str] = []
     gpu = ""
     for line in lines:
-        if match := _SMI_GPU.match(line):
+        match = _SMI_GPU.match(line)
+        if match:
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
-                results.append(
-                    Result(
-                        Verdict.DEGRADED, MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"
-                    )
-                )
+                words = f"{gpu}: {match[3]} uncorrectable memory errors"
+                results.append(Result(Verdict.DEGRADED, MEMORY, words))
         if "Processes:" in line:
             break
-        if gpu and (state := _SMI_STATE.findall(line)):
-            lost[gpu] = lost.get(gpu, 0) + len(state)
-    results += [
-        Result(Verdict.FAIL, LOST, f"{gpu}: {n} fields cannot be read (ERR!)")
-        for gpu, n in lost.items()
-    ]
+        unreadable = _SMI_STATE.findall(line)
+        if gpu and unreadable:
+            lost[gpu] = lost.get(gpu, 0) + len(unreadable)
+    for gpu, count in lost.items():
+        words = f"{gpu}: {count} fields cannot be read (ERR!)"
+        results.append(Result(Verdict.FAIL, LOST, words))
     bad = {result.words.partition(": ")[0] for result in results}
-    results += [
-        Result(verdict=Verdict.PASS, code=SAYS_BAD, words=gpu) for gpu in seen if gpu not in bad
-    ]
+    for gpu in seen:
+        if gpu not in bad:
+            results.append(Result(Verdict.PASS, SAYS_BAD, gpu))
     return Report(_TOOL, tuple(results))
 
 
 def read_nvlink(lines: Sequence[str]) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
-    results: list[Result] = []
     gpu = "?"
     seen = 0
     rates: dict[str, dict[str, str]] = {}
@@ -312,9 +331,9 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
                     counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
     if not seen and not rates:
         return None
-    results += _states(rates)
-    for (of_gpu, link), named in counts.items():
-        words = f"GPU {of_gpu} link {link}: {', '.join(named)} errors"
+    results = list(_states(rates))
+    for (gpu, link), named in counts.items():
+        words = f"GPU {gpu} link {link}: {', '.join(named)} errors"
         results.append(Result(Verdict.DEGRADED, NVLINK, words))
     if not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "NVLink"))
@@ -325,30 +344,28 @@ def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
     """
-    up = {
-        gpu: [rate for rate in links.values() if rate[0].isdigit()] for gpu, links in rates.items()
-    }
-    most = max(map(len, up.values()), default=0)
-    best = max((float(rate) for links in up.values() for rate in links), default=0.0)
+    down: dict[str, list[str]] = {}
+    up: dict[str, dict[str, float]] = {}  # GB/s by link
     for gpu, links in rates.items():
-        down = [link for link, rate in links.items() if not rate[0].isdigit()]
-        if down and most:
-            yield Result(
-                Verdict.FAIL, NVLINK, f"GPU {gpu}: {_links(down)} inactive, {len(up[gpu])} up"
-            )
-        elif len(up[gpu]) < most:
-            yield Result(
-                Verdict.FAIL, NVLINK, f"GPU {gpu}: {len(up[gpu])} links, where others have {most}"
-            )
-        slow = [
-            link for link, rate in links.items() if rate[0].isdigit() and float(rate) < 0.9 * best
-        ]
+        down[gpu] = [link for link, rate in links.items() if not rate[0].isdigit()]
+        up[gpu] = {link: float(rate) for link, rate in links.items() if rate[0].isdigit()}
+    most = max(map(len, up.values()), default=0)
+    best = max((rate for links in up.values() for rate in links.values()), default=0.0)
+    for gpu, rate_by_link in up.items():
+        count = len(rate_by_link)
+        if down[gpu] and most:
+            words = f"GPU {gpu}: {_links(down[gpu])} inactive, {count} up"
+            yield Result(Verdict.FAIL, NVLINK, words)
+        elif count < most:
+            words = f"GPU {gpu}: {count} links, where others have {most}"
+            yield Result(Verdict.FAIL, NVLINK, words)
+        slow = [link for link, rate in rate_by_link.items() if rate < 0.9 * best]
         if slow:
-            rate = links[slow[0]]
-            yield Result(
-                Verdict.DEGRADED, NVLINK, f"GPU {gpu}: {_links(slow)} at {rate} of {best:g} GB/s"
-            )
+            printed = rates[gpu][slow[0]]
+            words = f"GPU {gpu}: {_links(slow)} at {printed} of {best:g} GB/s"
+            yield Result(Verdict.DEGRADED, NVLINK, words)
 
 
 def _links(links: Sequence[str]) -> str:
-    return f"link{'s' if len(links) > 1 else ''} {some_of(links, 8)}"
+    named = some_of(links, 8)
+    return f"links {named}" if len(links) > 1 else f"link {named}"

@@ -1,6 +1,6 @@
 """Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from operator import itemgetter
 from statistics import median
 
@@ -14,6 +14,7 @@ from seatrial.text.words import quantity
 _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
+Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
 P2P_BEGINS = lazy(
     r"\s{0,40}\[?(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix"
     r"|(?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth)"
@@ -24,16 +25,19 @@ P2P_LINE = lazy(
     "|So you can see lesser|NOTE: The CUDA Samples|Device[:=] "
     r"?\d|\d{1,3}+(?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++\s*+\Z)"
 )
+# `Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)`
 _TITLE = lazy(
     r"\s{0,40}((?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth(?: \(P2P "
     r"(?:Writes|Reads)\))?|P2P Connectivity"
     r"|P2P=\w{7,8} Latency)"
 )
+# `0 2504.83 388.11`
 _NUMBERS = lazy(r"\A\s*+(\d{1,3}+)((?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++)\s*+\Z")
+# `Device=0 CANNOT Access Peer Device=1`
 _PEER = lazy(r"\s{0,40}Device=(\d{1,3}) CANNOT Access Peer Device=(\d{1,3})")
 _MAX_GPUS = 64
-# Of the median: how near most pairs are in a uniform topology, and a slow one
-_ALIKE, _SLOW = 0.8, 0.7
+_ALIKE = 0.8  # of the median: how near most pairs are in a uniform topology
+_SLOW = 0.7  # of the median
 _UNIFORM = 0.75  # part of the pairs that is alike
 _SLOWER = 0.8  # of the rate through the host
 
@@ -48,35 +52,40 @@ def read_p2p(lines: Sequence[str]) -> Report:
             title = match[1]
         elif match := _PEER.match(line):
             refused.append((match[1], match[2]))
-        elif (match := _NUMBERS.match(line)) and len(matrices.get(title, ())) < _MAX_GPUS:
-            matrices.setdefault(title, []).append(
-                [float(value) for value in match[2].split()[:_MAX_GPUS]]
-            )
+        elif match := _NUMBERS.match(line):
+            matrix = matrices.setdefault(title, [])
+            if len(matrix) < _MAX_GPUS:
+                values = match[2].split()[:_MAX_GPUS]
+                matrix.append([float(value) for value in values])
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
+    disabled = _first(matrices, "Unidirectional P2P=Disabled")
     connected = matrices.get("P2P Connectivity", [])
     results = [*_without_peer(connected, refused)]
     for name, matrix in matrices.items():
         if "P2P=Enabled Bandwidth" in name:
             which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
-            results += _slow_pairs(which, matrix, connected)
+            results += _slow_pairs(which, _between(matrix, connected))
     results += _slow_memory(enabled)
-    results += _slower_than_without(
-        enabled, _first(matrices, "Unidirectional P2P=Disabled"), connected
-    )
+    direct = list(_between(enabled, connected).values())
+    through_host = list(_between(disabled, connected).values())
+    results += _slower_than_without(direct, through_host)
     if matrices and not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
-    pairs = _between(enabled, connected).values()
-    measured = [bandwidth("p2p median", median(pairs))] if pairs else []
-    return Report(
-        tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
-    )
+    measured = []
+    if direct:
+        measured.append(bandwidth("p2p median", median(direct)))
+    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
 
 
 def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
-    return next((matrix for name, matrix in matrices.items() if name.startswith(title)), [])
+    """Return the first matrix whose title begins so; an empty one without any."""
+    for name, matrix in matrices.items():
+        if name.startswith(title):
+            return matrix
+    return []
 
 
-def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
+def _between(matrix: Matrix, connected: Matrix) -> Pairs:
     """Return the values of pairs of different GPUs that have access to each other."""
     pairs = {}
     for row, values in enumerate(matrix):
@@ -86,20 +95,19 @@ def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
     return pairs
 
 
-def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -> Iterator[Result]:
+def _slower_than_without(direct: list[float], through_host: list[float]) -> Iterator[Result]:
     """Yield peer access that is slower than copies through the memory of the host."""
-    direct = _between(enabled, connected)
-    through_host = _between(disabled, connected)
     if not direct or not through_host:
         return
-    usual = median(direct.values())
-    without = median(through_host.values())
+    usual = median(direct)
+    without = median(through_host)
     if usual < _SLOWER * without:
-        words = (
-            f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
-            f"{quantity(without, 'GB/s')} without"
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=_PEER_SLOW,
+            words=f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
+            f"{quantity(without, 'GB/s')} without",
         )
-        yield Result(Verdict.DEGRADED, _PEER_SLOW, words)
 
 
 def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
@@ -122,43 +130,48 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iter
         )
 
 
-def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Result]:
-    pairs = _between(matrix, connected)
+def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
+    """Yield the slower way of two GPUs; of more the slow GPUs, or else the slow pairs."""
     if len(pairs) == 2:
-        (source, target), slow = min(pairs.items(), key=itemgetter(1))
-        fast = max(pairs.values())
-        if slow < fast / 2:
-            yield Result(
-                Verdict.DEGRADED,
-                NVLINK,
-                f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}",
-            )
-        return
+        yield from _slower_way(which, pairs)
     if len(pairs) < 6:
         return
-    if slow_gpus := _slow_gpus(pairs):
-        for gpu, best, usual in slow_gpus:
-            words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
-            yield Result(Verdict.DEGRADED, NVLINK, words)
+    slow_gpus = _slow_gpus(pairs)
+    for gpu, best, usual in slow_gpus:
+        words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
+        yield Result(Verdict.DEGRADED, NVLINK, words)
+    if slow_gpus:
         return
     usual = median(pairs.values())
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
-    slow_pairs = [pair for pair, value in pairs.items() if value < _SLOW * usual]
-    if not slow_pairs or alike < _UNIFORM * len(pairs):
-        return
-    common = set.intersection(*(set(pair) for pair in slow_pairs))
-    least = min(pairs[pair] for pair in slow_pairs)
-    where = (
-        f"GPU {common.pop()}"
-        if len(common) == 1
-        else ", ".join(f"{a} to {b}" for a, b in slow_pairs[:4])
-    )
-    yield Result(
-        Verdict.DEGRADED, NVLINK, f"{which} {where}: {least:g} GB/s, where others have {usual:g}"
-    )
+    slow = {pair: value for pair, value in pairs.items() if value < _SLOW * usual}
+    if slow and alike >= _UNIFORM * len(pairs):
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=NVLINK,
+            words=f"{which} {_place_of(slow)}: {min(slow.values()):g} GB/s, "
+            f"where others have {usual:g}",
+        )
 
 
-def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, float]]:
+def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:
+    """Yield one direction between two GPUs if it is half as fast as the other."""
+    (source, target), slow = min(pairs.items(), key=itemgetter(1))
+    fast = max(pairs.values())
+    if slow < fast / 2:
+        words = f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}"
+        yield Result(Verdict.DEGRADED, NVLINK, words)
+
+
+def _place_of(pairs: Collection[tuple[int, int]]) -> str:
+    """Name the one GPU that all pairs have in common, else the first pairs."""
+    common = set.intersection(*map(set, pairs))
+    if len(common) == 1:
+        return f"GPU {common.pop()}"
+    return ", ".join(f"{source} to {target}" for source, target in list(pairs)[:4])
+
+
+def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
     """Return the GPUs whose fastest pair is slower than that of most others, with it and the usual
     one.
     """
@@ -171,6 +184,7 @@ def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, fl
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
+    """Return a value; 0 outside of the matrix, whose rows may be cut short."""
     if row < len(matrix) and column < len(matrix[row]):
         return matrix[row][column]
     return 0.0

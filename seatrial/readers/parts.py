@@ -164,7 +164,8 @@ class PartReader:
         ]
 
     def _begin(self, reader: Reader, text: str, label: str) -> None:
-        if before := self._open.get(label, {}).get(reader):
+        before = self._open.get(label, {}).get(reader)
+        if before:
             self._close(before)
         part = _Open(reader, label, (self._sweeps.begun, self._begun))
         self._open.setdefault(label, {})[reader] = part

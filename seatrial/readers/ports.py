@@ -10,8 +10,12 @@ from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict, worst
 
 _AS_RATED = 0.95  # of the rate that a port itself reports
-_CODES = {Verdict.PASS: "port-as-rated", Verdict.INCONCLUSIVE: "port-above-rate"}
-_CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
+_CODES = {
+    Verdict.PASS: "port-as-rated",
+    Verdict.INCONCLUSIVE: "port-above-rate",
+    Verdict.DEGRADED: "port-below-rate",
+    Verdict.FAIL: "port-below-rate",
+}
 
 
 def against_port(check: Check, fabric: str | None) -> Check:
@@ -45,26 +49,30 @@ def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
 
 
 def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
+    """Judge a rate by its share of what the port carries, in both directions if it is of both."""
     ways = 2 if measurement.conditions.get("bidirectional") else 1
-    share = measurement.value / (ways * port_gb_s)
-    enough = _AS_RATED if measurement.metric == "port_rate" else PORT_SLOW
-    verdict = Verdict.PASS if share <= PORT_MOST else Verdict.INCONCLUSIVE
+    rated = ways * port_gb_s
+    share = measurement.value / rated
+    enough = PORT_SLOW
+    if measurement.metric == "port_rate":
+        enough = _AS_RATED
     if share < enough:
         verdict = Verdict.FAIL if share < PORT_BROKEN else Verdict.DEGRADED
+    else:
+        verdict = Verdict.PASS if share <= PORT_MOST else Verdict.INCONCLUSIVE
     reason = Reason.of(
         _CODES[verdict],
         device=measurement.subject.name,
         value=f"{measurement.value * 8:.0f}",
-        rate=f"{ways * port_gb_s * 8:.0f}",
+        rate=f"{rated * 8:.0f}",
         percent=f"{share * 100:.0f}",
     )
-    expected = Expected(low=enough * ways * port_gb_s)
     return Judgement(
         measurement=measurement,
         verdict=verdict,
         reason=reason,
         source="physics",
-        expected=expected,
+        expected=Expected(low=enough * ways * port_gb_s),
         deviation=share - 1,
         share=share,
     )

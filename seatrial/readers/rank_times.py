@@ -17,15 +17,25 @@ from seatrial.text.lazy_pattern import lazy
 
 # Timers without communication
 _COMPUTE = ("forward-compute", "backward-compute", "optimizer-inner-step")
+# What reports say of the slowest and the fastest rank: the metric, its unit, and in words
+_METRICS = (
+    ("Clk", "MHz", "runs at"),
+    ("Etpt", "TFLOP/s", "computes"),
+)
 _FEW = 16  # of so many ranks one may be called slow: more are a stage of the pipeline
+# `INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: ...`
 _REPORT = lazy(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
+# `MnEtpt/Rnk: 338.11TF/3`
 _EXTREME = lazy(r"(M[nx])(Clk|Etpt)/Rnk: (\d{1,7}(?:\.\d{1,3})?)(?:MHz|TF)/(\d{1,7})")
 _TIMES = lazy(
     r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across "
     r"ranks) \(ms\):"
 )
+# `forward-compute:`
 _TIMER = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}):\s*$")
+# `rank  3: 1203.45`
 _RANK = lazy(r"\A\s{2,12}rank\s{1,7}(\d{1,7}): (\d{1,9}(?:\.\d{1,3})?)\s*$")
+# `forward-compute ................................: (1203.45, 1311.02)`
 _RANGE = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}) ?\.{0,48}: \((\d{1,9}\.\d{1,3}), (\d{1,9}\.\d{1,3})\)")
 BEGINS = lazy(rf"{_REPORT.pattern}|{_TIMES.pattern}")
 LINE = lazy(
@@ -38,11 +48,11 @@ def read_rank_times(lines: Sequence[str]) -> Report:
     note.
     """
     reports = [line for line in lines if _REPORT.match(line)]
+    ranges = list(filter(None, map(_RANGE.match, lines)))
     results = _of_reports(reports)
     for timer, times in _by_timer(lines).items():
         if timer in _COMPUTE:
             results += _of_timer(timer, times)
-    ranges = list(filter(None, map(_RANGE.match, lines)))
     if not results and (reports or ranges):
         results.append(Result(Verdict.PASS, SAYS_BAD, "ranks"))
     notes = dict.fromkeys(filter(None, map(_note_of, ranges)))
@@ -73,11 +83,13 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
     extremes: dict[str, tuple[float, int]] = {}
     for which, metric, value, rank in _EXTREME.findall(line):
         extremes[which + metric] = float(value), int(rank)
-    for metric, unit, verb in (("Clk", "MHz", "runs at"), ("Etpt", "TFLOP/s", "computes")):
-        if f"Mn{metric}" not in extremes or f"Mx{metric}" not in extremes:
+    for metric, unit, verb in _METRICS:
+        least = extremes.get(f"Mn{metric}")
+        most = extremes.get(f"Mx{metric}")
+        if least is None or most is None:
             continue
-        low, rank_of_low = extremes[f"Mn{metric}"]
-        high, _ = extremes[f"Mx{metric}"]
+        low, rank_of_low = least
+        high, _ = most
         if low < THRESHOLD * high:
             return rank_of_low, f"{verb} {low:g} of {high:g} {unit}"
     return None
@@ -109,16 +121,17 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
     if len(usual_of_rank) < 3:
         return []
     usual = median(usual_of_rank.values())
-    slow = [rank for rank, value in usual_of_rank.items() if value * THRESHOLD > usual]
+    slow = {rank: ms for rank, ms in usual_of_rank.items() if ms * THRESHOLD > usual}
     most = max(1, len(usual_of_rank) // _FEW)
     if not slow or len(slow) > most:
         return [Result(Verdict.PASS, SAYS_BAD, timer)]
-    sentences = (
-        f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
-        for rank in slow
-    )
     return [
-        Result(verdict=Verdict.DEGRADED, code=STRAGGLER, words=sentence) for sentence in sentences
+        Result(
+            verdict=Verdict.DEGRADED,
+            code=STRAGGLER,
+            words=f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms",
+        )
+        for rank, ms in slow.items()
     ]
 
 

@@ -289,7 +289,8 @@ def _read_json(lines: Sequence[str]) -> Report | None:
         perftest.read_document,
         training_results.read_document,
     ):
-        if report := read(document):
+        report = read(document)
+        if report:
             return report
     return None
 

@@ -30,8 +30,12 @@ _THROUGHPUT = (
     "samples_per_second",
     "throughput",
 )
-_RANKS = ("world_size", "num_gpus", "gpus", "ranks")
-_BATCH = ("batch_size_per_gpu", "batch_per_rank", "batch_per_gpu")
+# Conditions that are numbers, and the keys that they have
+_COUNTS = (
+    ("ranks", ("world_size", "num_gpus", "gpus", "ranks")),
+    ("batch_per_rank", ("batch_size_per_gpu", "batch_per_rank", "batch_per_gpu")),
+    ("image_size", ("image_size",)),
+)
 _FIRST = ("loss_start", "first_loss", "initial_loss")
 _LAST = ("loss_end", "last_loss", "final_loss")
 _TEXTS = ("model", "precision", "data", "device")
@@ -48,21 +52,24 @@ def read_events(lines: Sequence[str]) -> Report | None:
     """Return the report of the JSON lines of a training or of its sums; None if no line is
     whole.
     """
-    events = [event for line in lines if isinstance(event := _event(line), dict)]
+    events = [event for event in map(_event, lines) if isinstance(event, dict)]
     if not events:
         return None
-    summary = next((event for event in reversed(events) if event.get("event") == "summary"), {})
-    steps = [event for event in events if event.get("event") == "step"]
-    results = [_wrong_sum(event) for event in events if event.get("event") == "all_reduce"]
-    lost = next(
-        (event for event in steps if "loss" in event and finite(event["loss"]) is None), None
-    )
+    summary: Document = {}
+    steps = []
+    results = []
+    for event in events:
+        match event.get("event"):
+            case "summary":
+                summary = event
+            case "step":
+                steps.append(event)
+            case "all_reduce":
+                results.append(_wrong_sum(event))
+    lost = next((step for step in steps if _is_broken(step, "loss")), None)
     if lost:
-        results.append(
-            Result(
-                Verdict.CORRUPT, NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"
-            )
-        )
+        words = f"the loss of step {lost.get('step')} is not finite"
+        results.append(Result(Verdict.CORRUPT, NOT_FINITE, words))
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
@@ -71,52 +78,55 @@ def read_events(lines: Sequence[str]) -> Report | None:
     )
 
 
+def _is_broken(document: Document, key: str) -> bool:
+    return key in document and finite(document[key]) is None
+
+
 def _report(document: Document, is_whole: bool) -> Report:
-    results = list(_results(document)) if is_whole else []
+    """Return the rate of a training, and what its end says if it `is_whole`."""
     return Report(
-        tool=_tool(document), results=tuple(results), measurements=tuple(_measurements(document))
+        tool=_tool(document),
+        results=tuple(_results(document)) if is_whole else (),
+        measurements=tuple(_measurements(document)),
     )
 
 
 def _results(document: Document) -> Iterator[Result]:
-    first, last = (_first(document, keys) for keys in (_FIRST, _LAST))
+    """Yield a loss that is not finite or did not fall, and ranks with other parameters."""
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
-    if broken or any(
-        key in document and finite(document[key]) is None for key in (*_FIRST, *_LAST)
-    ):
-        where = ", ".join(_rank(rank) for rank in broken[:4])
-        yield Result(
-            Verdict.CORRUPT, NOT_FINITE, f"the loss is not finite{f' on {where}' if where else ''}"
-        )
+    if broken or any(_is_broken(document, key) for key in (*_FIRST, *_LAST)):
+        words = "the loss is not finite"
+        if broken:
+            words += f" on {_named(broken)}"
+        yield Result(Verdict.CORRUPT, NOT_FINITE, words)
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
     if len(checksums) > 1:
-        usual = checksums.most_common(1)[0][0]
-        odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)[:150]
-        yield Result(
-            verdict=Verdict.CORRUPT, code=DIFFER, words=f"other parameters than most on {odd}"
-        )
+        usual, _ = checksums.most_common(1)[0]
+        odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)
+        words = f"other parameters than most on {odd[:150]}"
+        yield Result(Verdict.CORRUPT, DIFFER, words)
+    first = _first(document, _FIRST)
+    last = _first(document, _LAST)
     if first is not None and last is not None:
         fell = f"the loss went from {number(first)} to {number(last)}"
-        yield (
-            Result(Verdict.PASS, "", fell)
-            if last < first
-            else Result(Verdict.FAIL, NOT_LEARNED, fell)
-        )
+        if last < first:
+            yield Result(Verdict.PASS, "", fell)
+        else:
+            yield Result(Verdict.FAIL, NOT_LEARNED, fell)
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
+    """Yield the throughput with what it depends on."""
     rate = _first(document, _THROUGHPUT)
     if rate is None or rate <= 0:
         return
-    conditions: dict[str, ConditionValue] = {
-        key: printable(value)[:100] for key in _TEXTS if isinstance(value := document.get(key), str)
-    }
-    for name, keys in (
-        ("ranks", _RANKS),
-        ("batch_per_rank", _BATCH),
-        ("image_size", ("image_size",)),
-    ):
+    conditions: dict[str, ConditionValue] = {}
+    for key in _TEXTS:
+        text = document.get(key)
+        if isinstance(text, str):
+            conditions[key] = printable(text)[:100]
+    for name, keys in _COUNTS:
         count = _first(document, keys)
         if count is not None:
             conditions[name] = int(count)
@@ -133,24 +143,29 @@ def _measurements(document: Document) -> Iterator[Measurement]:
 
 
 def _tool(document: Document) -> str:
+    """Name the training by its model and its rate, as far as they are known."""
     model = document.get("model")
     rate = _first(document, _THROUGHPUT)
-    named = f"training of {printable(model)[:60]}" if isinstance(model, str) else "training"
+    named = "training"
+    if isinstance(model, str):
+        named = f"training of {printable(model)[:60]}"
     if rate is None:
         return named
     return f"{named} at {number(rate)} samples/s"
 
 
 def _wrong_sum(event: Document) -> Result:
+    """Return which ranks saw wrong sums."""
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
-    where = ", ".join(_rank(rank) for rank in bad[:4])
-    return Result(
-        verdict=Verdict.CORRUPT,
-        code=WRONG_SUM,
-        words=f"all_reduce by torch: wrong elements on {where}",
-    )
+    words = f"all_reduce by torch: wrong elements on {_named(bad)}"
+    return Result(Verdict.CORRUPT, WRONG_SUM, words)
+
+
+def _named(ranks: Sequence[Document]) -> str:
+    """Name the first few ranks."""
+    return ", ".join(map(_rank, ranks[:4]))
 
 
 def _rank(rank: Document) -> str:
@@ -158,6 +173,7 @@ def _rank(rank: Document) -> str:
 
 
 def _event(line: str) -> Any:
+    """Return the JSON in a line; None in another line."""
     start = line.find("{")
     try:
         return json.JSONDecoder().raw_decode(line, max(start, 0))[0]
@@ -167,4 +183,8 @@ def _event(line: str) -> Any:
 
 def _first(document: Document, keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
-    return next((value for key in keys if (value := finite(document.get(key))) is not None), None)
+    for key in keys:
+        value = finite(document.get(key))
+        if value is not None:
+            return value
+    return None

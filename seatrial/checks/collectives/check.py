@@ -146,7 +146,8 @@ def _sweep_all(
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
-        if not_tried := _reason_to_skip(run, present.testbed, outcomes, planned.label):
+        not_tried = _reason_to_skip(run, present.testbed, outcomes, planned.label)
+        if not_tried:
             outcomes.append(
                 SweepOutcome(operation=planned.label, verdict=Verdict.NOT_RUN, reason=not_tried)
             )
@@ -224,7 +225,8 @@ def _reason_to_skip(
 ) -> Reason | None:
     """Return why the operation would show nothing, so that it is not tried; None if it may."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
-    if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):
+    gone = next((outcome for outcome in outcomes if outcome.fabric_gone), None)
+    if gone:
         return not_tried(
             reason="the fabric is gone"
             if gone.verdict is Verdict.FAIL

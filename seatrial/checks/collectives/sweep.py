@@ -103,7 +103,8 @@ def sweep_once(
     """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     gpus_each = gpus_per_process(testbed, planned.sizes)
-    if uneven := next((node for node in testbed.nodes if node.slots % gpus_each), None):
+    uneven = next((node for node in testbed.nodes if node.slots % gpus_each), None)
+    if uneven:
         reason = Reason.of(
             "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
         )

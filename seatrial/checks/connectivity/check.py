@@ -238,7 +238,8 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
     node.
     """
     head, *others = testbed.names
-    if why := attempt(_alone(testbed, head)):
+    why = attempt(_alone(testbed, head))
+    if why:
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
             raise MissingError(Reason.of("mpirun-broken", cause=why))
         return [(head, why)]
@@ -344,7 +345,8 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     ):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
-    if reason := without_gpus(findings.testbed, contacts):
+    reason = without_gpus(findings.testbed, contacts)
+    if reason:
         raise MissingError(reason)
     findings.measurements += clock_skews(contacts)
     findings.doubts += same_hostname(contacts)
@@ -388,7 +390,8 @@ def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
     findings.measurements += measurements(streams)
     findings.streams, findings.model_by_node = dict(streams), models_of(contacts)
     log.info("links: %s", summary(streams, findings.model_by_node))
-    if missing := plan.not_measured(streams):
+    missing = plan.not_measured(streams)
+    if missing:
         findings.doubts.append(
             Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing))
         )

@@ -20,8 +20,10 @@ def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgeme
     itself, so that a stored run is judged in the same way.
     """
     rates = _Rates(once(check.measurements), model_by_node)
+    if not rates.usual:
+        return []
     judgements = []
-    for suspect in check.raw.suspects if rates.usual else ():
+    for suspect in check.raw.suspects:
         match suspect.evidence.code:
             case "tcp-node-slow":
                 judgements += rates.of_node(suspect.name)
@@ -37,10 +39,13 @@ class _Rates:
 
     def __init__(self, readings: Sequence[Measurement], model_by_node: Mapping[str, str]) -> None:
         self._model_by_node = model_by_node
-        self._of_nodes = [m for m in readings if m.metric in ("tcp_egress", "tcp_ingress")]
-        self._of_links = [
-            m for m in readings if m.metric == "tcp_stream" and len(m.subject.nodes) == 2
-        ]
+        self._of_nodes = []
+        self._of_links = []
+        for m in readings:
+            if m.metric in ("tcp_egress", "tcp_ingress"):
+                self._of_nodes.append(m)
+            elif m.metric == "tcp_stream" and len(m.subject.nodes) == 2:
+                self._of_links.append(m)
         self._streams = {_ends(m): m.value for m in self._of_links if m.finite}
         self.usual = usual_by_node(self._streams, model_by_node)
 
@@ -53,8 +58,12 @@ class _Rates:
 
     def of_link(self, link: str) -> list[Judgement]:
         """Return both directions of the link, as far as they are slow."""
-        own = [m for m in self._of_links if m.subject.name == link and m.finite]
-        return _slow([(m, min(self.usual[node] for node in _ends(m))) for m in own])
+        rates = []
+        for m in self._of_links:
+            if m.subject.name == link and m.finite:
+                slower_end = min(self.usual[node] for node in _ends(m))
+                rates.append((m, slower_end))
+        return _slow(rates)
 
     def across_cut(self) -> list[Judgement]:
         """Return the streams from one side of the cut to another one."""
@@ -67,7 +76,8 @@ def _ends(stream: Measurement) -> tuple[str, str]:
     """Return the sending and the receiving node."""
     first, second = stream.subject.nodes
     sender = str(stream.conditions.get("from", first))
-    return sender, second if sender == first else first
+    receiver = second if sender == first else first
+    return sender, receiver
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
@@ -76,11 +86,17 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
     """
     slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
     if not slow and rates:
-        slow = [min(rates, key=lambda rate: rate[0].value / rate[1])]
+        slow = [min(rates, key=_share_of_peers)]
     return [_judgement(m, peers) for m, peers in slow]
 
 
+def _share_of_peers(rate: tuple[Measurement, float]) -> float:
+    m, peers = rate
+    return m.value / peers
+
+
 def _judgement(m: Measurement, peers: float) -> Judgement:
+    """Return the judgement of a rate that is slow beside what its `peers` carry."""
     low = peers / SLOW_FACTOR
     values = m.samples or (m.value,)
     reason = Reason.of(
@@ -94,10 +110,9 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
         readings=len(values),
         since="",
     )
-    verdict = Verdict.FAIL if m.value < low / FAIL_FACTOR else Verdict.DEGRADED
     return Judgement(
         measurement=m,
-        verdict=verdict,
+        verdict=Verdict.FAIL if m.value < low / FAIL_FACTOR else Verdict.DEGRADED,
         reason=reason,
         source="peers",
         expected=Expected(low=low),

@@ -7,12 +7,12 @@ peer does not make a healthy node look slow, and one slow link blames neither en
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist, fmean, median
 from typing import TypeVar
 
-from seatrial.checks.connectivity.reachability import Pair, connected, cut_names, link_name
+from seatrial.checks.connectivity.reachability import Pair, Side, connected, cut_names, link_name
 from seatrial.checks.metrics import TCP
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
@@ -34,8 +34,9 @@ SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 _LEAST_LINKS = 2  # slow ones between the same sides that are one finding
 _LEAST_STREAMS = 4  # of a mode: two links, both ways
 _LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
-# Values that tell their noise; how far chance goes; on natural logs
-_ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0
+_ENOUGH = 8  # values that tell their noise
+_SIGMAS = 4.5  # how far chance goes
+_MOST_NOISE = 3.0  # on natural logs
 _MAD_TO_SIGMA = 1.4826  # of normal noise
 _CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
 _MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
@@ -66,7 +67,8 @@ def ingress(streams: Streams) -> Rates:
 def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     by_end: dict[str, tuple[float, ...]] = {}
     for pair, mb_s in streams.items():
-        by_end[pair[end]] = (*by_end.get(pair[end], ()), mb_s)
+        name = pair[end]
+        by_end[name] = (*by_end.get(name, ()), mb_s)
     return by_end
 
 
@@ -79,9 +81,10 @@ def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
-    between_good = {
-        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
-    }
+    between_good = {}
+    for (a, b), mb_s in streams.items():
+        if a not in sends and b not in receives:
+            between_good[a, b] = mb_s
     return _far_below(between_good, factor)
 
 
@@ -116,13 +119,21 @@ def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
     logs = [rate for rate, _ in ordered]
     splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
     split = max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
-    modes = [mode for mode in (logs[:split], logs[split:]) if mode]
-    if len(modes) < 2:
+    lower = logs[:split]
+    upper = logs[split:]
+    if not lower or not upper:
         return {}
-    spread = _MAD_TO_SIGMA * median(abs(rate - median(mode)) for mode in modes for rate in mode)
-    if modes[1][0] - modes[0][-1] < max(math.log(factor), _SIGMAS * spread):
+    deviations = _deviations(lower) + _deviations(upper)
+    spread = _MAD_TO_SIGMA * median(deviations)
+    if upper[0] - lower[-1] < max(math.log(factor), _SIGMAS * spread):
         return {}
     return {key: values[key] for _, key in ordered[:split]}
+
+
+def _deviations(values: Sequence[float]) -> list[float]:
+    """Return how far each value is from the median."""
+    centre = median(values)
+    return [abs(value - centre) for value in values]
 
 
 def _faster_half(rates: Collection[float]) -> float:
@@ -137,9 +148,8 @@ def _beyond_chance(values: Sequence[float]) -> float:
     logs = [math.log(value) for value in values if value > 0]
     if len(logs) < _ENOUGH:
         return math.inf
-    centre = median(logs)
-    spread = _MAD_TO_SIGMA * median(abs(value - centre) for value in logs)
-    return math.exp(centre - min(_SIGMAS * spread, _MOST_NOISE))
+    spread = _MAD_TO_SIGMA * median(_deviations(logs))
+    return math.exp(median(logs) - min(_SIGMAS * spread, _MOST_NOISE))
 
 
 def levelled(streams: Streams, model_by_node: Models) -> Streams:
@@ -154,9 +164,11 @@ def levelled(streams: Streams, model_by_node: Models) -> Streams:
         return streams
     usual = usual_by_node(streams, model_by_node)
     most = max(usual.values(), default=0.0)
-    return {
-        (a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()
-    }
+    level = {}
+    for (a, b), mb_s in streams.items():
+        slower = min(usual[a], usual[b]) or 1.0
+        level[a, b] = mb_s * most / slower
+    return level
 
 
 def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
@@ -169,16 +181,17 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
         name: max(sends.get(name, 0.0), receives.get(name, 0.0))
         for name in dict.fromkeys((*sends, *receives))
     }
+    if not best:
+        return {}
     best_by_model: dict[str, list[float]] = {}
     for name, rate in best.items():
         best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
-    usual = {
-        m: _faster_half(rates)
-        for m, rates in best_by_model.items()
-        if m and len(rates) >= _LEAST_NODES
-    }
-    of_all = _faster_half(best.values()) if best else 0.0
-    return {name: usual.get(model_by_node.get(name, ""), of_all) for name in best}
+    usual_by_model = {}
+    for model, rates in best_by_model.items():
+        if model and len(rates) >= _LEAST_NODES:
+            usual_by_model[model] = _faster_half(rates)
+    of_all = _faster_half(best.values())
+    return {name: usual_by_model.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
 def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list[Suspect]:
@@ -195,54 +208,69 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     if not streams or _are_many(nodes, len(_nodes_of(level))):
         return []
     usual = usual_by_node(streams, models)
-    rates = _rates_of(streams, level)
-    ends = (egress(level), ingress(level))
-    suspects = [
-        Suspect(
-            kind="node",
-            name=name,
-            confidence=max(_confidence(name, end, nodes) for end in ends if name in end),
-            evidence=Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
-            verdict=_verdict_of(min(end[name] for end in ends if name in end), max(usual.values())),
-        )
-        for name in nodes
-    ]
+    suspects = [*_node_suspects(nodes, streams, level, usual)]
     sides, across = _cut(level)
     if across:
-        name, parties = cut_names(sides)
-        best = number(max(streams[pair] for pair in across))
-        within = number(min(usual.values()))
-        reason = Reason.of(
-            "tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within
-        )
-        best_across = max(across, key=lambda pair: level[pair])
-        sure = _confidence(best_across, level, across)
+        suspects.append(_cut_suspect(sides, across, streams, level, usual))
+    slow = slow_links(level).keys()
+    in_doubt = [
+        pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
+    ]
+    slowest: dict[str, Pair] = {}  # of the two directions of a link
+    for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
+        slowest[link_name(*pair)] = pair
+    fastest = max(usual.values())
+    for name, (a, b) in slowest.items():
+        reached = number(min(usual[a], usual[b]))
         suspects.append(
             Suspect(
                 kind="link",
                 name=name,
-                confidence=sure,
-                evidence=reason,
-                verdict=_verdict_of(level[best_across], max(usual.values())),
+                confidence=_confidence((a, b), level, in_doubt),
+                evidence=Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=reached),
+                verdict=_verdict_of(level[a, b], fastest),
             )
         )
-    slowest: dict[str, Pair] = {}  # of the two directions of a link
-    slow = slow_links(level).keys()
-    for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
-        slowest[link_name(*pair)] = pair
-    doubted = [
-        pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
-    ]
-    for name, (a, b) in slowest.items():
-        reason = Reason.of(
-            "tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b]))
-        )
-        sure = _confidence((a, b), level, doubted)
-        verdict = _verdict_of(level[a, b], max(usual.values()))
-        suspects.append(
-            Suspect(kind="link", name=name, confidence=sure, evidence=reason, verdict=verdict)
-        )
     return suspects
+
+
+def _node_suspects(
+    nodes: Sequence[str], streams: Streams, level: Streams, usual: Rates
+) -> Iterator[Suspect]:
+    """Yield the slow nodes, each with the slower one of its ends."""
+    fastest = max(usual.values())
+    rates = _rates_of(streams, level)
+    ends = (egress(level), ingress(level))
+    for name in nodes:
+        own = [end for end in ends if name in end]
+        yield Suspect(
+            kind="node",
+            name=name,
+            confidence=max(_confidence(name, end, nodes) for end in own),
+            evidence=Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
+            verdict=_verdict_of(min(end[name] for end in own), fastest),
+        )
+
+
+def _cut_suspect(
+    sides: Sequence[Side], across: set[Pair], streams: Streams, level: Streams, usual: Rates
+) -> Suspect:
+    """Return the slow cut as one link, with the best of its streams."""
+    name, parties = cut_names(sides)
+    fastest_across = max(across, key=lambda pair: level[pair])
+    return Suspect(
+        kind="link",
+        name=name,
+        confidence=_confidence(fastest_across, level, across),
+        evidence=Reason.of(
+            "tcp-cut-slow",
+            parties=parties,
+            streams=len(across),
+            rate=number(max(streams[pair] for pair in across)),
+            usual=number(min(usual.values())),
+        ),
+        verdict=_verdict_of(level[fastest_across], max(usual.values())),
+    )
 
 
 def _verdict_of(rate: float, usual: float) -> Verdict:
@@ -272,13 +300,11 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
     distance = max(0.0, centre - math.log(rates[slow])) / scale
     # Student's t as a normal deviate: Wallace, "Bounds on normal approximations to Student's",
     # 1959.
-    deviate = (
-        (8 * freedom + 1)
-        / (8 * freedom + 3)
-        * math.sqrt(freedom * math.log1p(distance**2 / freedom))
-    )
+    correction = (8 * freedom + 1) / (8 * freedom + 3)
+    deviate = correction * math.sqrt(freedom * math.log1p(distance**2 / freedom))
     chance = len(rates) * NormalDist().cdf(-deviate)
-    return round(min(max(1 - chance, 0.0), _MOST_SURE), 2)
+    sure = min(max(1 - chance, 0.0), _MOST_SURE)
+    return round(sure, 2)
 
 
 def slow_cut(streams: Streams, model_by_node: Models) -> set[Pair]:
@@ -286,7 +312,7 @@ def slow_cut(streams: Streams, model_by_node: Models) -> set[Pair]:
     return _cut(levelled(streams, model_by_node))[1]
 
 
-def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
+def _cut(streams: Streams) -> tuple[list[Side], set[Pair]]:
     """Return the sides of a slow cut, and the slow streams across it, at least those of two links;
     empty without a cut.
 
@@ -298,12 +324,13 @@ def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
     if len(across) < len(slower) or not across:
         sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
-    if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS:
-        return sides, across
-    return [], set()
+    links = {frozenset(pair) for pair in across}
+    if len(links) < _LEAST_LINKS:
+        return [], set()
+    return sides, across
 
 
-def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
+def _sides(streams: Streams, slow: Collection[Pair]) -> list[Side]:
     """Return the groups of two and more nodes that streams which are not slow connect."""
     neighbours: dict[str, set[str]] = {name: set() for pair in streams for name in pair}
     for a, b in streams:
@@ -313,11 +340,10 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
     return connected(neighbours)
 
 
-def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
-    first, second = (
-        next((i for i, side in enumerate(sides) if name in side), None) for name in pair
-    )
-    return first is not None and second is not None and first != second
+def _crosses(pair: Pair, sides: Sequence[Side]) -> bool:
+    """Return whether the ends of a stream are on two sides, which share no node."""
+    touched = [side for side in sides if not side.isdisjoint(pair)]
+    return len(touched) == 2
 
 
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
@@ -325,8 +351,12 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     sends, receives = _slow_ends(level, SLOW_FACTOR)
     out = egress(streams)
     into = ingress(streams)
-    words = {name: f"receives {number(into[name])} MB/s" for name in receives}
-    return words | {name: f"sends {number(out[name])} MB/s" for name in sends}
+    words = {}
+    for name in receives:
+        words[name] = f"receives {number(into[name])} MB/s"
+    for name in sends:
+        words[name] = f"sends {number(out[name])} MB/s"
+    return words
 
 
 def _nodes_of(streams: Streams) -> set[str]:
@@ -344,7 +374,8 @@ def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
     level = levelled(streams, model_by_node or {})
     slow = slow_nodes(level)
     nodes = len(_nodes_of(streams))
-    judge_sees = nodes >= _ENOUGH and min(len(slow), nodes - len(slow)) >= _LEAST_NODES
+    smaller_group = min(len(slow), nodes - len(slow))
+    judge_sees = nodes >= _ENOUGH and smaller_group >= _LEAST_NODES
     if judge_sees or not _are_many(slow, nodes):
         return Reason()
     return Reason.of(
@@ -391,16 +422,15 @@ def summary(streams: Streams, model_by_node: Models | None = None) -> str:
         return "not measured"
     level = levelled(streams, model_by_node or {})
     slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
-    slow += [
-        f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)
-    ]
+    for a, b in slow_links(level):
+        slow.append(f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s")
     if not slow:
         return f"{number(min(streams.values()))} to {number(max(streams.values()))} MB/s"
-    more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
-    return (
-        f"{'; '.join(slow[:3])}{more}; the faster half reaches "
-        f"{number(_faster_half(egress(streams).values()))} MB/s"
-    )
+    words = "; ".join(slow[:3])
+    if len(slow) > 3:
+        words += f" (and {len(slow) - 3} more)"
+    usual = number(_faster_half(egress(streams).values()))
+    return f"{words}; the faster half reaches {usual} MB/s"
 
 
 @dataclass(slots=True)
@@ -428,22 +458,31 @@ class Findings:
     def check(self) -> Check:
         """Return the check, before any number is judged."""
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
+        suspects = (*self.suspects, *impaired)
         doubts = self._all_doubts()
         bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
-        named = {place for bad_one in bad[:3] for place in bad_one.places}
-        others = host_list(s.name for s in (*self.suspects, *impaired) if s.name not in named)
-        unsure = Verdict.DEGRADED if impaired else Verdict.INCONCLUSIVE if doubts else Verdict.PASS
+        shown = bad[:3]
+        named = {place for reason in shown for place in reason.places}
+        others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
+        also = uncoded(f"also {others}" if others else "")
+        verdict = Verdict.PASS
+        if self.problems:
+            verdict = Verdict.FAIL
+        elif impaired:
+            verdict = Verdict.DEGRADED
+        elif doubts:
+            verdict = Verdict.INCONCLUSIVE
         good = uncoded(
             f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each "
             "other and run MPI"
         )
         return Check(
             name=NAME,
-            verdict=Verdict.FAIL if self.problems else unsure,
-            reason=join((*bad[:3], uncoded(f"also {others}" if others else ""), *doubts)) or good,
+            verdict=verdict,
+            reason=join((*shown, also, *doubts)) or good,
             seconds=self.seconds,
             measurements=tuple(self.measurements),
-            suspects=(*self.suspects, *impaired),
+            suspects=suspects,
         )
 
     def try_again(self, streams: Streams) -> None:
@@ -454,44 +493,42 @@ class Findings:
         has slowed since do not, and all nodes are to be measured again (`localize`). Fine streams
         of one time beside slow ones of another would make links look slow.
         """
-        slow = {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-        link_count = Counter(
-            node for link in {frozenset(pair) for pair in streams} for node in link
-        )
-        then, now = (
-            set(slow_nodes(levelled(each, self.model_by_node))) for each in (self.streams, streams)
-        )
-        recovered = (then & link_count.keys()) - now if len(link_count) >= _LEAST_NODES else set()
+        suspected = self._slow_names()
+        links = {frozenset(pair) for pair in streams}
+        link_count = Counter(node for link in links for node in link)
+        then = set(slow_nodes(levelled(self.streams, self.model_by_node)))
+        now = set(slow_nodes(levelled(streams, self.model_by_node)))
+        recovered: set[str] = set()
+        if len(link_count) >= _LEAST_NODES:
+            recovered = (then & link_count.keys()) - now
         for rates in (egress, ingress):
             first = rates(self.streams)
             again = rates(streams)
-            fell = {
-                node
-                for node in now & again.keys()
-                if again[node] * SLOW_FACTOR < first.get(node, 0.0)
-            }
-            self.slowed |= {node for node in fell if link_count[node] >= _LEAST_LINKS}
+            for node in now & again.keys():
+                fell = again[node] * SLOW_FACTOR < first.get(node, 0.0)
+                if fell and link_count[node] >= _LEAST_LINKS:
+                    self.slowed.add(node)
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        kept = {
-            pair: mb_s
-            for pair, mb_s in self.streams.items()
-            if recovered.isdisjoint(pair) or pair in new
-        }
-        self.streams = {pair: max(kept.get(pair, 0.0), new.get(pair, 0.0)) for pair in kept | new}
-        if cleared := sorted(
-            slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-        ):
+        best = {}
+        for pair, mb_s in self.streams.items():
+            if recovered.isdisjoint(pair) or pair in new:
+                best[pair] = mb_s
+        keep_best(best, new)
+        self.streams = best
+        cleared = sorted(suspected - self._slow_names())
+        if cleared:
             log.info("%s: slow at first, not when measured again", host_list(cleared))
+
+    def _slow_names(self) -> set[str]:
+        return {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
-        self.blame(
-            (
-                Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-                for name, why in evidence.items()
-            ),
-            evidence,
-        )
+        suspects = [
+            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
+            for name, why in evidence.items()
+        ]
+        self.blame(suspects, evidence)
 
     def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
         """Keep `suspects`; nodes that are set aside without being one of them are named too."""
@@ -507,4 +544,6 @@ class Findings:
 
     def _all_doubts(self) -> list[Reason]:
         split = divided(self.streams, self.model_by_node)
-        return [*self.doubts, split] if split else self.doubts
+        if not split:
+            return self.doubts
+        return [*self.doubts, split]

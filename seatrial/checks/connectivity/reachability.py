@@ -11,6 +11,8 @@ from seatrial.text.hostlist import host_list
 MAX_LINKS = 3  # of one node that are named one by one
 
 Pair = tuple[str, str]  # from, to
+Link = frozenset[str]  # its two ends
+Side = frozenset[str]  # nodes that reach each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,10 @@ class TriedPairs:
 
 def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
     """Return the pairs that were tried in one of the two; what failed in either failed."""
-    names = dict.fromkeys((*one.peers, *other.peers))
-    peers = {
-        name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))]
-        for name in names
-    }
+    peers = {}
+    for name in (*one.peers, *other.peers):
+        tried = (*one.peers.get(name, ()), *other.peers.get(name, ()))
+        peers[name] = [*dict.fromkeys(tried)]
     return TriedPairs(peers, {**one.failed, **other.failed})
 
 
@@ -73,42 +74,49 @@ def blame(tried: TriedPairs) -> Blame:
         return Blame()
     peers = tried.both_ways()
     names = sorted(peers, key=natural)
-    if len(names) > 2 and 2 * len(failed) == sum(map(len, peers.values())):
+    directed_pairs = sum(map(len, peers.values()))
+    if len(names) > 2 and 2 * len(failed) == directed_pairs:
         error = next(iter(failed.values()))
-        return Blame(
-            (), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error)
-        )
+        setup = Reason.of("no-pair-works", pairs=len(failed), problem=error)
+        return Blame(set_aside=tuple(names[1:]), setup=setup)
     working = {name: set(others) for name, others in peers.items()}
-    for a, b in map(tuple, failed):
+    for a, b in failed:
         working[a].discard(b)
         working[b].discard(a)
     sides = connected(working)
     if len(sides) < 2:
         return _greedy(failed, peers)
-    across = {
-        pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)
-    }
+    on_sides = frozenset[str]().union(*sides)
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
-    cut_off = [name for name in names if any(name in side for side in sides) and name not in kept]
-    left = kept | frozenset(names).difference(*sides)
+    cut_off = [name for name in names if name in on_sides - kept]
+    left = kept.union(names) - (on_sides - kept)
     rest = _greedy(
         {pair: why for pair, why in failed.items() if pair <= left},
         {name: peers[name] & left for name in left},
     )
+    suspects = (_cut_between(sides, failed), *rest.suspects)
+    return Blame(suspects, (*cut_off, *rest.set_aside))
+
+
+def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspect:
+    """Return the cut as a link, with the first error across it."""
+    across = []
+    for pair, error in failed.items():
+        if not any(pair <= side for side in sides):
+            across.append(error)
     name, parties = cut_names(sides)
-    error = next(iter(across.values()), uncoded("not tried"))
-    cut = Suspect(
+    problem = across[0] if across else uncoded("not tried")
+    return Suspect(
         kind="link",
         name=name,
         confidence=0.9,
-        evidence=Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error),
+        evidence=Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem),
     )
-    return Blame((cut, *rest.suspects), (*cut_off, *rest.set_aside))
 
 
-def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
+def connected(neighbours: Mapping[str, set[str]]) -> list[Side]:
     """Return the connected components of two and more nodes."""
-    sides: list[frozenset[str]] = []
+    sides: list[Side] = []
     left = set(neighbours)
     while left:
         side = set[str]()
@@ -118,19 +126,22 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
             side.add(name)
             edge |= neighbours[name] - side
         left -= side
-        sides.append(frozenset(side))
-    return sorted(
-        (side for side in sides if len(side) > 1), key=lambda side: natural(min(side, key=natural))
-    )
+        if len(side) > 1:
+            sides.append(frozenset(side))
+    return sorted(sides, key=_first_node)
 
 
-def cut_names(sides: Sequence[frozenset[str]]) -> tuple[str, str]:
+def _first_node(side: Side) -> tuple[str, int]:
+    return min(map(natural, side))
+
+
+def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
     """Return the name of a cut between the sides as a link, and the sides in words."""
     lists = [host_list(sorted(side, key=natural)) for side in sides]
     return "--".join(lists), f"{', '.join(lists[:-1])} and {lists[-1]}"
 
 
-def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]]) -> Blame:
+def _greedy(failed: dict[Link, Reason], peers: Mapping[str, set[str]]) -> Blame:
     suspects: list[Suspect] = []
     set_aside: list[str] = []
     while failed:
@@ -138,29 +149,32 @@ def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]])
         # Of two that are equal the later one goes: the first node is the head, which everything
         # else runs on.
         name = max(degree, key=lambda node: (degree[node], natural(node)))
-        own = {pair: error for pair, error in failed.items() if name in pair}
+        own = {}
+        others = {}
+        for pair, error in failed.items():
+            if name in pair:
+                own[pair] = error
+            else:
+                others[pair] = error
         suspects += _suspects_of(name, own, peers)
         set_aside.append(name)
-        failed = {pair: error for pair, error in failed.items() if name not in pair}
+        failed = others
     return Blame(tuple(suspects), tuple(set_aside))
 
 
 def _suspects_of(
-    name: str, failed: Mapping[frozenset[str], Reason], peers: Mapping[str, set[str]]
+    name: str, failed: Mapping[Link, Reason], peers: Mapping[str, set[str]]
 ) -> list[Suspect]:
     """Return the node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
     error = next(iter(failed.values()))
+    evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
     if others > 1 and len(failed) * 2 > others:
-        evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
-        return [
-            Suspect(
-                kind="node", name=name, confidence=round(len(failed) / others, 2), evidence=evidence
-            )
-        ]
+        confidence = round(len(failed) / others, 2)
+        return [Suspect(kind="node", name=name, confidence=confidence, evidence=evidence)]
     if len(failed) > MAX_LINKS:
-        far = host_list(sorted({other for pair in failed for other in pair - {name}}, key=natural))
-        evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
+        unreached = {other for pair in failed for other in pair - {name}}
+        far = host_list(sorted(unreached, key=natural))
         return [Suspect(kind="link", name=f"{name}--{far}", confidence=0.9, evidence=evidence)]
     return [
         Suspect(

@@ -168,7 +168,8 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
-    if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
+    silent = [name for name, answer in answers.items() if isinstance(answer, RemoteError)]
+    if silent:
         findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
     return answered(answers)
 
@@ -375,5 +376,6 @@ def repeat_streams(
         findings.try_again(streams)
         repeated.check = findings.check()
     repeated.measurements += _of_whole_rounds(streams, planned)
-    if silent := [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]:
+    silent = [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]
+    if silent:
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, join(silent[:3]))

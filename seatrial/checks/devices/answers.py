@@ -282,11 +282,12 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
             yield Problem.of(
                 Verdict.CORRUPT, Suspect(kind="node", name=name, confidence=1.0, evidence=evidence)
             )
-    if busy := [
+    busy = [
         name
         for name, answer in answers.items()
         if isinstance(answer, DiskAnswer) and not answer.tool
-    ]:
+    ]
+    if busy:
         yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
 
 

@@ -69,7 +69,8 @@ def devices(context: CheckContext) -> StepResult:
             read = number(disk.read_mb_s)
             log.info("%s: disk %s MB/s written, %s MB/s read", name, written, read)
     problems = [*_broken(answers), *disagreements(by_node)]
-    if busy := [name for name, measured in by_node.items() if not measured]:
+    busy = [name for name, measured in by_node.items() if not measured]
+    if busy:
         problems.append(Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy))))
     problems += disk_problems(disks)
     number_of_devices = sum(map(len, by_node.values()))
@@ -123,7 +124,8 @@ def _broken(answers: Answers) -> Iterator[Problem]:
             )
             continue
         for device in answer:
-            if problem := device.problem():
+            problem = device.problem()
+            if problem:
                 yield Problem.of(
                     problem[0],
                     Suspect(

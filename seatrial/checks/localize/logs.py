@@ -25,7 +25,6 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
         source = name if len(sweeps) == 1 else f"{name}#{number}"
         nodes, gpus = zip(*placed.items(), strict=True)
         for suffix, part in by_kind(sweep):
-            conditions = " ".join(_conditions(part))
             tests.append(
                 GroupTest(
                     name=source + suffix,
@@ -33,7 +32,7 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
                     nodes=nodes,
                     busbw_gb_s=_busbw(part),
                     gpus=gpus,
-                    conditions=conditions,
+                    conditions=" ".join(_conditions(part)),
                 )
             )
     return tests
@@ -53,12 +52,15 @@ def _conditions(sweep: Sweep) -> Iterable[str]:
     switched off.
     """
     yield from sorted({device.name for device in sweep.devices})
-    first = sweep.rows[0] if sweep.rows else None
-    if first:
-        yield from (str(part) for part in (first.type, first.redop, first.root))
+    if sweep.rows:
+        first = sweep.rows[0]
+        yield str(first.type)
+        yield str(first.redop)
+        yield str(first.root)
     if sweep.groups > 1:
         yield f"{sweep.groups} groups"
-    yield from (f"{name}={value}" for name, value in sorted(switched_off(sweep).items()))
+    for name, value in sorted(switched_off(sweep).items()):
+        yield f"{name}={value}"
 
 
 def _busbw(sweep: Sweep) -> dict[int, float]:
@@ -67,19 +69,19 @@ def _busbw(sweep: Sweep) -> dict[int, float]:
     """
     if sweep.outcome in ("failed", "error"):
         return {}
-    sides = [(row.size, row.out_of_place or row.in_place) for row in sweep.rows]
-    rates = {size: _rate(sweep, size, side) for size, side in sides if side}
+    rates = {}
+    for row in sweep.rows:
+        side = row.out_of_place or row.in_place
+        if side:
+            rates[row.size] = _rate(sweep, row.size, side)
     return {size: rate for size, rate in rates.items() if rate > 0}
 
 
 def _rate(sweep: Sweep, size: int, side: Timing) -> float:
     """Return GB/s; of a slow network by the time, since two decimals are printed."""
     printed = side.busbw_gb_s or 0.0
-    if (
-        printed >= _COARSE
-        or not side.time_us
-        or sweep.collective not in COLLECTIVES
-        or not sweep.ranks
-    ):
+    if printed >= _COARSE or not side.time_us:
+        return printed
+    if sweep.collective not in COLLECTIVES or not sweep.ranks:
         return printed
     return expected_algbw(size, side.time_us) * busbw_factor(sweep.collective, sweep.ranks)

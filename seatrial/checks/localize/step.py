@@ -25,6 +25,7 @@ from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.metrics import Doubt, Doubts
 from seatrial.checks.table import repeat_checks
+from seatrial.config.run import Run
 from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
@@ -65,18 +66,17 @@ def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
         return False
     if _has_slowed(context):
         return True
-    suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
-    tried = [
-        check
-        for check in checks
-        if check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN
-    ]
-    return not suspected and any(
-        check.verdict.is_fault or not _shows_half(check) for check in tried
-    )
+    if any(suspect.confidence >= SURE for check in checks for suspect in check.suspects):
+        return False
+    for check in checks:
+        tried = check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN
+        if tried and (check.verdict.is_fault or not _shows_half(check)):
+            return True
+    return False
 
 
 def _has_slowed(context: CheckContext) -> bool:
+    """Return whether a node has slowed after its first streams."""
     findings = context.recall(Findings)
     return findings is not None and bool(findings.slowed)
 
@@ -85,14 +85,12 @@ def _shows_half(check: Check) -> bool:
     """Return whether a loss of half of a collective's rate would be below what is expected of
     it.
     """
-    plateaus = [
-        judgement
-        for judgement in check.judgements
-        if judgement.measurement.metric == "busbw_plateau"
-    ]
-    return any(
-        j.expected.low is not None and j.expected.low > j.measurement.value / 2 for j in plateaus
-    )
+    for judgement in check.judgements:
+        if judgement.measurement.metric == "busbw_plateau":
+            low = judgement.expected.low
+            if low is not None and low > judgement.measurement.value / 2:
+                return True
+    return False
 
 
 def localize_run(
@@ -109,47 +107,45 @@ def localize_run(
         None,
     )
     alone = _ALONE if bad else _ALONE[:1]
-    again = _measured_again(
-        context, checks, alone, judge, started + _ALONE_SHARE * (until - started)
-    )
+    alone_until = started + _ALONE_SHARE * (until - started)
+    again = _measured_again(context, checks, alone, judge, alone_until)
     suspects = tuple(suspect for suspect in merge_suspects(again) if suspect.confidence >= SURE)
+    if bad and not suspects:
+        return _in_rounds(context, bad, started, until)
     if suspects:
-        reason = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
-        reason = Reason.of("localize-measured-again", found=reason)
-        fault = worst(
-            (bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again))
-        )
-        check = Check(
-            name=LOCALIZE,
-            verdict=fault,
-            reason=reason,
-            seconds=time.monotonic() - started,
-            suspects=suspects,
-        )
-    elif bad is None:
-        if not _has_slowed(context) or any(check.measurements for check in again):
-            return None
-        spent = Reason.of(
-            "localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}"
-        )
-        check = Check(
-            name=LOCALIZE,
-            verdict=Verdict.INCONCLUSIVE,
-            reason=spent,
-            seconds=time.monotonic() - started,
-        )
+        verdicts = [check.verdict for check in again]
+        fault = worst([bad.verdict if bad else Verdict.DEGRADED, *verdicts])
+        found = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
+        reason = Reason.of("localize-measured-again", found=found)
+    elif _has_slowed(context) and not any(check.measurements for check in again):
+        fault = Verdict.INCONCLUSIVE
+        reason = _budget_spent(context.run, rounds=0)
     else:
-        section = context.section(Collectives)
-        rounds = _Rounds(
-            context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until
-        )
-        rounds.run()
-        check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
-        document = _document(
-            check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label
-        )
-        return Localized(StepResult(check, rounds.testbed), document)
+        return None
+    check = Check(
+        name=LOCALIZE,
+        verdict=fault,
+        reason=reason,
+        seconds=time.monotonic() - started,
+        suspects=suspects,
+    )
     return Localized(StepResult(check, context.testbed), _document(check, localize(())))
+
+
+def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) -> Localized:
+    """Run rounds of groups by the sweep of the check that is bad."""
+    section = context.section(Collectives)
+    sweep = _bad_sweep(bad, planned_sweeps(context.testbed, section))
+    rounds = _Rounds(context, section, sweep, until)
+    rounds.run()
+    check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
+    state = rounds.state
+    document = _document(check, state.localization, state.rounds, sweep.label)
+    return Localized(StepResult(check, rounds.testbed), document)
+
+
+def _budget_spent(run: Run, rounds: int) -> Reason:
+    return Reason.of("localize-budget-spent", rounds=rounds, budget_s=f"{run.suite.budget_s:g}")
 
 
 def _measured_again(
@@ -164,33 +160,30 @@ def _measured_again(
     by_name = {check.name: check for check in checks}
     doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
-    slow = [
-        name
-        for name, again in repeated.items()
-        if again.check and again.check.suspects and not again.over
-    ]
+    slow = []
+    for name, again in repeated.items():
+        if again.check and again.check.suspects and not again.over:
+            slow.append(name)
     # A machine that was busy for a moment is no fault
     repeated |= repeat({name: doubts[name] for name in slow}, until)
+    fresh_checks = []
     for name, again in repeated.items():
-        if not {doubt.measurement.series() for doubt in doubts[name]} <= {
-            m.series() for m in again.measurements
-        }:
+        doubted = {doubt.measurement.series() for doubt in doubts[name]}
+        measured = {m.series() for m in again.measurements}
+        if not doubted <= measured:
             # Time was over: without its best neighbour a healthy node looks slow
             again.check = None
-    return judge(
-        [
-            again.added_to(Check(name=name, verdict=Verdict.PASS, reason=Reason()))
-            for name, again in repeated.items()
-        ],
-        repeat,
-        until,
-    )
+        first = Check(name=name, verdict=Verdict.PASS, reason=Reason())
+        fresh_checks.append(again.added_to(first))
+    return judge(fresh_checks, repeat, until)
 
 
 def _doubts(check: Check) -> list[Doubt]:
-    measured = {
-        m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")
-    }
+    """Return one doubt for each series of a node or GPU in which more or less is better."""
+    measured = {}
+    for m in check.measurements:
+        if m.better and m.subject.kind in ("node", "gpu"):
+            measured[m.series()] = m
     return [Doubt(m, 1, 2) for m in measured.values()]
 
 
@@ -198,21 +191,16 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     """Return the first sweep over all nodes that was bad or has no number, at the sizes of its
     plateau.
     """
-    bad = {
-        _sweep_of(judgement.measurement)
-        for judgement in check.judgements
-        if judgement.verdict.is_fault
-    }
+    bad = {_sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
     measured = {_sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
     keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     sweep = next(
         (sweep for key, sweep in keys.items() if key in bad or key not in measured), over_all[0]
     )
-    sizes = plateau_sizes(sweep.sizes.sizes())
-    return replace(
-        sweep, sizes=sweep.sizes.model_copy(update={"min_bytes": sizes[0], "max_bytes": sizes[-1]})
-    )
+    plateau = plateau_sizes(sweep.sizes.sizes())
+    ends = {"min_bytes": plateau[0], "max_bytes": plateau[-1]}
+    return replace(sweep, sizes=sweep.sizes.model_copy(update=ends))
 
 
 def _sweep_of(measurement: Measurement) -> tuple[object, str]:
@@ -225,12 +213,16 @@ class _Rounds:
     def __init__(
         self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float
     ) -> None:
-        self.testbed, self.sweep = context.testbed, sweep
-        self._run, self._section, self._until = context.run, section, until
+        testbed = context.testbed
+        self.testbed = testbed
+        self.sweep = sweep
+        self._run = context.run
+        self._section = section
+        self._until = until
         self._suspects: list[Suspect] = []
         self._problems: list[Reason] = []
         self._spent = False
-        self.state: State = start(self.testbed.names, _gpus(self.testbed), self.testbed.groups)
+        self.state: State = start(testbed.names, _gpus(testbed), testbed.groups)
 
     def run(self) -> None:
         """Run rounds until it is settled, or one more as long as the last would end after the time
@@ -252,28 +244,27 @@ class _Rounds:
             )
 
     def _round(self, groups: Sequence[Group]) -> None:
+        """Test the groups beside each other, without those of nodes that died meanwhile."""
         number = self.state.rounds + 1
         labelled = [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
         parallel = at_once(self.testbed, [len(group.nodes) for group in groups])
         outcomes = in_parallel(labelled, lambda each: self._test(*each), parallel)
-        tests = [
-            replace(group.result(self.sweep.label, busbw), name=label)
-            for (label, group), outcome in zip(labelled, outcomes, strict=True)
-            if (busbw := _busbw(outcome, self.sweep.sizes.sizes())) is not None
-        ]
-        gone = (
-            self._gone(outcomes)
-            if len(tests) < len(groups) or any(test.failed for test in tests)
-            else set()
-        )
+        sizes = self.sweep.sizes.sizes()
+        tests = []
+        for (label, group), outcome in zip(labelled, outcomes, strict=True):
+            busbw = _busbw(outcome, sizes)
+            if busbw is not None:
+                tests.append(replace(group.result(self.sweep.label, busbw), name=label))
+        gone: set[str] = set()
+        if len(tests) < len(groups) or any(test.failed for test in tests):
+            gone = self._gone(outcomes)
         nodes = tuple(node for node in self.state.nodes if node not in gone)
         known = tuple(test for test in self.state.tests if gone.isdisjoint(test.nodes))
-        self.state = update(
-            replace(self.state, nodes=nodes, tests=known),
-            (t for t in tests if gone.isdisjoint(t.nodes)),
-        )
+        new = [test for test in tests if gone.isdisjoint(test.nodes)]
+        self.state = update(replace(self.state, nodes=nodes, tests=known), new)
 
     def _test(self, label: str, group: Group) -> SweepOutcome:
+        """Run the sweep in one group, for half of the time that is left at most."""
         left_s = max(0.0, self._until - time.monotonic())
         timeout_s = min(self._section.timeout_s, max(_LEAST_TIMEOUT_S, left_s / 2))
         settings = self._section.model_copy(update={"timeout_s": timeout_s})
@@ -287,11 +278,10 @@ class _Rounds:
         present = roll_call(self._run, self.testbed)
         flooding = {suspect.name: suspect for outcome in outcomes for suspect in outcome.suspects}
         lost = {suspect.name: suspect for outcome in outcomes for suspect in outcome.lost}
-        self._suspects += [*present.suspects, *(flooding | lost).values()]
-        self._problems += [
-            *present.problems,
-            *(placed(s.name, s.evidence) for s in (flooding | lost).values()),
-        ]
+        broken = (flooding | lost).values()
+        self._suspects += [*present.suspects, *broken]
+        self._problems += present.problems
+        self._problems += [placed(suspect.name, suspect.evidence) for suspect in broken]
         before = set(self.testbed.names)
         self.testbed = present.testbed.without(flooding)
         return before - set(self.testbed.names)
@@ -299,25 +289,21 @@ class _Rounds:
     def check(self, fault: Verdict) -> Check:
         """Return the check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
-        surest_last = sorted(
-            (*localization.suspects, *self._suspects), key=lambda suspect: suspect.confidence
-        )
-        suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
+        rounds = self.state.rounds
+        suspects = [*localization.suspects, *self._suspects]
+        suspects.sort(key=lambda suspect: suspect.confidence)
+        surest = {(suspect.kind, suspect.name): suspect for suspect in suspects}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
-        spent = Reason.of(
-            "localize-budget-spent",
-            rounds=self.state.rounds,
-            budget_s=f"{self._run.suite.budget_s:g}",
-        )
-        localized = localization.reason if self.state.tests else None
-        reason = join((*self._problems, localized, spent if self._spent else None)) or Reason.of(
-            "localize-nothing-measured", rounds=self.state.rounds
-        )
+        reasons = [*self._problems]
+        if self.state.tests:
+            reasons.append(localization.reason)
+        if self._spent:
+            reasons.append(_budget_spent(self._run, rounds))
         return Check(
-            LOCALIZE,
-            fault if named else Verdict.INCONCLUSIVE,
-            reason,
-            suspects=tuple(suspects.values()),
+            name=LOCALIZE,
+            verdict=fault if named else Verdict.INCONCLUSIVE,
+            reason=join(reasons) or Reason.of("localize-nothing-measured", rounds=rounds),
+            suspects=tuple(surest.values()),
         )
 
 
@@ -344,14 +330,12 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
 
 def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
-    measured = [
-        m
-        for m in outcome.measurements
-        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"
-    ]
-    rates = {int(m.conditions["message_bytes"]): m.value for m in measured}
     if outcome.verdict is Verdict.CORRUPT:
         return {}
+    rates = {}
+    for m in outcome.measurements:
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
+            rates[int(m.conditions["message_bytes"])] = m.value
     if len(rates) == len(sizes):
         return rates
     return {} if outcome.verdict is Verdict.FAIL else None

@@ -29,7 +29,9 @@ def looks_like_pairs(head: str) -> bool:
     """Return whether a file begins as a table of pairs does."""
     start = head.lstrip("\ufeff \t\r\n")
     first = start.partition("\n")[0].lower()
-    return ("node_a" in first and "," in first) or (start[:1] in "[{" and '"node_a"' in head)
+    is_csv = "node_a" in first and "," in first
+    is_json = start[:1] in "[{" and '"node_a"' in head
+    return is_csv or is_json
 
 
 def tests_of_table(name: str, text: str) -> list[GroupTest]:
@@ -52,6 +54,7 @@ def tests_of_table(name: str, text: str) -> list[GroupTest]:
 
 
 def _rows(name: str, text: str) -> Iterator[TableRow]:
+    """Yield the rows of CSV or JSON by the names of the columns, in small letters."""
     text = text.lstrip("\ufeff \t\r\n")
     if text[:1] in "[{":
         yield from _rows_of_json(name, text)
@@ -83,6 +86,7 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
 
 
 def _check_header(name: str, fields: Sequence[str]) -> None:
+    """Raise for a field that is unknown, and for one that is missing."""
     for field in fields:
         if field not in _FIELDS:
             hint = nearest_of(field[:100], _FIELDS) or f"legal are {', '.join(_FIELDS)}"
@@ -95,11 +99,10 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
 
 
 def _test(name: str, row: TableRow) -> GroupTest:
-    nodes = _node(name, "node_a", row), _node(name, "node_b", row)
-    if nodes[0] == nodes[1]:
-        raise InputError(
-            f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}"
-        )
+    first = _node(name, "node_a", row)
+    second = _node(name, "node_b", row)
+    if first == second:
+        raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(first)}")
     size = _size(name, row)
     rate = _rate(name, row)
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
@@ -107,7 +110,7 @@ def _test(name: str, row: TableRow) -> GroupTest:
     return GroupTest(
         name=name,
         collective=operation,
-        nodes=nodes,
+        nodes=(first, second),
         busbw_gb_s={size: rate} if rate else {},
         gpus=gpus,
         conditions=conditions,
@@ -123,7 +126,8 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
-    text = str("" if row.get("gb_s") is None else row["gb_s"]).strip()
+    printed = row.get("gb_s")
+    text = "" if printed is None else str(printed).strip()
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -139,6 +143,7 @@ def _rate(name: str, row: TableRow) -> float:
 
 
 def _size(name: str, row: TableRow) -> int:
+    """Return bytes; 1 where the table has no sizes."""
     text = str(row.get("size") or "").strip()
     if not text:
         return 1
@@ -153,24 +158,26 @@ def _gpus(text: str) -> tuple[Addresses, str]:
 
     `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.
     """
-    ends = [tuple(sorted(end.lower().split()))[:64] for end in text.split("|")[:2]]
+    ends = []
+    for end in text.split("|")[:2]:
+        addresses = sorted(end.lower().split())
+        ends.append(tuple(addresses[:64]))
     if not any(ends):
         return (), ""
-    if len(ends) == 1 and len(ends[0]) == 1 and ends[0][0].isdigit():
-        return (), f"{ends[0][0]} GPUs"
-    return (ends[0], ends[-1]), ""
+    first = ends[0]
+    if len(ends) == 1 and len(first) == 1 and first[0].isdigit():
+        return (), f"{first[0]} GPUs"
+    return (first, ends[-1]), ""
 
 
 def _continues(before: GroupTest, test: GroupTest) -> bool:
-    same = (before.nodes, before.collective, before.gpus, before.conditions) == (
-        test.nodes,
-        test.collective,
-        test.gpus,
-        test.conditions,
-    )
+    """Return whether a test is of the same GPUs as the one before, and of other sizes."""
+    if before.failed or test.failed:
+        return False
     return (
-        same
-        and not before.failed
-        and not test.failed
-        and set(before.busbw_gb_s).isdisjoint(test.busbw_gb_s)
+        before.nodes == test.nodes
+        and before.collective == test.collective
+        and before.gpus == test.gpus
+        and before.conditions == test.conditions
+        and before.busbw_gb_s.keys().isdisjoint(test.busbw_gb_s)
     )

@@ -122,11 +122,12 @@ class _Trial:
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        if lacking := {
+        lacking = {
             name: greeting.lacks
             for name, greeting in self.nodes.greetings.items()
             if greeting.lacks
-        }:
+        }
+        if lacking:
             program = next(iter(lacking.values()))
             where = f"on {some_of(lacking)}"
             raise MissingError(

@@ -164,7 +164,8 @@ def part_of(suite: Suite, names: Sequence[str]) -> Suite:
     if suite.section(Campaign):
         raise InputError(f"--only: suite {suite.name} is a campaign; legal: a suite of checks")
     legal = [kind.name for kind in CHECKS if suite.section(kind.section)]
-    if wrong := [name for name in names if name not in legal]:
+    wrong = [name for name in names if name not in legal]
+    if wrong:
         raise InputError(
             f"--only {wrong[0][:80]!r}: is no check of suite {suite.name}; legal: "
             f"{', '.join(legal)}"

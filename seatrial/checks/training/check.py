@@ -84,7 +84,8 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         return Check(NAME, *classify_failure(result, began=False), result.seconds)
-    if fault := incomplete(result, sums.ranks, testbed.world_size):
+    fault = incomplete(result, sums.ranks, testbed.world_size)
+    if fault:
         return Check(NAME, *fault, result.seconds)
     ranks = len(sums.ranks)
     bad = [rank for rank in sums.ranks if rank.wrong]

@@ -45,7 +45,8 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
     # The rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM.
     lines = max(result.by_rank().values(), key=lambda lines: len(read_steps(lines)), default=[])
     steps = read_steps(lines)
-    if witness := missing_reports(result):
+    witness = missing_reports(result)
+    if witness:
         return Check(NAME, *witness, result.seconds)
     report = read_training(lines)
     if not result.ok:

@@ -49,7 +49,8 @@ def incomplete(
     """Return verdict and reason of a summary that is not of all ranks, or not what they report;
     None if it is.
     """
-    if problem := missing_reports(result) or disputed(result, ranks):
+    problem = missing_reports(result) or disputed(result, ranks)
+    if problem:
         return problem
     if len(ranks) != world_size:
         return Verdict.FAIL, Reason.of(

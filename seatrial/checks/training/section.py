@@ -180,7 +180,8 @@ class Workload(DecoderOptions):
             raise ValueError(
                 f"{next(iter(only_llamas))} is for model: llama; model is {self.model}"
             )
-        if problem := self.decoder_problem():
+        problem = self.decoder_problem()
+        if problem:
             raise ValueError(problem)
         if self.warmup_steps >= self.steps:
             raise ValueError(
