@@ -20,8 +20,9 @@ from seatrial.localize.likelihood import SOUGHT, Likelihood
 from seatrial.localize.observations import Bools, Ends, Floats, Ints, Observed
 
 _SWEEPS = 6
-# Nodes, a share of those with the address, nodes
-_LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.2, 2
+_LEAST_LEAF = 3  # nodes
+_LEAST_SHARE = 0.2  # of the nodes with the address
+_LEAST_SOCKETS = 2  # nodes
 _EXPECTED = 0.3  # in a fleet with a fault
 
 
@@ -36,27 +37,27 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     blocks = []
     for addresses in sets:
         tests, nodes, names = _places(ends, addresses)
-        if len(names) < _LEAST_LEAF:
+        count = len(names)
+        if count < _LEAST_LEAF:
             continue
         # Without them in a test
-        varied = np.bincount(nodes, minlength=len(names)) < [times[name] for name in names]
+        varied = np.bincount(nodes, minlength=count) < [times[name] for name in names]
         # From so many nodes on, one fault is likelier than a few single ones.
-        least = (
-            _LEAST_SOCKETS
-            if len(addresses) > 1
-            else max(_LEAST_LEAF, int(_LEAST_SHARE * len(names)))
-        )
+        least = max(_LEAST_LEAF, int(_LEAST_SHARE * count))
+        if len(addresses) > 1:
+            least = _LEAST_SOCKETS
         tried = set[tuple[str, ...]]()
         for ratio in ratios:
-            members = _members(ratio, tests, nodes, len(names), least)
+            members = _members(ratio, tests, nodes, count, least)
             chosen = tuple(sorted(names[i] for i in np.flatnonzero(members)))
-            is_apart = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
-            # Of all nodes it is the rail
-            if chosen in tried or not is_apart or not least <= len(chosen) < len(names):
+            if chosen in tried or not least <= len(chosen) < count:  # of all nodes it is the rail
                 continue
+            if 2 * (members & varied).sum() < len(chosen):
+                continue  # tests do not tell it from the nodes themselves
             tried.add(chosen)
-            block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
-            blocks += [block, *at_one_end(block, observed.tests)]
+            block = _column(addresses, chosen, tests[members[nodes]], count, len(sets))
+            blocks.append(block)
+            blocks += at_one_end(block, observed.tests)
     return blocks
 
 
@@ -69,19 +70,23 @@ def _sets(ends: Ends) -> list[tuple[str, ...]]:
         for address, tests in by_address.items():
             where[address] += [(node, test) for test in tests]
     alike = together(where)
-    return list(dict.fromkeys([*alike, *socket_halves(where)])) if len(alike) > 1 else []
+    if len(alike) < 2:
+        return []
+    return list(dict.fromkeys([*alike, *socket_halves(where)]))
 
 
 def _places(ends: Ends, addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
     """Return pairs of a test and a node with one of the addresses, and the names of these nodes."""
-    by_node = {
-        node: {i for address in addresses for i in ends[node].get(address, ())}
-        for node in sorted(ends)
-    }
-    names = [node for node, tests in by_node.items() if tests]
-    tests = [i for name in names for i in sorted(by_node[name])]
-    nodes = np.repeat(np.arange(len(names)), [len(by_node[name]) for name in names])
-    return np.array(tests, dtype=np.int64), nodes, names
+    tests = list[int]()
+    nodes = list[int]()
+    names = list[str]()
+    for name, by_address in sorted(ends.items()):
+        of_node = set[int]().union(*(by_address.get(address, ()) for address in addresses))
+        if of_node:
+            tests += sorted(of_node)
+            nodes += [len(names)] * len(of_node)
+            names.append(name)
+    return np.array(tests, dtype=np.int64), np.array(nodes, dtype=np.int64), names
 
 
 def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: int) -> Bools:
@@ -92,18 +97,20 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: int) ->
     """
     own = np.bincount(nodes, ratio[tests], count)
     members = own > 0
-    if members.sum() < least:
+    slow = int(members.sum())
+    if slow < least:
         return members
     first = np.searchsorted(nodes, np.arange(count + 1))
     touched = np.bincount(tests, members[nodes], len(ratio))  # the number of members in each test
     for _ in range(_SWEEPS):
         changed = False
-        for node in np.argsort(own)[-int((own > 0).sum()) :]:
+        for node in np.argsort(own)[-slow:]:
+            is_member = members[node]
             where = tests[first[node] : first[node + 1]]
-            alone = ratio[where][touched[where] == members[node]].sum()
-            if (alone > 0) != members[node]:
-                touched[where] += -1 if members[node] else 1
-                members[node] = not members[node]
+            alone = ratio[where][touched[where] == is_member].sum()
+            if (alone > 0) != is_member:
+                touched[where] += -1 if is_member else 1
+                members[node] = not is_member
                 changed = True
         if not changed:
             break
@@ -114,7 +121,12 @@ def _column(
     addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int
 ) -> Column:
     """Make the column; each number of nodes is equally likely, and each choice of them."""
-    log_prior = log(_EXPECTED / sets / of) - log_choose(of, len(nodes))
     kind: CauseKind = "socket" if len(addresses) > 1 else "leaf"
-    name = f"{' '.join(addresses)} of {' '.join(nodes)}"
-    return Column(Cause(kind, name, nodes, addresses, log_prior=log_prior), np.unique(tests))
+    cause = Cause(
+        kind=kind,
+        name=f"{' '.join(addresses)} of {' '.join(nodes)}",
+        nodes=nodes,
+        gpus=addresses,
+        log_prior=log(_EXPECTED / sets / of) - log_choose(of, len(nodes)),
+    )
+    return Column(cause, np.unique(tests))

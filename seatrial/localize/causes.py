@@ -1,7 +1,7 @@
 """Candidate causes of slow tests, and the tests that each of them slows. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log
@@ -57,6 +57,7 @@ class Cause:
 
     @property
     def key(self) -> tuple[CauseKind, str]:
+        """Kind and name, by which a part is known."""
         return self.kind, self.name
 
 
@@ -69,6 +70,7 @@ class Column:
 
     @classmethod
     def of(cls, cause: Cause, tests: Sequence[int]) -> "Column":
+        """Make the column of a cause from the places of its tests."""
         return cls(cause, np.array(tests, dtype=np.int64))
 
 
@@ -78,15 +80,13 @@ def columns(observed: Observed, groups: Switches) -> list[Column]:
     Those are nodes that share a switch, by its name.
     """
     tests = observed.tests
-    links, bad = _links(tests), set(np.flatnonzero(observed.bad).tolist())
+    links = _links(tests)
+    bad = set(np.flatnonzero(observed.bad).tolist())
+    bad_links = {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}
     candidates = [
         *_of("node", _nodes(tests)),
         *_gpus(observed),
-        *_of(
-            "link",
-            {name: link for name, link in links.items() if not bad.isdisjoint(link[1])},
-            len(links),
-        ),
+        *_of("link", bad_links, len(links)),
         *_switches(observed, groups),
         *_of("placement", _placements(tests)),
         *_rails(observed),
@@ -99,17 +99,16 @@ def with_reference_tests(candidates: Iterable[Column], observed: Observed) -> li
     slow.
     """
     fewer = []
+    sizes = observed.like_sizes
     for column in candidates:
         tests = column.tests
-        number = np.bincount(observed.like[tests], minlength=len(observed.like_sizes))
-        all_alike = (number >= observed.like_sizes) & (observed.like_sizes > 0)
-        kept = (
-            tests
-            if not all_alike.any()
-            else tests[observed.failed[tests] | ~all_alike[observed.like[tests]]]
-        )
-        if len(kept):
-            fewer.append(replace(column, tests=kept))
+        like = observed.like[tests]
+        number = np.bincount(like, minlength=len(sizes))
+        all_alike = (number >= sizes) & (sizes > 0)
+        if all_alike.any():
+            tests = tests[observed.failed[tests] | ~all_alike[like]]
+        if len(tests):
+            fewer.append(replace(column, tests=tests))
     return fewer
 
 
@@ -117,37 +116,35 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
     """Return the plausible columns, and for those with slow and fine tests others that slow a share
     of their tests.
     """
+    every = []
+    for column in candidates:
+        every.append(column)
+        if _may_be_intermittent(column, observed):
+            every += _intermittent(column)
     explained = np.zeros(len(observed.tests))
-    every = [
-        replace(
-            column,
-            cause=replace(
-                column.cause, penetrance=penetrance, log_prior=column.cause.log_prior + log_share
-            ),
-        )
-        for column in candidates
-        for penetrance, log_share in _shares_of_faults(column, observed)
-    ]
     return plausible(every, observed, observed.bad, explained)
 
 
-def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
-    """Return the penetrances that fit a column, each with the log of the share of faults that have
-    it.
-    """
-    always, slow = [(ALWAYS, 0.0)], column.tests[observed.bad[column.tests]]
+def _intermittent(column: Column) -> Iterator[Column]:
+    """Yield the column of the cause with each of the lower penetrances."""
+    log_prior = column.cause.log_prior + log(_SOMETIMES)
+    for penetrance in PENETRANCES[1:]:
+        cause = replace(column.cause, penetrance=penetrance, log_prior=log_prior)
+        yield replace(column, cause=cause)
+
+
+def _may_be_intermittent(column: Column, observed: Observed) -> bool:
+    """Return whether a cause is slow in enough places, and not in all of its tests."""
+    cause = column.cause
+    slow = column.tests[observed.bad[column.tests]]
     # With the freedom of a share too many groups fit
-    if len(column.cause.sides) > 2 or len(slow) == len(column.tests):
-        return always
-    places = (
-        slow.tolist()
-        if column.cause.kind == "link"
-        else {frozenset(observed.tests[i].nodes) for i in slow}
-    )
+    if len(cause.sides) > 2 or len(slow) == len(column.tests):
+        return False
+    places = len(slow)
+    if cause.kind != "link":
+        places = len({frozenset(observed.tests[i].nodes) for i in slow})
     # A node that is slow with one partner may be a link's end
-    least = max(_LEAST_SLOW, 2 * len(column.cause.nodes))
-    sometimes = PENETRANCES[1:] if len(places) >= least else ()
-    return always + [(penetrance, log(_SOMETIMES)) for penetrance in sometimes]
+    return places >= max(_LEAST_SLOW, 2 * len(cause.nodes))
 
 
 def plausible(
@@ -162,28 +159,36 @@ def plausible(
     hit = np.add.reduceat(bad[tests], first, dtype=np.int64)
     low = np.add.reduceat((observed.value + explained + observed.scale / 2)[tests], first)
     penetrance = np.array([column.cause.penetrance for column in candidates])
-    kept = (hit > 0) & ((number < _MANY) | (low < 0) | (hit > number * penetrance / 5))
-    return [column for column, keep in zip(candidates, kept.tolist(), strict=True) if keep]
+    is_likely = (number < _MANY) | (low < 0) | (hit > number * penetrance / 5)
+    kept = np.flatnonzero((hit > 0) & is_likely)
+    return [candidates[i] for i in kept.tolist()]
 
 
 def cut_column(observed: Observed, sides: Sequence[Collection[str]]) -> Column:
     """Make the cut between two groups of nodes or more; each choice of nodes for groups of these
     sizes is as likely.
     """
-    group_of = {node: i for i, side in enumerate(sides) for node in side}
-    groups = [{*map(group_of.get, test.nodes)} - {None} for test in observed.tests]
     nodes = len(observed.nodes)
-    choices = lgamma(nodes + 1) - sum(lgamma(len(side) + 1) for side in sides) - lgamma(len(sides))
-    named = tuple(tuple(sorted(side)) for side in sides)
-    if len({*map(len, named)}) == 1:  # whichever is named first is the same cut
-        named = tuple(sorted(named))
+    sizes = [len(side) for side in sides]
+    choices = lgamma(nodes + 1) - sum(lgamma(size + 1) for size in sizes) - lgamma(len(sides))
+    named = [tuple(sorted(side)) for side in sides]
+    if len(set(sizes)) == 1:  # whichever is named first is the same cut
+        named.sort()
     blamed = named[:1] if len(named) == 2 else named
-    members = tuple(node for side in blamed for node in side)
-    log_prior = log(_EXPECTED["cut"] / nodes) - choices
     cause = Cause(
-        "cut", " | ".join(map(" ".join, blamed)), members, sides=named, log_prior=log_prior
+        kind="cut",
+        name=" | ".join(map(" ".join, blamed)),
+        nodes=tuple(node for side in blamed for node in side),
+        sides=tuple(named),
+        log_prior=log(_EXPECTED["cut"] / nodes) - choices,
     )
-    return Column.of(cause, [i for i, some in enumerate(groups) if len(some) > 1])
+    group_of = {node: i for i, side in enumerate(sides) for node in side}
+    across = []
+    for i, test in enumerate(observed.tests):
+        groups = {group_of[node] for node in test.nodes if node in group_of}
+        if len(groups) > 1:
+            across.append(i)
+    return Column.of(cause, across)
 
 
 def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Ints:
@@ -191,7 +196,8 @@ def side_of(tests: Sequence[GroupTest], sides: Sequence[Collection[str]]) -> Int
     node of none.
     """
     places = {node: i for i, side in enumerate(sides) for node in side}
-    return np.array([places.get(test.nodes[0], len(sides)) for test in tests], dtype=np.int64)
+    firsts = [places.get(test.nodes[0], len(sides)) for test in tests]
+    return np.array(firsts, dtype=np.int64)
 
 
 def log_choose(n: int, k: int) -> float:
@@ -204,18 +210,21 @@ def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
     `places`).
     """
     log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
-    return [
-        Column.of(Cause(kind, name, nodes, log_prior=log_prior), where)
-        for name, (nodes, where) in places.items()
-        if where
-    ]
+    parts = []
+    for name, (nodes, where) in places.items():
+        if where:
+            cause = Cause(kind, name, nodes, log_prior=log_prior)
+            parts.append(Column.of(cause, where))
+    return parts
 
 
 def _nodes(tests: Sequence[GroupTest]) -> Places:
+    """Return the nodes with their tests."""
     places: Places = {}
     for i, test in enumerate(tests):
         for node in dict.fromkeys(test.nodes):
-            places.setdefault(node, ((node,), []))[1].append(i)
+            _, where = places.setdefault(node, ((node,), []))
+            where.append(i)
     return places
 
 
@@ -226,37 +235,32 @@ def _gpus(observed: Observed) -> list[Column]:
     So are all GPUs of a socket. If they took part in all tests of the node, they are the node.
     """
     bad = observed.nodes_of(np.flatnonzero(observed.bad))
-    total = sum(map(len, observed.tests.ends.values()))
+    ends = observed.tests.ends
+    total = sum(map(len, ends.values()))
     of_gpus = []
-    for node, tests in observed.tests.ends.items():
+    for node, tests in ends.items():
         alike = together(tests)
         if len(alike) < 2 or node not in bad:
             continue
-        of_node = {i for some in tests.values() for i in some}
         for addresses, where in alike.items():
-            share = _EXPECTED["gpu"] * len(addresses) / total
-            of_gpus.append(
-                _on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share)
-            )
+            kind: CauseKind = "gpu" if len(addresses) == 1 else "socket"
+            prior = _EXPECTED["gpu"] * len(addresses) / total
+            of_gpus.append(_on_node(kind, node, addresses, where, prior))
+        of_node = set().union(*tests.values())
         for socket in socket_halves(tests):
-            where = sorted({i for address in socket for i in tests[address]})
+            where = sorted(set().union(*(tests[address] for address in socket)))
             if socket not in alike and len(where) < len(of_node):
-                of_gpus.append(
-                    _on_node(
-                        "socket",
-                        node,
-                        socket,
-                        where,
-                        _EXPECTED["socket"] / 2 / len(observed.tests.ends),
-                    )
-                )
+                prior = _EXPECTED["socket"] / 2 / len(ends)
+                of_gpus.append(_on_node("socket", node, socket, where, prior))
     return of_gpus
 
 
 def _on_node(
     kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float
 ) -> Column:
-    cause = Cause(kind, f"{node}/{' '.join(addresses)}", (node,), addresses, log_prior=log(prior))
+    """Make the column of GPUs of a node."""
+    name = f"{node}/{' '.join(addresses)}"
+    cause = Cause(kind, name, nodes=(node,), gpus=addresses, log_prior=log(prior))
     return Column.of(cause, where)
 
 
@@ -271,10 +275,9 @@ def together(where: Mapping[str, Sequence[Place]]) -> dict[tuple[str, ...], list
 def socket_halves(addresses: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the addresses on each of two sockets; none where all are on one."""
     seen = frozenset(addresses)
-    second = frozenset(address for address in seen if _bus(address) >= _SECOND_SOCKET)
-    return [
-        tuple(sorted(half)) for half in (seen - second, second) if len(half) > 1 and half != seen
-    ]
+    second = {address for address in seen if _is_on_second_socket(address)}
+    halves = (seen - second, second)
+    return [tuple(sorted(half)) for half in halves if 1 < len(half) < len(seen)]
 
 
 def _links(tests: Sequence[GroupTest]) -> Places:
@@ -282,7 +285,8 @@ def _links(tests: Sequence[GroupTest]) -> Places:
     places: Places = {}
     for i, test in enumerate(tests):
         for pair in test.neighbours:
-            places.setdefault("--".join(pair), (pair, []))[1].append(i)
+            _, where = places.setdefault("--".join(pair), (pair, []))
+            where.append(i)
     return places
 
 
@@ -292,24 +296,24 @@ def _rails(observed: Observed) -> list[Column]:
 
     Those that always take part together are one.
     """
-    nodes: dict[str, list[list[int]]] = defaultdict(list)  # by address, the tests of each node
+    by_address: dict[str, list[list[int]]] = defaultdict(list)  # the tests of each node
     for ends in observed.tests.ends.values():
         for address, tests in ends.items():
-            nodes[address].append(tests)
-    everywhere = {
-        address: sorted(set().union(*some)) for address, some in nodes.items() if len(some) > 1
-    }
+            by_address[address].append(tests)
+    everywhere = {}
+    for address, of_nodes in by_address.items():
+        if len(of_nodes) > 1:
+            everywhere[address] = sorted(set().union(*of_nodes))
     alike = together(everywhere)
-    rails = {
-        addresses: where for addresses, where in alike.items() if len(where) < len(observed.tests)
-    }
-    log_prior = log(_EXPECTED["rail"] / max(1, len(rails)))
-    causes = (
-        Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior)
-        for addresses in rails
-    )
-    of_rails = [Column.of(cause, rails[cause.gpus]) for cause in causes]
-    return [some for rail in of_rails for some in (rail, *at_one_end(rail, observed.tests))]
+    some = {gpus: where for gpus, where in alike.items() if len(where) < len(observed.tests)}
+    log_prior = log(_EXPECTED["rail"] / max(1, len(some)))
+    rails = []
+    for gpus, where in some.items():
+        cause = Cause("rail", " ".join(gpus), gpus=gpus, log_prior=log_prior)
+        rail = Column.of(cause, where)
+        rails.append(rail)
+        rails += at_one_end(rail, observed.tests)
+    return rails
 
 
 def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
@@ -319,13 +323,13 @@ def at_one_end(part: Column, tests: Sequence[GroupTest]) -> list[Column]:
     Of a rail those on single GPUs: which path data takes may be up to a hash.
     """
     inside = set(part.cause.nodes)
-    outside = [
-        i
-        for i in part.tests.tolist()
-        if tests[i].crossed or (inside and not inside.issuperset(tests[i].nodes))
-    ]
-    if part.cause.kind == "rail":
-        outside = [i for i in outside if all(len(gpus) == 1 for gpus in tests[i].gpus)]
+    outside = []
+    for i in part.tests.tolist():
+        test = tests[i]
+        if not test.crossed and (not inside or inside.issuperset(test.nodes)):
+            continue
+        if part.cause.kind != "rail" or all(len(gpus) == 1 for gpus in test.gpus):
+            outside.append(i)
     if not 0 < len(outside) < len(part.tests):
         return []
     return [Column.of(replace(part.cause, at_one_end=True), outside)]
@@ -343,26 +347,31 @@ def _switches(observed: Observed, groups: Switches) -> list[Column]:
         if len(members) > 1:
             across = cut_column(observed, (members, observed.nodes - members))
             alike[tuple(across.tests.tolist())][members] = name
-    switches, cuts = Places(), list[Column]()
+    switches: Places = {}
+    cuts = list[Column]()
     for places, names in alike.items():
         smaller = min(names, key=len)
         if len(names) > 1:
             cuts.append(cut_column(observed, (smaller, observed.nodes - smaller)))
         else:
-            switches[names[smaller]] = tuple(sorted(smaller)), list(places)
+            switches[names[smaller]] = (tuple(sorted(smaller)), list(places))
+    columns = _of("switch", switches)
     log_prior = log(_EXPECTED["cut"] / max(1, len(cuts)))
-    known = [
-        replace(cut, cause=replace(cut.cause, log_prior=log_prior))
-        for cut in cuts
-        if len(cut.tests)
-    ]
-    return [*_of("switch", switches), *known]
+    for cut in cuts:
+        if len(cut.tests):
+            columns.append(replace(cut, cause=replace(cut.cause, log_prior=log_prior)))
+    return columns
 
 
 def _placements(tests: Sequence[GroupTest]) -> Places:
-    placed = [i for i, test in enumerate(tests) if len(test.gpus) > 1]
-    crossed = [i for i in placed if tests[i].crossed]
-    across = [i for i in placed if across_sockets(tests[i])]
+    """Return the tests of each placement that some tests have and some have not."""
+    crossed = []
+    across = []
+    for i, test in enumerate(tests):
+        if test.crossed:
+            crossed.append(i)
+        if across_sockets(test):
+            across.append(i)
     places = {PLACEMENTS["rails"]: crossed, PLACEMENTS["sockets"]: across}
     return {name: ((), where) for name, where in places.items() if len(where) < len(tests)}
 
@@ -374,13 +383,20 @@ def across_sockets(test: GroupTest) -> bool:
 
 @lru_cache(1024)
 def _sockets(addresses: tuple[str, ...]) -> frozenset[bool]:
-    return frozenset(_bus(address) >= _SECOND_SOCKET for address in addresses)
+    """Return whether any of the addresses is on the second socket, and any is not."""
+    return frozenset(map(_is_on_second_socket, addresses))
+
+
+def _is_on_second_socket(address: str) -> bool:
+    return _bus(address) >= _SECOND_SOCKET
 
 
 def _bus(address: str) -> int:
     """Return the bus of `0000:9d:00` or `9d:00.0`; 0 where an address has none."""
     parts = address.split(":")
+    if len(parts) < 2:
+        return 0
     try:
-        return int(parts[-2], 16) if len(parts) > 1 else 0
+        return int(parts[-2], 16)
     except ValueError:
         return 0

@@ -8,11 +8,11 @@ from itertools import product
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, cut_column
+from seatrial.localize.causes import ALWAYS, Cause, cut_column
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding, finding_of
 from seatrial.localize.membership import joined
-from seatrial.localize.next_test import NextTest
+from seatrial.localize.next_test import NextTest, untested_pair
 from seatrial.localize.observations import Band, GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
@@ -28,17 +28,7 @@ def doubt_confounded(
     next_tests = list[NextTest]()
     # Fine with each other behind a slow switch, or each of them slow
     if apart := _never_joined(posterior, findings):
-        findings = [
-            f
-            for f in findings
-            if apart.isdisjoint(f.cause.nodes) or f.cause.kind not in ("cut", "node")
-        ]
-        cut = cut_column(posterior.observed, (apart, posterior.observed.nodes - apart)).cause
-        nodes = (
-            c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart
-        )
-        always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
-        findings += [finding_of(posterior, cause, 0.5, band) for cause in always.values()]
+        findings = _cut_or_nodes(posterior, findings, apart, band)
         next_tests.append(NextTest(tuple(sorted(apart)[:2])))
     if behind := _behind_a_cut(posterior, findings):
         findings = doubted(findings, behind)
@@ -50,36 +40,70 @@ def doubt_confounded(
     return findings, next(iter(next_tests), None)
 
 
+def _cut_or_nodes(
+    posterior: Posterior, findings: Sequence[Finding], apart: set[str], band: Band
+) -> list[Finding]:
+    """Return the findings with those of the nodes that are `apart` replaced: by a cut around them
+    and each of them, half sure.
+    """
+    doubtful = list[Finding]()
+    for finding in findings:
+        cause = finding.cause
+        if cause.kind not in ("cut", "node") or apart.isdisjoint(cause.nodes):
+            doubtful.append(finding)
+    cut = cut_column(posterior.observed, (apart, posterior.observed.nodes - apart)).cause
+    causes = {cut.name: cut}
+    for column in posterior.columns:
+        cause = column.cause
+        if cause.kind == "node" and cause.name in apart and cause.penetrance == ALWAYS:
+            causes[cause.name] = cause
+    for cause in causes.values():
+        doubtful.append(finding_of(posterior, cause, 0.5, band))
+    return doubtful
+
+
 def doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Finding]:
     """Return all findings, `some` of them with a confidence of at most a half."""
-    return [replace(f, confidence=min(f.confidence, 0.5)) if f in some else f for f in findings]
+    every = list(findings)
+    for i, finding in enumerate(findings):
+        if finding in some:
+            every[i] = replace(finding, confidence=min(finding.confidence, 0.5))
+    return every
 
 
 def _never_joined(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
     """Return two or more nodes that no test joins: those that are named, or fine nodes on one side
     of a named cut.
     """
-    observed, named = posterior.observed, [finding for finding in findings if finding.named]
-    nodes = _without_common_test(
-        observed.tests,
-        {finding.cause.nodes[0] for finding in named if finding.cause.kind == "node"},
-    )
+    observed = posterior.observed
+    causes = [finding.cause for finding in findings if finding.named]
+    named = {cause.nodes[0] for cause in causes if cause.kind == "node"}
+    nodes = _without_common_test(observed.tests, named)
     if len(nodes) > 1:
         return nodes
-    for cut in (finding.cause for finding in named if finding.kind == "cut"):
-        fine = np.flatnonzero(
-            observed.fine & slowed_operations(posterior.left_to(cut), posterior.tests_of(cut))
-        )
-        side = min(set(cut.nodes), set(observed.nodes.difference(cut.nodes)), key=len)
-        if _without_common_test([observed.tests[i] for i in fine], side) == side:
+    for cut in causes:
+        if cut.kind not in ("cut", "switch"):
+            continue
+        slowed = slowed_operations(posterior.left_to(cut), posterior.tests_of(cut))
+        fine = [observed.tests[i] for i in np.flatnonzero(observed.fine & slowed)]
+        inside = set(cut.nodes)
+        outside = set(observed.nodes.difference(cut.nodes))
+        side = min(inside, outside, key=len)
+        if _without_common_test(fine, side) == side:
             return side
     return set()
 
 
 def _without_common_test(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
     """Return those of the nodes that none of the tests joins with another of them."""
-    met = [nodes.intersection(test.nodes) for test in tests] if len(nodes) > 1 else []
-    return nodes - {node for some in met if len(some) > 1 for node in some}
+    if len(nodes) < 2:
+        return nodes
+    apart = set(nodes)
+    for test in tests:
+        met = nodes.intersection(test.nodes)
+        if len(met) > 1:
+            apart -= met
+    return apart
 
 
 def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
@@ -87,8 +111,15 @@ def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Fin
     explains them too.
     """
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
-    sides = joined(posterior.observed.tests, posterior.observed.fine) if links else {}
-    return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
+    if not links:
+        return []
+    side_of = joined(posterior.observed.tests, posterior.observed.fine)
+    behind = list[Finding]()
+    for link in links:
+        one, other = link.cause.nodes
+        if side_of[one] != side_of[other]:
+            behind.append(link)
+    return behind
 
 
 def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
@@ -97,18 +128,14 @@ def _alone_behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> li
     """
     alone = list[Finding]()
     for cut, node in product(findings, findings):
-        if (
-            cut.kind == "cut"
-            and node.kind == "node"
-            and abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown
-        ):
+        if cut.kind != "cut" or node.kind != "node":
+            continue
+        if abs(node.slowdown - cut.slowdown) < _ALIKE * cut.slowdown:
             tests = posterior.tests_of(node.cause)
-            slowed = tests[slowed_operations(posterior.left_to(node.cause), tests)[tests]]
-            alone += (
-                [node]
-                if len(slowed) and posterior.observed.value[slowed].max() < -node.slowdown / 2
-                else []
-            )
+            slowed = slowed_operations(posterior.left_to(node.cause), tests)
+            values = posterior.observed.value[tests[slowed[tests]]]
+            if len(values) and values.max() < -node.slowdown / 2:
+                alone.append(node)
     return alone
 
 
@@ -118,17 +145,22 @@ def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> li
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that
     is named itself.
     """
-    observed, named = posterior.observed, [finding for finding in findings if finding.named]
-    clear = _clear_nodes(observed) if named else set()
+    named = [finding for finding in findings if finding.named]
+    if not named:
+        return []
+    observed = posterior.observed
+    clear = _clear_nodes(observed)
 
-    def is_sure(finding: Finding) -> bool:
-        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
-        tests = posterior.tests_of(finding.cause)
+    def is_sure(cause: Cause) -> bool:
+        known = clear
+        if cause.kind in ("node", "gpu"):
+            known = clear.union(cause.nodes)
+        tests = posterior.tests_of(cause)
         bad = tests[observed.bad[tests]]
-        sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
-        return len(sure) >= LEAST_SLOW[finding.cause.kind]
+        sure = sum(known.issuperset(observed.tests[i].nodes) for i in bad)
+        return sure >= LEAST_SLOW[cause.kind]
 
-    return [finding for finding in named if not is_sure(finding)]
+    return [finding for finding in named if not is_sure(finding.cause)]
 
 
 def _clear_nodes(observed: Observed) -> set[str]:
@@ -136,14 +168,16 @@ def _clear_nodes(observed: Observed) -> set[str]:
 
     Where all tests are alike, all may be slow. Those under other conditions count as alike.
     """
-    firsts = [observed.tests[i] for i in np.unique(observed.like, return_index=True)[1]]
-    alike = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)[
-        observed.like
-    ]
+    _, places = np.unique(observed.like, return_index=True)
+    firsts = [observed.tests[i] for i in places]
+    # By kind of like tests
+    kind = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)
+    alike = kind[observed.like]
     has_slow = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
     clear = observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
     fine = np.flatnonzero(observed.fine & ~observed.fast & ~has_slow[alike])
-    has_slow[[alike[i] for i in fine if clear.issuperset(observed.tests[i].nodes)]] = True
+    of_clear_nodes = [i for i in fine if clear.issuperset(observed.tests[i].nodes)]
+    has_slow[alike[of_clear_nodes]] = True
     has_slow[alike[observed.fast]] = False
     return observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
 
@@ -152,16 +186,26 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
     """Return a pair to test, if any: a node that was fine, and one of a slow test, without the GPUs
     that are blamed.
     """
-    observed, tests = posterior.observed, posterior.tests_of(finding.cause)
-    clear, met = _clear_nodes(observed), {frozenset(test.nodes) for test in observed.tests}
-    bad = (observed.tests[i] for i in tests[observed.bad[tests]])
-    doubtful = dict.fromkeys(node for test in bad for node in test.nodes if node not in clear)
-    pair = min(
-        product(doubtful, sorted(clear)), key=lambda pair: frozenset(pair) in met, default=None
-    )
-    gpus = {each for test in observed.tests for each in test.gpus if finding.cause.name not in each}
-    alike = (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()
-    return [NextTest(pair, alike)] if pair else []
+    observed = posterior.observed
+    clear = _clear_nodes(observed)
+    tests = posterior.tests_of(finding.cause)
+    doubtful = dict[str, None]()
+    for i in tests[observed.bad[tests]]:
+        for node in observed.tests[i].nodes:
+            if node not in clear:
+                doubtful[node] = None
+    pair = untested_pair(observed.tests, doubtful, sorted(clear))
+    if pair is None:
+        return []
+    if finding.kind != "rail":
+        return [NextTest(pair)]
+    others = {
+        gpus for test in observed.tests for gpus in test.gpus if finding.cause.name not in gpus
+    }
+    if not others:
+        return [NextTest(pair)]
+    alike = min(others)
+    return [NextTest(pair, (alike, alike))]
 
 
 def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
@@ -170,11 +214,10 @@ def _pair_across(posterior: Posterior, link: Finding) -> NextTest:
     """
     observed = posterior.observed
     sides = joined(observed.tests, observed.fine)
-    met = {frozenset(test.nodes) for test in observed.tests}
-    one, other = (
-        [node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes
-    )
+    tested = {frozenset(test.nodes) for test in observed.tests}
+    ends = link.cause.nodes[:2]
+    one, other = ([node for node, side in sides.items() if side == sides[end]] for end in ends)
     for pair in product(one, other):
-        if frozenset(pair) not in met:
+        if frozenset(pair) not in tested:
             return NextTest(pair)
-    return NextTest(link.cause.nodes[:2])
+    return NextTest(ends)

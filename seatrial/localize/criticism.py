@@ -33,23 +33,26 @@ def supported(posterior: Posterior, effect: Effect) -> bool:
     """Return whether enough tests that nothing else explains are slow or failed, so that it is more
     than a stray.
     """
+    if effect.none >= 1 - NAMED:
+        return False
     odd = posterior.unexplained(without=effect)
-    return effect.none < 1 - NAMED and any(
-        _enough(posterior, cause, odd) for cause in effect.causes[:3]
-    )
+    return any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
 
 
 def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
-    observed, tests = posterior.observed, posterior.tests_of(cause)
+    """Return whether as many tests of a cause are odd as it needs."""
+    observed = posterior.observed
+    tests = posterior.tests_of(cause)
     hit = tests[odd[tests]]
-    # Of so many tests two strays may be of one pair.
-    more = 1 if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS else 0
+    least = LEAST_SLOW[cause.kind]
+    if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS:
+        least += 1  # of so many tests two strays may be of one pair
     if cause.penetrance < ALWAYS and cause.kind != "rail":
-        more += _MORE_IF_SOMETIMES
+        least += _MORE_IF_SOMETIMES
     counts = np.where(observed.failed[hit], 0.5, 1.0)
     # The operations of one log share a stray
     most = np.bincount(observed.collective[hit], counts).max(initial=0)
-    return bool(most >= LEAST_SLOW[cause.kind] + more)
+    return bool(most >= least)
 
 
 def unsettled(posterior: Posterior) -> Bools:
@@ -58,13 +61,19 @@ def unsettled(posterior: Posterior) -> Bools:
     The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
     """
     observed = posterior.observed
-    limit = max(3.0, -NormalDist().inv_cdf(0.05 / max(1, len(observed.tests))))
-    odd, tests = posterior.unexplained(limit=limit), observed.tests
-    nodes = {tests[i].nodes for i in np.flatnonzero(odd)}
+    tests = observed.tests
+    quantile = NormalDist().inv_cdf(0.05 / max(1, len(tests)))
+    odd = posterior.unexplained(limit=max(3.0, -quantile))
+
+    def repeats(i: int) -> tuple[object, ...]:
+        return observed.like[i], tests[i].nodes, tests[i].gpus
+
+    slow = np.flatnonzero(odd).tolist()
+    nodes = {tests[i].nodes for i in slow}
     again = [i for i, test in enumerate(tests) if test.nodes in nodes and observed.fine[i]]
-    fine = {(observed.like[i], tests[i].nodes, tests[i].gpus) for i in again}
-    for i in np.flatnonzero(odd):
-        odd[i] = (observed.like[i], tests[i].nodes, tests[i].gpus) not in fine
+    fine = set(map(repeats, again))
+    for i in slow:
+        odd[i] = repeats(i) not in fine
     odd |= observed.fast
     return odd
 
@@ -79,7 +88,8 @@ def has_misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None
     """
     observed = posterior.observed
     as_slow = observed.slow & (observed.value < -slowdown / 2)  # failures have reasons of their own
-    left, tests = int((unsettled(posterior) & as_slow).sum()), int((~observed.alone).sum())
+    left = int((unsettled(posterior) & as_slow).sum())
+    tests = int((~observed.alone).sum())
     share = left / max(1, int(as_slow.sum()))
     if cause is not None and cause.penetrance < ALWAYS:
         return left > _STRAYS * tests + 1 and share > _MISFIT / 2
@@ -91,30 +101,41 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
     cause = effect.causes[0]
     if effect.parts[cause.key] < NAMED:
         return False
-    every, observed, tests = posterior.observed, posterior.left_to(cause), posterior.tests_of(cause)
+    every = posterior.observed
+    observed = posterior.left_to(cause)
+    tests = posterior.tests_of(cause)
     within = slowed_operations(observed, tests)
-    tests, rest = tests[within[tests]], within.copy()
+    tests = tests[within[tests]]
+    rest = within.copy()
     rest[tests] = False
     if cause.kind in ("rail", "leaf", "socket"):
         compared = tests[~every.alone[tests]]
-        if not _contrasts(every, cause, compared, np.flatnonzero(rest & ~every.alone)):
+        others = np.flatnonzero(rest & ~every.alone)
+        if not _contrasts(every, cause, compared, others):
             return True
-    tests, rest = tests[~observed.alone[tests]], rest & ~observed.alone
-    if cause.kind == "cut" and _slow_within(observed, cause, rest):
+    tests = tests[~observed.alone[tests]]
+    if cause.kind == "cut" and _slow_within(observed, cause, rest & ~observed.alone):
         return True
-    if cause.penetrance == ALWAYS and _is_mostly_fine(observed, tests):
+    if cause.penetrance == ALWAYS:
+        return _is_mostly_fine(observed, tests)
+    return cause.kind != "link" and _fits_its_parts(observed, cause, tests)
+
+
+def _fits_its_parts(observed: Observed, cause: Cause, tests: Ints) -> bool:
+    """Return whether parts of an intermittent cause explain its slow tests as well."""
+    if cause.kind == "rail" and _of_some_nodes(observed, tests):
         return True
-    if cause.penetrance == ALWAYS or cause.kind == "link":
-        return False
-    return _uneven(observed, tests) or (cause.kind == "rail" and _of_some_nodes(observed, tests))
+    return _uneven(observed, tests)
 
 
 def slowed_operations(observed: Observed, tests: Ints) -> Bools:
     """Return the tests of the operations in which tests of a cause are slow often."""
-    of = np.bincount(observed.collective[tests], minlength=int(observed.collective.max()) + 1)
-    bad = np.bincount(observed.collective[tests[observed.bad[tests]]], minlength=len(of))
-    often: Bools = (bad > OFTEN * of)[observed.collective]
-    return often
+    operation = observed.collective
+    bad = tests[observed.bad[tests]]
+    number = np.bincount(operation[tests], minlength=int(operation.max()) + 1)
+    slow = np.bincount(operation[bad], minlength=len(number))
+    often: Bools = slow > OFTEN * number
+    return often[operation]
 
 
 def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
@@ -123,11 +144,9 @@ def _is_mostly_fine(observed: Observed, tests: Ints) -> bool:
     if not len(slow):
         return False
     half = float(np.median(observed.value[slow])) / 2
-    clear = (
-        ~observed.failed[tests]
-        & (observed.value[tests] > half)
-        & (half < -2 * observed.scale[tests])
-    )
+    clear = ~observed.failed[tests]
+    clear &= observed.value[tests] > half
+    clear &= half < -2 * observed.scale[tests]
     return _beyond_strays(int(clear.sum()), len(tests))
 
 
@@ -135,11 +154,11 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
     """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's
     exact test).
     """
-    nodes = set(cause.nodes)
-    others = [
-        i for i in rest.tolist() if not nodes or not nodes.isdisjoint(observed.tests[i].nodes)
-    ]
-    slow, hit = int(observed.bad[others].sum()), int(observed.bad[tests].sum())
+    others = rest.tolist()
+    if nodes := set(cause.nodes):
+        others = [i for i in others if not nodes.isdisjoint(observed.tests[i].nodes)]
+    slow = int(observed.bad[others].sum())
+    hit = int(observed.bad[tests].sum())
     if not _beyond_strays(slow, len(others)):
         return True
     return _chance(hit, len(tests), hit + slow, len(tests) + len(others)) < _SIGNIFICANT
@@ -152,7 +171,7 @@ def _uneven(observed: Observed, tests: Ints) -> bool:
     parts: TestsByName = defaultdict(list)
     for i in tests.tolist():
         test = observed.tests[i]
-        for part in {*test.nodes, *(gpu for gpus in test.gpus for gpu in gpus)}:
+        for part in {*test.nodes}.union(*test.gpus):
             parts[part].append(i)
     hit = int(observed.bad[tests].sum())
     odds = [
@@ -167,22 +186,25 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     slow itself.
     """
     fine = observed.nodes_of(tests[observed.fine[tests]])
-    return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
+    slow = tests[observed.bad[tests]]
+    return not any(fine.issuperset(observed.tests[i].nodes) for i in slow)
 
 
 def _slow_within(observed: Observed, cause: Cause, within: Bools) -> bool:
     """Return whether more tests within the groups of a cut are slow than strays are, of one group
     or of all.
     """
-    groups, slow = side_of(observed.tests, cause.sides), observed.bad & within
-    for group in {*groups.tolist()}:
-        inside = within & (groups == group)
-        if _beyond_strays(int(slow[inside].sum()), int(inside.sum())):
+    group_of = side_of(observed.tests, cause.sides)
+    slow = observed.bad & within
+    for group in {*group_of.tolist()}:
+        inside = group_of == group
+        if _beyond_strays(int((slow & inside).sum()), int((within & inside).sum())):
             return True
     return _beyond_strays(int(slow.sum()), int(within.sum()))
 
 
 def _beyond_strays(slow: int, of: int) -> bool:
+    """Return whether more tests are slow than strays are, but for three sigma (Poisson)."""
     usual = _STRAYS * of
     return bool(slow > usual + 3 * usual**0.5 + 1)
 
@@ -192,8 +214,10 @@ def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
     distribution.
     """
     first = max(hit, drawn + marked - total)
-    terms = (
-        log_choose(marked, k) + log_choose(total - marked, drawn - k)
-        for k in range(first, min(drawn, marked) + 1)
-    )
-    return sum(exp(term - log_choose(total, drawn)) for term in terms)
+    last = min(drawn, marked)
+    choices = log_choose(total, drawn)
+    chances = []
+    for k in range(first, last + 1):
+        favourable = log_choose(marked, k) + log_choose(total - marked, drawn - k)
+        chances.append(exp(favourable - choices))
+    return sum(chances)

@@ -12,8 +12,9 @@ import numpy as np
 
 from seatrial.localize.observations import Floats, GroupTest, Ints
 
-# Tries, steps of power iteration, and what one pair counts at most
-_STARTS, _STEPS, _CAP = 4, 200, 6.0
+_STARTS = 4  # of the search for a partition
+_STEPS = 200  # of power iteration
+_CAP = 6.0  # what one pair counts at most
 _DENSE = 16  # cells of a matrix for each pair, up to which it is quicker than the list of pairs
 
 
@@ -32,21 +33,30 @@ class Pairs:
 
     @classmethod
     def of(cls, tests: Sequence[GroupTest]) -> "Pairs":
+        """Number the pairs in the order in which their first tests come."""
         number: dict[tuple[str, ...], int] = {}
-        places, numbers = [], []
+        places = list[int]()
+        numbers = list[int]()
         for i, test in enumerate(tests):
             pair = tuple(sorted(set(test.nodes)))
             if len(pair) == 2:
                 places.append(i)
                 numbers.append(number.setdefault(pair, len(number)))
-        names = sorted({node for pair in number for node in pair})
+        names = sorted(set().union(*number))
         place = {name: i for i, name in enumerate(names)}
-        ends = np.array([[place[a], place[b]] for a, b in number], dtype=np.int64).reshape(-1, 2)
-        return cls(names, ends, np.array(places, dtype=np.int64), np.array(numbers, dtype=np.int64))
+        ends = [[place[a], place[b]] for a, b in number]
+        return cls(
+            names=names,
+            ends=np.array(ends, dtype=np.int64).reshape(-1, 2),
+            tests=np.array(places, dtype=np.int64),
+            pair=np.array(numbers, dtype=np.int64),
+        )
 
     def summed(self, weight: Floats) -> Floats:
         """Return the sum of a weight of each test, by pair."""
-        return np.bincount(self.pair, weight[self.tests], len(self.ends)).astype(np.float64)
+        of_tests = weight[self.tests]
+        sums = np.bincount(self.pair, of_tests, len(self.ends))
+        return sums.astype(np.float64)
 
 
 def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
@@ -57,14 +67,18 @@ def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
     eigenvector of the normalized graph (spectral bisection; Fiedler, 1973), then single nodes
     change sides while that helps (Kernighan and Lin, 1970).
     """
-    names = pairs.names
-    if len(names) < 4:
+    count = len(pairs.names)
+    if count < 4:
         return frozenset()
-    graph = _Graph(pairs.ends, pairs.summed(weight).clip(-_CAP, _CAP), len(names))
+    of_pairs = pairs.summed(weight).clip(-_CAP, _CAP)
+    graph = _Graph(pairs.ends, of_pairs, count)
     random = np.random.default_rng(0)
-    best = max((graph.improved(graph.spectral(random)) for _ in range(_STARTS)), key=graph.across)
-    smaller = best < 0 if (best < 0).sum() <= len(names) / 2 else best > 0
-    return frozenset(name for name, inside in zip(names, smaller, strict=True) if inside)
+    found = (graph.improved(graph.spectral(random)) for _ in range(_STARTS))
+    best = max(found, key=graph.across)
+    smaller = best < 0
+    if smaller.sum() > count / 2:
+        smaller = best > 0
+    return frozenset(name for name, inside in zip(pairs.names, smaller, strict=True) if inside)
 
 
 def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
@@ -76,62 +90,80 @@ def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
     """
     between: list[dict[int, float]] = [{} for _ in pairs.names]
     lowest = []
-    for (a, b), sum_ in zip(
-        pairs.ends.tolist(), pairs.summed(weight.clip(-_CAP, _CAP)).tolist(), strict=True
-    ):
-        between[a][b] = between[b][a] = sum_
+    sums = pairs.summed(weight.clip(-_CAP, _CAP))
+    for (a, b), sum_ in zip(pairs.ends.tolist(), sums.tolist(), strict=True):
+        between[a][b] = sum_
+        between[b][a] = sum_
         if sum_ < 0:
             lowest.append((sum_, a, b))
-    members = [[node] for node in range(len(between))]
     heapify(lowest)
+    members = [[name] for name in pairs.names]
     while lowest:
         sum_, a, b = heappop(lowest)
-        kept, gone = between[a], between[b]
+        kept = between[a]
         if kept.get(b) != sum_:
-            continue
+            continue  # one of the two has become another group since
         members[a] += members[b]
-        members[b], between[b] = [], {}
-        del kept[b], gone[a]
+        members[b] = []
+        gone = between[b]
+        between[b] = {}
+        del kept[b]
+        del gone[a]
         for other, more in gone.items():
             joined = kept.get(other, 0.0) + more
-            del between[other][b]
-            kept[other] = between[other][a] = joined
+            kept[other] = joined
+            of_other = between[other]
+            of_other[a] = joined
+            del of_other[b]
             if joined < 0:
                 heappush(lowest, (joined, min(a, other), max(a, other)))
-    return [frozenset(pairs.names[node] for node in group) for group in members if group]
+    return [frozenset(group) for group in members if group]
 
 
 class _Graph:
-    """Nodes 0 to n - 1 with a weight for each pair; sides are +1 and -1."""
+    """Nodes 0 to n - 1 with a weight for each pair; sides are +1 and -1.
+
+    Each pair is there from both of its ends, in the order of the nodes: `_node`, the `_other` end,
+    and their `_weight`. Those of a node begin at its `_first`.
+    """
 
     def __init__(self, ends: Ints, weight: Floats, n: int) -> None:
-        order = np.argsort(ends.T.ravel(), kind="stable")
-        self._node, self._other = ends.T.ravel()[order], ends[:, ::-1].T.ravel()[order]
-        self._weight, self._n = np.tile(weight, 2)[order], n
+        self._n = n
+        both_ways = ends.T.ravel()
+        order = np.argsort(both_ways, kind="stable")
+        self._node = both_ways[order]
+        self._other = ends[:, ::-1].T.ravel()[order]
+        self._weight = np.tile(weight, 2)[order]
         self._first = np.searchsorted(self._node, np.arange(n + 1))
-        self._matrix = np.zeros((n, n)) if n * n <= _DENSE * len(weight) else None
-        if self._matrix is not None:
+        self._matrix = None
+        if n * n <= _DENSE * len(weight):
+            self._matrix = np.zeros((n, n))
             self._matrix[self._node, self._other] = self._weight
 
     def across(self, side: Floats) -> float:
         """Return the sum of the weights of pairs across."""
-        return float(self._weight[side[self._node] != side[self._other]].sum()) / 2
+        is_across = side[self._node] != side[self._other]
+        twice = self._weight[is_across].sum()
+        return float(twice) / 2
 
     def pulls(self, side: Floats) -> Floats:
         """Return for each node the sum of weight times the other end's side."""
         if self._matrix is not None:
             return self._matrix @ side
-        return np.bincount(self._node, self._weight * side[self._other], self._n).astype(np.float64)
+        pull = self._weight * side[self._other]
+        return np.bincount(self._node, pull, self._n).astype(np.float64)
 
     def spectral(self, random: np.random.Generator) -> Floats:
         """Return signs of the eigenvector that pushes apart what is slow, by power iteration from a
         random start.
         """
-        scale = np.bincount(self._node, np.abs(self._weight), self._n).clip(min=1e-9) ** -0.5
+        degree = np.bincount(self._node, np.abs(self._weight), self._n)
+        scale = degree.clip(min=1e-9) ** -0.5
         vector = random.standard_normal(self._n)
         for _ in range(_STEPS):
             vector = vector - scale * self.pulls(scale * vector)
-            vector /= max(sqrt(vector @ vector), 1e-300)
+            norm = sqrt(vector @ vector)
+            vector /= max(norm, 1e-300)
         sides: Floats = np.copysign(np.ones(self._n), vector)
         return sides
 
@@ -145,6 +177,8 @@ class _Graph:
                 break
             side[best] = -side[best]
             gain[best] = -gain[best]
-            near = slice(self._first[best], self._first[best + 1])
-            gain[self._other[near]] += 2 * side[best] * side[self._other[near]] * self._weight[near]
+            pairs = slice(self._first[best], self._first[best + 1])
+            others = self._other[pairs]
+            same_side = side[best] * side[others]
+            gain[others] += 2 * same_side * self._weight[pairs]
         return side

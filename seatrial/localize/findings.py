@@ -4,9 +4,9 @@ Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, inf
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,8 @@ from seatrial.text.words import some_of
 _MOST_UNSURE = 0.25  # nodes of a cut that is named, to each that is sure
 _LEAST_SURE: Mapping[CauseKind, int] = {"leaf": 3}  # nodes that surely belong to what is named
 SHOWN = 0.05  # the confidence from which a part is a suspect at all
-_ROWS, _NODES_SHOWN = 6, 8
+_ROWS = 6
+_NODES_SHOWN = 8
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
     "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch", "leaf": "switch",
 }  # fmt: skip
@@ -50,6 +51,7 @@ class Evidence:
     ratio: float | None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row of the table of tests."""
         nodes = [printable(node) for node in self.nodes[:_NODES_SHOWN]]
         return {"source": printable(self.source), "nodes": nodes, "ratio": self.ratio}
 
@@ -73,6 +75,7 @@ class Finding:
 
     @property
     def named(self) -> bool:
+        """Whether it is sure enough to be named."""
         return self.confidence >= NAMED
 
     @property
@@ -82,9 +85,9 @@ class Finding:
 
     @property
     def title(self) -> str:
-        return called(
-            replace(self.cause, nodes=self.nodes, sides=self.sides if self.cause.sides else ())
-        )
+        """The cause, with the nodes that surely belong to it."""
+        sides = self.sides if self.cause.sides else ()
+        return called(replace(self.cause, nodes=self.nodes, sides=sides))
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
@@ -92,15 +95,19 @@ class Finding:
 
         GPUs of a socket are suspects by node.
         """
-        confidence = round(self.confidence, 3)
-        if self.cause.kind == "socket":
-            gpus = printable(" ".join(self.cause.gpus))
-            names = (f"{printable(node)}/{gpus}" for node in self.nodes)
-            return tuple(Suspect("gpu", name, confidence, self.reason) for name in names)
         kind = _SUSPECTS.get(self.cause.kind)
-        return (Suspect(kind, printable(self.cause.name), confidence, self.reason),) if kind else ()
+        names = [printable(self.cause.name)]
+        if self.cause.kind == "socket":
+            kind = "gpu"
+            gpus = printable(" ".join(self.cause.gpus))
+            names = [f"{printable(node)}/{gpus}" for node in self.nodes]
+        if kind is None:
+            return ()
+        confidence = round(self.confidence, 3)
+        return tuple(Suspect(kind, name, confidence, self.reason) for name in names)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the finding in the document of a localization."""
         return {
             "code": self.reason.code,
             "kind": self.kind,
@@ -117,22 +124,19 @@ class Finding:
 
 
 def findings_of(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
+    """Return a finding of each part that an effect may be of."""
     first: dict[tuple[CauseKind, str], Cause] = {}
     for cause in effect.causes:
         first.setdefault(cause.key, cause)
-    shares = effect.parts
-    shown = [key for key, share in shares.items() if share >= SHOWN]
-    lead = effect.causes[0].key
-    return [
-        finding_of(
-            posterior,
-            first[key],
-            min(shares[key], 0.999),
-            band,
-            effect.unsure if key == lead else (),
-        )
-        for key in shown
-    ]
+    likeliest = effect.causes[0].key
+    findings = []
+    for key, share in effect.parts.items():
+        if share < SHOWN:
+            continue
+        differing = effect.unsure if key == likeliest else ()
+        finding = finding_of(posterior, first[key], min(share, 0.999), band, differing)
+        findings.append(finding)
+    return findings
 
 
 def finding_of(
@@ -145,66 +149,85 @@ def finding_of(
     """Make the finding of a cause; likely variants of it have other nodes of those that are
     `differing`.
     """
-    observed, tests = posterior.observed, posterior.tests_of(cause)
+    observed = posterior.observed
+    tests = posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = tests[observed.bad[tests]]
-    slowdown = (
-        -float(np.median(observed.value[slow]))
-        if len(slow) > (len(hit) - len(slow))
-        else float("inf")
-    )
-    without = np.setdiff1d(np.arange(len(observed.tests)), tests)
+    slowdown = inf
+    if len(slow) > len(hit) - len(slow):
+        slowdown = -float(np.median(observed.value[slow]))
     unsure = tuple(sorted({*unsure_nodes(posterior, cause), *differing}))
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
     if len(sides) > 2:
         sides = tuple(side for side in sides if side)
-    side, other = (*sides, (), ())[:2]
-    partners = observed.nodes_of(hit).difference(cause.nodes)
-    not_sure = f"; not sure of {some_of(map(printable, unsure), _NODES_SHOWN)}" if unsure else ""
-    values = {
-        "name": printable(cause.name),
-        "gpus": printable(" ".join(cause.gpus)),
-        "on": some_of(map(printable, _without(unsure, cause.nodes)), _NODES_SHOWN),
-        "end": " at one end" if cause.at_one_end else "",
-        "slow": len(hit),
-        "tests": len(tests),
-        "percent": round(100 * exp(-slowdown)),
-        "partners": len(partners),
-        "nodes": len(partners),
-        "rest": len(without),
-        "inside": len(without),
-        "fine": int(observed.fine[without].sum()),
-        "groups": len(sides),
-        "side": some_of(map(printable, side), _NODES_SHOWN),
-        "other": some_of(map(printable, other), _NODES_SHOWN),
-        "sides": " | ".join(
-            some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]
-        ),
-        "more": _circumstances(observed, tests, band) + not_sure,
-    }
-    code = _code(cause, dead=slowdown == float("inf"))
-    reason = Reason.of(code, **values)
-    rows = _rows(observed, hit, tests)
-    told_apart = cause.kind != "socket" or dividing(posterior, cause) is None
-    divided = cause.kind != "cut" or (
-        len(unsure) <= _MOST_UNSURE * sum(map(len, sides)) and min(map(len, sides)) > 1
-    )
-    if unsure and (
-        not divided or len(_without(unsure, cause.nodes)) < _LEAST_SURE.get(cause.kind, 1)
-    ):
-        confidence = min(confidence, 0.5)
+    more = _circumstances(observed, tests, band)
+    if unsure:
+        more += f"; not sure of {_listed(unsure)}"
+        if not _is_sure_enough(cause, sides, unsure):
+            confidence = min(confidence, 0.5)
     return Finding(
-        cause,
-        _FINDINGS[cause.kind],
-        confidence,
-        reason,
-        sides,
-        rows,
-        slowdown,
-        band,
-        told_apart,
-        unsure,
+        cause=cause,
+        kind=_FINDINGS[cause.kind],
+        confidence=confidence,
+        reason=_reason(posterior, cause, slowdown, sides, unsure, more),
+        sides=sides,
+        rows=_rows(observed, hit, tests),
+        slowdown=slowdown,
+        band=band,
+        told_apart=cause.kind != "socket" or dividing(posterior, cause) is None,
+        unsure=unsure,
     )
+
+
+def _is_sure_enough(cause: Cause, sides: Sides, unsure: Sequence[str]) -> bool:
+    """Return whether enough of a cause is left without its unsure nodes that it can be named."""
+    if cause.kind == "cut":
+        sizes = [len(side) for side in sides]
+        if len(unsure) > _MOST_UNSURE * sum(sizes) or min(sizes) < 2:
+            return False
+    return len(_without(unsure, cause.nodes)) >= _LEAST_SURE.get(cause.kind, 1)
+
+
+def _reason(
+    posterior: Posterior,
+    cause: Cause,
+    slowdown: float,
+    sides: Sides,
+    unsure: Sequence[str],
+    more: str,
+) -> Reason:
+    """Return the sentence of a finding; `more` is put behind it."""
+    observed = posterior.observed
+    tests = posterior.tests_of(cause)
+    hit = tests[observed.bad[tests]]
+    without = np.setdiff1d(np.arange(len(observed.tests)), tests)
+    partners = observed.nodes_of(hit).difference(cause.nodes)
+    side, other = (*sides, (), ())[:2]
+    return Reason.of(
+        _code(cause, dead=slowdown == inf),
+        name=printable(cause.name),
+        gpus=printable(" ".join(cause.gpus)),
+        on=_listed(_without(unsure, cause.nodes)),
+        end=" at one end" if cause.at_one_end else "",
+        slow=len(hit),
+        tests=len(tests),
+        percent=round(100 * exp(-slowdown)),
+        partners=len(partners),
+        nodes=len(partners),
+        rest=len(without),
+        inside=len(without),
+        fine=int(observed.fine[without].sum()),
+        groups=len(sides),
+        side=_listed(side),
+        other=_listed(other),
+        sides=" | ".join(map(_listed, sides[:_NODES_SHOWN])),
+        more=more,
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return the first of the names, as in a sentence."""
+    return some_of(map(printable, names), _NODES_SHOWN)
 
 
 def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -213,9 +236,12 @@ def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _code(cause: Cause, dead: bool) -> str:
+    """Return the code of the reason; `dead` is what makes tests fail."""
     if cause.kind == "node" and dead:
         return "localize-node-fails"
-    return "localize-groups" if len(cause.sides) > 2 else f"localize-{cause.kind}"
+    if len(cause.sides) > 2:
+        return "localize-groups"
+    return f"localize-{cause.kind}"
 
 
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
@@ -227,52 +253,53 @@ def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
     for i in tests.tolist():
         by_operation[observed.tests[i].collective].append(i)
     if len(by_operation) > 1:
-        clauses.append(
-            "by operation: "
-            + ", ".join(_of_operation(observed, *each) for each in by_operation.items())
-        )
-    days = sorted({observed.tests[i].day for i in tests if observed.tests[i].day})
-    slow_days = sorted(
-        {observed.tests[i].day for i in tests[observed.bad[tests]] if observed.tests[i].day}
-    )
+        operations = [_of_operation(observed, *each) for each in by_operation.items()]
+        clauses.append(f"by operation: {', '.join(operations)}")
+    days = _days(observed, tests)
+    slow_days = _days(observed, tests[observed.bad[tests]])
     if slow_days and len(days) > 1:
-        clauses.append(
-            f"since {slow_days[0]}"
-            if slow_days[0] > days[0]
-            else f"since the first test, {days[0]}"
-        )
+        first = slow_days[0]
+        since = first if first > days[0] else f"the first test, {days[0]}"
+        clauses.append(f"since {since}")
     return "".join(f"; {clause}" for clause in clauses)
 
 
+def _days(observed: Observed, tests: Ints) -> list[str]:
+    """Return the known days of tests, in order."""
+    days = {observed.tests[i].day for i in tests}
+    return sorted(days - {""})
+
+
 def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
+    """Return how slow the tests of an operation are, and how many."""
     places = np.array(where)
     bad = places[observed.bad[places]]
     often = len(bad) > OFTEN * len(places)
     shown = bad if often else places
     known = shown[~observed.failed[shown] & ~observed.alone[shown]]
-    ratio = (
-        f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %" if len(known) else "failed"
-    )
-    return (
-        f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
-        if often
-        else f"{printable(name)} not slow ({ratio})"
-    )
+    ratio = "failed"
+    if len(known):
+        ratio = f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %"
+    if often:
+        return f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
+    return f"{printable(name)} not slow ({ratio})"
 
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     """Return the slowest tests of a cause, and last the fastest of them, which contradicts it."""
-    against = tests[observed.fine[tests]]
-    fastest = [int(against[np.argmax(observed.value[against])])] if len(against) else []
     slowest = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
+    shown = slowest[:_ROWS]
+    against = tests[observed.fine[tests]]
+    if len(against):
+        fastest = int(against[np.argmax(observed.value[against])])
+        shown = [*slowest[: _ROWS - 1], fastest]
     rows = []
-    for i in (*slowest[: _ROWS - len(fastest)], *fastest):
+    for i in shown:
         test = observed.tests[i]
-        rows.append(
-            Evidence(
-                test.name, test.nodes, None if test.failed else round(exp(observed.value[i]), 3)
-            )
-        )
+        ratio = None
+        if not test.failed:
+            ratio = round(exp(observed.value[i]), 3)
+        rows.append(Evidence(test.name, test.nodes, ratio))
     return tuple(rows)
 
 
@@ -285,27 +312,29 @@ def _sides(observed: Observed, cause: Cause) -> Sides:
     if cause.kind in ("rail", "gpu", "socket", "leaf"):
         return _sides_of_gpus(observed, cause)
     if cause.kind == "link":
-        return (cause.nodes[0],), (cause.nodes[1],)
+        one, other = cause.nodes
+        return (one,), (other,)
     if cause.kind == "placement":
         return (), ()
-    return cause.nodes, tuple(sorted(observed.nodes.difference(cause.nodes)))
+    rest = observed.nodes.difference(cause.nodes)
+    return cause.nodes, tuple(sorted(rest))
 
 
 def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the blamed addresses and the others; on blamed nodes each with the name of its node in
     front.
     """
-    seen: set[tuple[str, str]] = set()
+    blamed = set[str]()
+    others = set[str]()
     for test in observed.tests:
         for node, gpus in zip(test.nodes, test.gpus, strict=False):
-            if node in cause.nodes or not cause.nodes:
-                seen.update((node, gpu) for gpu in gpus)
-    blamed = {(node, gpu) for node, gpu in seen if gpu in cause.gpus}
-
-    def named(gpus: set[tuple[str, str]]) -> tuple[str, ...]:
-        return tuple(sorted({f"{node}/{gpu}" if cause.nodes else gpu for node, gpu in gpus}))
-
-    return named(blamed), named(seen - blamed)
+            if cause.nodes and node not in cause.nodes:
+                continue
+            for gpu in gpus:
+                name = f"{node}/{gpu}" if cause.nodes else gpu
+                side = blamed if gpu in cause.gpus else others
+                side.add(name)
+    return tuple(sorted(blamed)), tuple(sorted(others))
 
 
 def called(cause: Cause) -> str:
@@ -314,20 +343,19 @@ def called(cause: Cause) -> str:
     """
     if len(cause.sides) > 2:
         return f"a cut between {len(cause.sides)} groups"
+    nodes = some_of(map(printable, cause.nodes), 3)
     if cause.kind == "cut":
-        return f"a cut around {some_of(map(printable, cause.nodes), 3)}"
+        return f"a cut around {nodes}"
     if cause.kind in ("leaf", "socket"):
         part = "GPU address" if len(cause.gpus) == 1 else "GPUs"
-        return (
-            f"{part} {printable(' '.join(cause.gpus))} of "
-            f"{some_of(map(printable, cause.nodes), _NODES_SHOWN)}"
-        )
-    several = len(cause.nodes) > 1 and cause.kind == "node"
-    name = some_of(map(printable, cause.nodes), 3) if several else printable(cause.name)
-    return f"{cause.kind} {name}"
+        return f"{part} {printable(' '.join(cause.gpus))} of {_listed(cause.nodes)}"
+    if cause.kind == "node" and len(cause.nodes) > 1:
+        return f"node {nodes}"
+    return f"{cause.kind} {printable(cause.name)}"
 
 
 def titled(finding: Finding) -> Reason:
+    """Return the reason with the part in front; that of a cut or a placement says it itself."""
     if finding.cause.kind in ("cut", "placement"):
         return finding.reason
     return placed(finding.title, finding.reason)

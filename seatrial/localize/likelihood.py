@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from seatrial.localize.causes import ALWAYS
-from seatrial.localize.observations import Floats, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 # Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps
 # of a third.
@@ -16,12 +16,13 @@ _SEVERITIES = ((0, 5), (5, 11), (11, 16))
 SOUGHT = (ALWAYS, 0.5)
 _LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
 _SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
-# The share of tests slow for a reason of their own, known as from that many tests
-_STRAYS, _STRAY_TESTS = 0.02, 50
+_STRAYS = 0.02  # the share of tests slow for a reason of their own
+_STRAY_TESTS = 50  # that share is known as from so many
 _LEAST_STRAYS = 0.01
 _WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
-# A share, a share, and how many times as often
-_FAILS, FAILS_IF_DEAD, _FAILS_IF_SLOW = 0.05, 0.9, 3.0
+_FAILS = 0.05  # the share of tests that fail for a reason of their own, at the least
+FAILS_IF_DEAD = 0.9  # the share of tests of a cause that makes them fail
+_FAILS_IF_SLOW = 3.0  # times as often as others
 
 
 class Likelihood:
@@ -47,24 +48,23 @@ class Likelihood:
         Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base`
         and `fails` do. `stray` is the density of each test as a stray; default: fitted as well.
         """
-        self._observed, self.base = observed, base
+        self._observed = observed
+        self.base = base
         known = ~observed.failed & ~observed.alone
         explained, failing = fitted or (base, fails)
         others = observed.failed[failing < 0.5]
-        self._fails = np.maximum(fails, max(_FAILS, float(others.sum()) / max(1, len(others))))
+        share_failed = float(others.sum()) / max(1, len(others))
+        self._fails = np.maximum(fails, max(_FAILS, share_failed))
         odd = known & (observed.value + explained < -3 * width_of(observed.scale, explained))
         # As groups of nodes
-        count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())
+        count = float(observed.share[odd].sum())
+        of = float(observed.share[known].sum())
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
-        self.stray = np.full(len(base), _WIDE) if stray is None else stray
-        if stray is None and count >= 5:  # they lie together
-            centre = float(np.median(observed.value[odd]))
-            self.stray = 0.5 * self.stray + 0.5 * _normal(
-                observed.value - centre, np.abs(centre) * _SPREAD + 0.03
-            )
+        self.stray = _stray_density(observed, odd, count) if stray is None else stray
         self._usual = self._density(base, np.arange(len(base)))
-        usual = np.log(np.where(observed.failed, self._fails, (1 - self._fails) * self._usual))
+        passed = (1 - self._fails) * self._usual
+        usual = np.log(np.where(observed.failed, self._fails, passed))
         self.log_total = float((observed.weight * usual)[~observed.alone].sum())
 
     @property
@@ -79,13 +79,15 @@ class Likelihood:
         One table for each of the probabilities `penetrances` with which a cause affects its tests.
         Default: all tests.
         """
-        tests = np.arange(self.tests) if tests is None else tests
+        if tests is None:
+            tests = np.arange(self.tests)
         slowed = np.maximum(self.base[tests, None], SLOWDOWNS[None, :])
         affected = self._density(slowed, tests) / self._usual[tests, None]
-        failed, fails = self._observed.failed[tests], self._fails[tests]
-        tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
+        failed = self._observed.failed[tests]
+        fails = self._fails[tests]
         failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * fails) / fails).clip(min=0)
         dead = np.where(failed, np.log(FAILS_IF_DEAD / fails), np.log(1 - FAILS_IF_DEAD))
+        tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
         for table, penetrance in zip(tables, penetrances, strict=True):
             values = np.log(penetrance * affected + 1 - penetrance)
             table[:, :-1] = np.where(failed[:, None], penetrance * failing[:, None], values)
@@ -102,25 +104,28 @@ class Likelihood:
         penetrance follow.
         """
         tables = []
-        for ratios, operation in product(
-            self.ratios(*penetrances), np.unique(self._observed.collective)
-        ):
-            of_operation = np.where(
-                (self._observed.collective == operation)[:, None], ratios[:, :-1], 0.0
-            )
+        collective = self._observed.collective
+        for ratios, operation in product(self.ratios(*penetrances), np.unique(collective)):
+            is_of_operation = (collective == operation)[:, None]
+            of_operation = np.where(is_of_operation, ratios[:, :-1], 0.0)
             gain = of_operation.clip(min=0).sum(axis=0)
-            best = [first + int(np.argmax(gain[first:last])) for first, last in _SEVERITIES]
-            tables += [
-                of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN
-            ]
+            for first, last in _SEVERITIES:
+                best = first + int(np.argmax(gain[first:last]))
+                if gain[best] > _LEAST_GAIN:
+                    tables.append(of_operation[:, best])
         return tables
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
         """Return the density of those tests, for the slowdown of each or for several of them."""
-        whole = (tests, None) if slowdown.ndim > 1 else tests
-        value, stray = self._observed.value[whole], self.stray[whole]
-        width = width_of(self._observed.scale[whole], slowdown)
-        return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
+        value = self._observed.value[tests]
+        scale = self._observed.scale[tests]
+        stray = self.stray[tests]
+        if slowdown.ndim > 1:
+            value = value[:, None]
+            scale = scale[:, None]
+            stray = stray[:, None]
+        usual = _normal(value + slowdown, width_of(scale, slowdown))
+        return (1 - self.strays) * usual + self.strays * stray
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
@@ -130,13 +135,29 @@ def width_of(scale: Floats, slowdown: Floats) -> Floats:
     return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
 
 
+def _stray_density(observed: Observed, odd: Bools, count: float) -> Floats:
+    """Return the density of each test as a stray, of which those that are `odd` show where they
+    lie.
+    """
+    wide = np.full(len(odd), _WIDE)
+    if count < 5:
+        return wide
+    # They lie together
+    centre = float(np.median(observed.value[odd]))
+    near = _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+    return 0.5 * wide + 0.5 * near
+
+
 def _normal(distance: Floats, width: Floats | float) -> Floats:
-    density: Floats = np.exp(-0.5 * (distance / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    """Return the density of normal values at a distance from their mean."""
+    height = np.exp(-0.5 * (distance / width) ** 2)
+    density: Floats = height / (width * np.sqrt(2 * np.pi))
     return density
 
 
 def log_mean(values: Floats, weights: Floats) -> Floats:
     """Return the log of the weighted mean of exp(values), by row."""
     top = values.max(axis=1)
-    mean: Floats = top + np.log((np.exp(values - top[:, None]) * weights).sum(axis=1) + 1e-300)
+    terms = np.exp(values - top[:, None]) * weights
+    mean: Floats = top + np.log(terms.sum(axis=1) + 1e-300)
     return mean

@@ -32,8 +32,8 @@ from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
 _LEAST = 4  # comparable tests
-# Parts that are listed; the share of an effect that explains its tests
-_REASONS, _EXPLAINS = 4, 0.5
+_REASONS = 4  # parts that are listed
+_EXPLAINS = 0.5  # the share of an effect that explains its tests
 Doubt = tuple[Reason | None, NextTest | None]  # and the test that would settle it
 _SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
 
@@ -52,6 +52,7 @@ class Localization:
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
+        """Those of all findings."""
         return tuple(suspect for finding in self.findings for suspect in finding.suspects)
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,25 +71,23 @@ class Localization:
 def tests_of(localization: Localization) -> list[dict[str, Any]]:
     """Return each test with its median busbw, and its large messages as a share of like tests."""
     seen = localization.posterior.observed
-    values = zip(
-        seen.tests,
-        seen.value.tolist(),
-        (seen.failed | seen.alone).tolist(),
-        seen.bad.tolist(),
-        strict=True,
-    )
-    return [
-        {
-            "name": printable(test.name),
-            "collective": printable(test.collective),
-            "nodes": list(map(printable, test.nodes)),
-            "gpus": list(map(printable, test.gpus[0])) if test.gpus else [],
-            "busbw_gb_s": median(test.busbw_gb_s.values()) if test.busbw_gb_s else None,
-            "ratio": None if unknown else round(exp(value), 3),
-            "slow": slow,
-        }
-        for test, value, unknown, slow in values
-    ]
+    unknown = seen.failed | seen.alone
+    documents = []
+    for i, test in enumerate(seen.tests):
+        gpus = test.gpus[0] if test.gpus else ()
+        busbw = test.busbw_gb_s.values()
+        documents.append(
+            {
+                "name": printable(test.name),
+                "collective": printable(test.collective),
+                "nodes": list(map(printable, test.nodes)),
+                "gpus": list(map(printable, gpus)),
+                "busbw_gb_s": median(busbw) if busbw else None,
+                "ratio": None if unknown[i] else round(exp(seen.value[i]), 3),
+                "slow": bool(seen.bad[i]),
+            }
+        )
+    return documents
 
 
 def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Localization:
@@ -97,42 +96,53 @@ def localize(tests: Sequence[GroupTest], groups: Switches | None = None) -> Loca
     `groups` are nodes that share a switch, rack or block, by its name. The large messages are
     looked at first, then those of other sizes for faults that only these show.
     """
+    groups = groups or {}
     comparison = Comparison(tests)
     observed = comparison.observed()
-    large = _localized(observed, groups or {}, "large")
+    large = _localized(observed, groups, "large")
     for band in BANDS[1:]:
         of_band = comparison.observed(band)
-        if (of_band.slow & ~observed.slow).sum() >= min(LEAST_SLOW.values()):
-            large = _with_band(large, _localized(of_band, groups or {}, band))
+        slow_here_alone = of_band.slow & ~observed.slow
+        if slow_here_alone.sum() >= min(LEAST_SLOW.values()):
+            large = _with_band(large, _localized(of_band, groups, band))
     return large
 
 
 def _with_band(first: Localization, of_band: Localization) -> Localization:
     """Add what other sizes name; if all was fine so far, what they cannot decide."""
-    if new := _new_in(of_band, first):
-        findings = tuple(sorted((*first.findings, *new), key=_rank))
-        earlier = first.reason if any(finding.named for finding in first.findings) else None
-        reason = join((earlier, *map(titled, new[:_REASONS])))
-        verdict = max(_verdict(findings), first.verdict, key=_SEVERITY.index)
-        return replace(first, verdict=verdict, reason=reason, findings=findings)
-    return of_band if first.verdict is Verdict.PASS and of_band.findings else first
+    new = _new_in(of_band, first)
+    if not new:
+        nothing_yet = first.verdict is Verdict.PASS
+        return of_band if nothing_yet and of_band.findings else first
+    findings = tuple(sorted((*first.findings, *new), key=_rank))
+    earlier = None
+    if any(finding.named for finding in first.findings):
+        earlier = first.reason
+    return replace(
+        first,
+        verdict=max(_verdict(findings), first.verdict, key=_SEVERITY.index),
+        reason=join((earlier, *map(titled, new[:_REASONS]))),
+        findings=findings,
+    )
 
 
 def _new_in(of_band: Localization, first: Localization) -> list[Finding]:
     """Return what a band names on other nodes than those found; nothing beside a cut or a cause on
     all nodes.
     """
-    if any(not finding.cause.nodes or finding.kind == "cut" for finding in first.findings):
-        return []
-    known = {node for finding in first.findings for node in finding.cause.nodes}
-    named = [
-        finding
-        for finding in of_band.findings
-        if finding.named and known.isdisjoint(finding.cause.nodes)
-    ]
-    return [
-        finding for finding in named if not known or (finding.cause.nodes and finding.kind != "cut")
-    ]
+    known = set[str]()
+    for finding in first.findings:
+        if finding.kind == "cut" or not finding.cause.nodes:
+            return []
+        known.update(finding.cause.nodes)
+    new = []
+    for finding in of_band.findings:
+        if not finding.named or not known.isdisjoint(finding.cause.nodes):
+            continue
+        is_of_nodes = finding.cause.nodes and finding.kind != "cut"
+        if is_of_nodes or not known:
+            new.append(finding)
+    return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,119 +160,138 @@ class _Explanation:
 
     @classmethod
     def of(cls, posterior: Posterior, band: Band) -> "_Explanation":
+        """Leave out the effects that few tests support or that tests contradict."""
         posterior = with_variants(posterior)
-        posterior = replace(
-            posterior, effects=tuple(e for e in posterior.effects if supported(posterior, e))
-        )
-        out = [effect for effect in posterior.effects if contradicted(posterior, effect)]
+        backed = tuple(e for e in posterior.effects if supported(posterior, e))
+        posterior = replace(posterior, effects=backed)
+        out = [effect for effect in backed if contradicted(posterior, effect)]
         keys = frozenset(cause.key for effect in out for cause in effect.causes)
-        kept = tuple(effect for effect in posterior.effects if effect.causes[0].key not in keys)
+        kept = tuple(effect for effect in backed if effect.causes[0].key not in keys)
         posterior = replace(posterior, effects=kept)
-        findings = [finding for effect in kept for finding in findings_of(posterior, effect, band)]
-        return cls(posterior, *doubt_confounded(posterior, findings, band), keys)
+        found = [finding for effect in kept for finding in findings_of(posterior, effect, band)]
+        findings, apart = doubt_confounded(posterior, found, band)
+        return cls(posterior, findings, apart, contradicted=keys)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether other causes may explain more: those that were sought are contradicted, too few,
         or an unsure cut.
         """
-        unsure_cut = any(finding.kind == "cut" and not finding.named for finding in self.findings)
-        return (
-            bool(self.contradicted) or unsure_cut or has_misfits(self.posterior.settled(_EXPLAINS))
-        )
+        if self.contradicted:
+            return True
+        if any(finding.kind == "cut" and not finding.named for finding in self.findings):
+            return True
+        return has_misfits(self.posterior.settled(_EXPLAINS))
 
     @property
     def is_whole(self) -> bool:
-        named = bool(self.findings) and all(finding.named for finding in self.findings)
-        return named and not self.contradicted and not has_misfits(self.posterior)
+        """Whether it names all that slows tests."""
+        if not self.findings or self.contradicted:
+            return False
+        if not all(finding.named for finding in self.findings):
+            return False
+        return not has_misfits(self.posterior)
 
 
 def _localized(observed: Observed, groups: Switches, band: Band) -> Localization:
+    """Localize by the messages of a band."""
     explanation = _Explanation.of(infer(observed, groups), band)
     if explanation.is_doubtful:
-        other = _Explanation.of(
-            infer(observed, groups, explanation.contradicted, with_single_nodes=True), band
-        )
-        explanation = other if other.is_whole else explanation
-    posterior, findings, apart = explanation.posterior, explanation.findings, explanation.apart
+        excluded = explanation.contradicted
+        posterior = infer(observed, groups, excluded, with_single_nodes=True)
+        other = _Explanation.of(posterior, band)
+        if other.is_whole:
+            explanation = other
+    posterior = explanation.posterior
+    findings = explanation.findings
     best = max(findings, key=lambda finding: finding.confidence, default=None)
     settled = posterior.settled(_EXPLAINS)
     misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
     findings = sorted(doubted(findings, misfit), key=_rank)
-    if best in misfit or (not findings and has_misfits(settled)):
-        return _concluded(posterior, findings, _misfit(settled, best.title if best else "none"))
-    return _concluded(posterior, findings, _doubt(posterior, findings, apart))
+    if best is None:
+        doubt = _misfit(settled, "none") if has_misfits(settled) else None
+    else:
+        doubt = _misfit(settled, best.title) if best in misfit else None
+    if doubt is None:
+        doubt = _doubt(posterior, findings, explanation.apart)
+    return _concluded(posterior, findings, doubt)
 
 
 def _misfit(settled: Posterior, best: str) -> Doubt:
-    observed, odd = settled.observed, unsettled(settled)
-    next_test, slow = repeated(observed.tests[int(np.argmax(odd))]), observed.bad
-    left = int((odd & slow).sum())
-    return Reason.of(
-        "localize-misfit", odd=left, slow=int(slow.sum()), best=best, next_test=next_test
-    ), next_test
+    """Return that the `best` explanation leaves slow tests, and the first of these."""
+    observed = settled.observed
+    odd = unsettled(settled)
+    next_test = repeated(observed.tests[int(np.argmax(odd))])
+    reason = Reason.of(
+        "localize-misfit",
+        odd=int((odd & observed.bad).sum()),
+        slow=int(observed.bad.sum()),
+        best=best,
+        next_test=next_test,
+    )
+    return reason, next_test
 
 
 def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | None) -> Doubt:
     """Return what is open, and the test that would decide; `apart` is one that tells causes
     apart.
     """
-    observed = posterior.observed
     undecided = [effect for effect in posterior.effects if max(effect.parts.values()) < NAMED]
     unsure = [finding for finding in findings if not finding.named]
     next_test = apart
-    if undecided:
-        next_test = apart or most_telling(posterior, undecided[0])
-    elif unsure:
-        next_test = apart or of_member(posterior, unsure[0].cause, unsure[0].unsure)
+    if not apart and undecided:
+        next_test = most_telling(posterior, undecided[0])
+    elif not apart and unsure:
+        next_test = of_member(posterior, unsure[0].cause, unsure[0].unsure)
     if next_test:
         causes = [f"{finding.title} ({finding.confidence:.2f})" for finding in unsure]
         code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
         return Reason.of(code, causes=some_of(causes), next_test=next_test), next_test
+    tests = posterior.observed.tests
     odd = np.flatnonzero(unsettled(posterior))
     if len(odd):
-        next_test = repeated(observed.tests[odd[0]])
-        return Reason.of(
-            "localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test
-        ), next_test
-    blamed = next(
-        (finding.cause for finding in findings if finding.named and not finding.told_apart), None
-    )
-    if blamed and (next_test := dividing(posterior, blamed)):
-        gpus = printable(" ".join(blamed.gpus))
+        next_test = repeated(tests[odd[0]])
+        reason = Reason.of("localize-odd", odd=len(odd), tests=len(tests), next_test=next_test)
+        return reason, next_test
+    together = [finding.cause for finding in findings if finding.named and not finding.told_apart]
+    if together and (next_test := dividing(posterior, together[0])):
+        gpus = printable(" ".join(together[0].gpus))
         return Reason.of("localize-together", gpus=gpus, next_test=next_test), next_test
     return None, None
 
 
 def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) -> Localization:
-    observed, (reason, next_test) = posterior.observed, doubt
+    """Return the verdict, by what is named, what is in doubt, and how many tests there are."""
+    observed = posterior.observed
     compared = int((~observed.alone & ~observed.failed).sum())
+    reason, next_test = doubt
+    verdict = Verdict.INCONCLUSIVE
     if named := [finding for finding in findings if finding.named]:
+        verdict = _verdict(named)
         reason = join((*map(titled, named[:_REASONS]), reason))
-        return Localization(_verdict(named), reason, tuple(findings), next_test, posterior)
-    if reason:
-        return Localization(Verdict.INCONCLUSIVE, reason, tuple(findings), next_test, posterior)
-    if compared < _LEAST:
-        next_test = repeated(observed.tests[0]) if observed.tests else None
-        few = Reason.of(
-            "localize-too-few", tests=compared, next_test=next_test or "any pair of nodes"
-        )
-        return Localization(Verdict.INCONCLUSIVE, few, (), next_test, posterior)
-    none = Reason.of("localize-none", tests=compared, nodes=len(observed.nodes))
-    return Localization(Verdict.PASS, none, (), None, posterior)
+    elif not reason and compared < _LEAST:
+        if observed.tests:
+            next_test = repeated(observed.tests[0])
+        missing = next_test or "any pair of nodes"
+        reason = Reason.of("localize-too-few", tests=compared, next_test=missing)
+    elif not reason:
+        verdict = Verdict.PASS
+        reason = Reason.of("localize-none", tests=compared, nodes=len(observed.nodes))
+    return Localization(verdict, reason, tuple(findings), next_test, posterior)
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:
     """Return a sort key: what is named first, the worst before the surest; then what may be, the
     likeliest first.
     """
-    return (
-        not finding.named,
-        -finding.slowdown if finding.named else -finding.confidence,
-        -finding.confidence,
-    )
+    if finding.named:
+        return False, -finding.slowdown, -finding.confidence
+    return True, -finding.confidence, -finding.confidence
 
 
 def _verdict(findings: Sequence[Finding]) -> Verdict:
-    below_half = any(finding.named and finding.slowdown > np.log(2) for finding in findings)
-    return Verdict.FAIL if below_half else Verdict.DEGRADED
+    """Return the verdict for what is named: it fails below half of the speed."""
+    for finding in findings:
+        if finding.named and finding.slowdown > np.log(2):
+            return Verdict.FAIL
+    return Verdict.DEGRADED

@@ -29,62 +29,71 @@ def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     """
     if cause.kind == "cut":
         return _unsure_of_cut(posterior, cause)
-    return (
-        _unsure_of_set(posterior, cause)
-        if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1
-        else ()
-    )
+    if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1:
+        return _unsure_of_set(posterior, cause)
+    return ()
 
 
 def with_variants(posterior: Posterior) -> Posterior:
     """Return the effects with causes that differ from the likeliest in unsure nodes alone taken
     together with it.
     """
-    return replace(
-        posterior, effects=tuple(_with_variants(posterior, effect) for effect in posterior.effects)
-    )
+    effects = tuple(_with_variants(posterior, effect) for effect in posterior.effects)
+    return replace(posterior, effects=effects)
 
 
 def _with_variants(posterior: Posterior, effect: Effect) -> Effect:
-    first, share, others, differing = (
-        effect.causes[0],
-        effect.shares[0],
-        list[tuple[Cause, float]](),
-        set[str](),
-    )
+    """Return the effect of which variants of its likeliest cause add to the share of that cause."""
+    first, *others = effect.causes
+    share, *shares = effect.shares
+    causes = [first]
+    own_shares = list[float]()
+    differing = set[str]()
     unsure = set(unsure_nodes(posterior, first))
-    for cause, each in zip(effect.causes[1:], effect.shares[1:], strict=True):
+    for cause, own_share in zip(others, shares, strict=True):
         nodes = _difference(posterior, first, cause)
         if nodes and nodes.issubset(unsure.union(unsure_nodes(posterior, cause))):
-            share += each
+            share += own_share
             differing |= nodes
         else:
-            others.append((cause, each))
-    causes, shares = zip((first, share), *others, strict=True)
-    return replace(effect, causes=causes, shares=shares, unsure=frozenset(differing))
+            causes.append(cause)
+            own_shares.append(own_share)
+    return replace(
+        effect,
+        causes=tuple(causes),
+        shares=(share, *own_shares),
+        unsure=frozenset(differing),
+    )
 
 
 def _difference(posterior: Posterior, one: Cause, other: Cause) -> set[str]:
     """Return the nodes in which two leaves, sockets or cuts in two differ; none for other
     causes.
     """
-    if (one.kind, one.gpus, len(one.sides)) != (other.kind, other.gpus, len(other.sides)) or len(
-        one.sides
-    ) > 2:
+    if len(one.sides) > 2 or len(one.sides) != len(other.sides):
+        return set()
+    if (one.kind, one.gpus) != (other.kind, other.gpus):
         return set()
     nodes = set(one.nodes).symmetric_difference(other.nodes)
-    return min(nodes, set(posterior.observed.nodes - nodes), key=len) if one.sides else nodes
+    if not one.sides:
+        return nodes
+    # The other side of a cut may be named
+    rest = set(posterior.observed.nodes - nodes)
+    return min(nodes, rest, key=len)
 
 
 def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
     """Return the log odds of each test that the cause touches it, by whether it is slow."""
-    observed, tests = posterior.left_to(cause), posterior.tests_of(cause)
+    observed = posterior.left_to(cause)
+    tests = posterior.tests_of(cause)
     within = slowed_operations(observed, tests) & ~observed.alone
     tests = tests[within[tests]]
-    share = (
-        float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS)) if len(tests) else 0.5
-    )
-    odds = np.where(observed.bad, log(share / _STRAYS), log((1 - share) / (1 - _STRAYS)))
+    share = 0.5
+    if len(tests):
+        share = float(np.clip(observed.bad[tests].mean(), 2 * _STRAYS, 1 - _STRAYS))
+    slow = log(share / _STRAYS)
+    fine = log((1 - share) / (1 - _STRAYS))
+    odds = np.where(observed.bad, slow, fine)
     # Where none is slow, all may be
     informative = within & ~posterior.observed.levels.flat[observed.like]
     informative[tests] &= ~posterior.slower_than_by(cause)[tests]
@@ -98,26 +107,30 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     So are those that no chain of tests joins with most: together they may be on either side. Of two
     of many groups that no slow test tells apart, the nodes of the smaller are.
     """
-    tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
-    group_of = {node: i for i, side in enumerate(cause.sides) for node in side}
-    numbers = range(len(cause.sides))
-    with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(numbers, 0.0))
-    for test, each in zip(tests, odds.tolist(), strict=True):
+    tests = posterior.observed.tests
+    odds = _log_odds(posterior, cause)
+    sides = cause.sides
+    group_of = {node: i for i, side in enumerate(sides) for node in side}
+    groups = range(len(sides))
+    with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(groups, 0.0))
+    for test, log_odds in zip(tests, odds.tolist(), strict=True):
         for node in test.nodes:
-            groups = {group_of.get(other, -1) for other in test.nodes if other != node}
-            if len(groups) == 1 and node in group_of and not groups.isdisjoint(numbers):
-                with_group[node][groups.pop()] += each
+            others = {group_of.get(other, -1) for other in test.nodes if other != node}
+            if len(others) == 1 and node in group_of and -1 not in others:
+                with_group[node][others.pop()] += log_odds
     chains = joined(tests, odds != 0)
-    most = Counter(chains[node] for node in with_group).most_common(1)
+    by_size = Counter(chains[node] for node in with_group).most_common(1)
     unsure = set[str]()
-    for i, other in combinations(numbers, 2) if len(numbers) > 2 else ():
-        if sum(with_group[node][other] for node in cause.sides[i]) < _SURE:
-            smaller = min(cause.sides[i], cause.sides[other], key=len)
-            unsure.update(smaller)
+    if len(sides) > 2:
+        for one, other in combinations(groups, 2):
+            if sum(with_group[node][other] for node in sides[one]) < _SURE:
+                smaller = min(sides[one], sides[other], key=len)
+                unsure.update(smaller)
     for node, across in with_group.items():
         own = across.pop(group_of[node])
-        others = [*across.values(), *([0.0] if len(numbers) > 2 else [])]
-        if min(others) - own < _SURE or chains[node] != most[0][0]:
+        if len(sides) > 2:
+            across[-1] = 0.0  # a group of its own
+        if min(across.values()) - own < _SURE or chains[node] != by_size[0][0]:
             unsure.add(node)
     return tuple(sorted(unsure))
 
@@ -132,8 +145,9 @@ def joined(tests: Sequence[GroupTest], some: Bools) -> dict[str, str]:
         return node
 
     for test, is_one in zip(tests, some, strict=True):
-        for node in test.nodes[1:] if is_one else ():
-            above[first(node)] = first(test.nodes[0])
+        if is_one:
+            for node in test.nodes[1:]:
+                above[first(node)] = first(test.nodes[0])
     return {node: first(node) for node in above}
 
 
@@ -149,13 +163,12 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     while True:
         evidence: dict[str, float] = defaultdict(float)
         possible = unsure.union(cause.nodes)
-        for nodes, each in zip(users, odds, strict=True):
+        for nodes, log_odds in zip(users, odds, strict=True):
+            against_all = log_odds < 0 and not cause.at_one_end
             for node in nodes:
-                shows = possible.intersection(nodes) <= {node} or (
-                    each < 0 and not cause.at_one_end
-                )
-                evidence[node] += each if shows else 0.0
-        more = {node for node, each in evidence.items() if abs(each) < _SURE}
+                shows = against_all or possible.intersection(nodes) <= {node}
+                evidence[node] += log_odds * shows
+        more = {node for node, log_odds in evidence.items() if abs(log_odds) < _SURE}
         if more <= unsure:
             return tuple(sorted(unsure))
         unsure |= more
@@ -163,8 +176,6 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
 
 def _users(test: GroupTest, cause: Cause) -> set[str]:
     """Return the nodes that take part in a test with a GPU of the cause."""
-    return {
-        node
-        for node, gpus in zip(test.nodes, test.gpus, strict=False)
-        if not set(cause.gpus).isdisjoint(gpus)
-    }
+    blamed = set(cause.gpus)
+    ends = zip(test.nodes, test.gpus, strict=False)
+    return {node for node, gpus in ends if not blamed.isdisjoint(gpus)}

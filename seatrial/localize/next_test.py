@@ -1,9 +1,10 @@
 """The one test that would tell most about causes that the tests so far do not separate. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice, product
+from heapq import nsmallest
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from seatrial.localize.observations import Addresses, GroupTest
 from seatrial.localize.posterior import Effect, Posterior
 from seatrial.text.printable import printable
 
-# Nodes, addresses and suspected nodes that a test is sought among
-_HELPERS, _ADDRESSES, _SUSPECTS = 4, 3, 6
+# Among how many of each a test is sought
+_HELPERS = 4  # nodes that are fine
+_ADDRESSES = 3
+_SUSPECTS = 6  # nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,82 +28,124 @@ class NextTest:
     gpus: Addresses = ()
 
     def __str__(self) -> str:
-        each = [
-            f"{printable(node)} with {' '.join(map(printable, gpus))}" if gpus else printable(node)
-            for node, gpus in zip(self.nodes, self.gpus or [()] * len(self.nodes), strict=True)
-        ]
-        return " and ".join(each)
+        if not self.gpus:
+            return " and ".join(map(printable, self.nodes))
+        ends = []
+        for node, gpus in zip(self.nodes, self.gpus, strict=True):
+            end = printable(node)
+            if gpus:
+                end += f" with {' '.join(map(printable, gpus))}"
+            ends.append(end)
+        return " and ".join(ends)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"nodes": list(self.nodes), "gpus": [list(gpus) for gpus in self.gpus]}
+        """Return the document of the test in that of a localization."""
+        gpus = [list(each) for each in self.gpus]
+        return {"nodes": list(self.nodes), "gpus": gpus}
 
 
 def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
     """Return whether the cause would slow the test."""
     trial = GroupTest("", "", test.nodes, gpus=test.gpus)
+    nodes = set(trial.nodes)
     match cause.kind:
         case "cut":
-            return sum(not set(side).isdisjoint(trial.nodes) for side in cause.sides) > 1
+            return sum(not nodes.isdisjoint(side) for side in cause.sides) > 1
         case "switch":
-            return 0 < len(set(cause.nodes).intersection(trial.nodes)) < len(trial.nodes)
+            behind = nodes.intersection(cause.nodes)
+            return 0 < len(behind) < len(trial.nodes)
         case "node":
-            return not set(cause.nodes).isdisjoint(trial.nodes)
+            return not nodes.isdisjoint(cause.nodes)
         case "gpu" | "socket" | "leaf" | "rail":
-            nodes = cause.nodes or trial.nodes
-            used = zip(trial.nodes, trial.gpus, strict=False)
-            touched = any(
-                node in nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used
-            )
-            within = set(nodes).issuperset(trial.nodes) and not trial.crossed
-            return touched and not (cause.at_one_end and within)
+            return _affects_gpus(cause, trial)
         case "link":
             return (cause.nodes[0], cause.nodes[-1]) in trial.neighbours
         case "placement":
-            return trial.crossed if cause.name == PLACEMENTS["rails"] else across_sockets(trial)
+            crossed = cause.name == PLACEMENTS["rails"]
+            return trial.crossed if crossed else across_sockets(trial)
+
+
+def _affects_gpus(cause: Cause, trial: GroupTest) -> bool:
+    """Return whether a test has GPUs of a cause.
+
+    One at one end slows no test that is within its nodes and on its rail.
+    """
+    nodes = cause.nodes or trial.nodes
+    if cause.at_one_end and not trial.crossed and set(nodes).issuperset(trial.nodes):
+        return False
+    blamed = set(cause.gpus)
+    for node, gpus in zip(trial.nodes, trial.gpus, strict=False):
+        if node in nodes and not blamed.isdisjoint(gpus):
+            return True
+    return False
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
     """Return the pair whose result is least certain before it is run: about half of the shares
     expect it to be slow.
     """
-    tests = list(_candidates(posterior, effect))
-    slow = [
-        sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test))
-        for test in tests
-    ]
-    return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
+
+    def certainty(test: NextTest) -> float:
+        causes = zip(effect.causes, effect.shares, strict=True)
+        slow = sum(share for cause, share in causes if affects(cause, test))
+        return abs(slow - 0.5)
+
+    return min(_candidates(posterior, effect), key=certainty)
 
 
 def of_member(posterior: Posterior, cause: Cause, unsure: Sequence[str]) -> NextTest:
     """Return a pair that shows whether the first `unsure` node belongs to a cause; without any, its
     slowest test.
     """
-    observed, tests = posterior.observed, posterior.tests_of(cause)
-    slow = observed.tests[tests[np.argmin(observed.value[tests])]]
-    met = {frozenset(test.nodes) for test in observed.tests}
-    others = sorted(observed.nodes.difference(unsure, () if cause.sides else cause.nodes))
-    pair = min(product(unsure[:1], others), key=lambda pair: frozenset(pair) in met, default=None)
-    return NextTest(pair, slow.gpus[:2]) if pair else repeated(slow)
+    observed = posterior.observed
+    tests = posterior.tests_of(cause)
+    slowest = observed.tests[tests[np.argmin(observed.value[tests])]]
+    others = observed.nodes.difference(unsure)
+    if not cause.sides:
+        others = others.difference(cause.nodes)
+    pair = untested_pair(observed.tests, unsure[:1], sorted(others))
+    if pair is None:
+        return repeated(slowest)
+    return NextTest(pair, slowest.gpus[:2])
+
+
+def untested_pair(
+    tests: Iterable[GroupTest], some: Iterable[str], others: Iterable[str]
+) -> tuple[str, str] | None:
+    """Return a pair of one of `some` and one of the `others`, the first that no test was of; else
+    the first.
+    """
+    tested = {frozenset(test.nodes) for test in tests}
+    first = None
+    for pair in product(some, others):
+        if frozenset(pair) not in tested:
+            return pair
+        first = first or pair
+    return first
 
 
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
     """Return a pair with half of a cause's GPUs, which always took part together; None if a test
     separates them.
     """
-    node, where = cause.nodes[0], []
-    for address in cause.gpus:
-        with_it = (
-            dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests
-        )
-        where.append([address in gpus.get(node, ()) for gpus in with_it])
-    if len(where) < 2 or any(places != where[0] for places in where):
+    if len(cause.gpus) < 2:
+        return None
+    node = cause.nodes[0]
+    blamed = set(cause.gpus)
+    for test in posterior.observed.tests:
+        gpus_of = dict(zip(test.nodes, test.gpus, strict=False))
+        took_part = blamed.intersection(gpus_of.get(node, ()))
+        if took_part and took_part != blamed:
+            return None
+    helpers = _helpers(posterior, {*cause.nodes})
+    if not helpers:
         return None
     half = cause.gpus[: len(cause.gpus) // 2]
-    helper = next(iter(_helpers(posterior, {*cause.nodes})), None)
-    return NextTest((node, helper), (half, half)) if helper else None
+    return NextTest((node, helpers[0]), (half, half))
 
 
 def repeated(test: GroupTest) -> NextTest:
+    """Return the test once more."""
     return NextTest(test.nodes, test.gpus)
 
 
@@ -108,36 +153,58 @@ def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
     """Yield pairs of suspected nodes with each other and with nodes that are fine, and the slowest
     test once more.
     """
-    observed = posterior.observed
-    where = np.concatenate([posterior.tests_of(cause) for cause in effect.causes])
-    slow = sorted(
-        {i for i in where.tolist() if observed.slow[i] or observed.failed[i]},
-        key=lambda i: observed.value[i],
-    )
-    suspects = list(
-        dict.fromkeys(node for cause in effect.causes for node in cause.nodes[:_SUSPECTS])
-    )[:_SUSPECTS]
-    if not suspects:
-        suspects = list(dict.fromkeys(node for i in slow for node in observed.tests[i].nodes))[
-            :_SUSPECTS
-        ]
+    tests = posterior.observed.tests
+    slow = _slow_tests(posterior, effect.causes)
+    suspects = _suspects(tests, slow, effect.causes)
     helpers = _helpers(posterior, set(suspects))
-    pairs = [*product(suspects, helpers), *combinations(suspects, 2), *combinations(helpers, 2)]
-    settings = _settings(observed.tests, slow, effect.causes)
-    for pair in pairs:
-        yield from (NextTest(pair, gpus) for gpus in settings)
-    yield from (repeated(observed.tests[i]) for i in slow[:1])
+    settings = _settings(tests, slow, effect.causes)
+    for pair in (
+        *product(suspects, helpers),
+        *combinations(suspects, 2),
+        *combinations(helpers, 2),
+    ):
+        for gpus in settings:
+            yield NextTest(pair, gpus)
+    if slow:
+        yield repeated(tests[slow[0]])
+
+
+def _slow_tests(posterior: Posterior, causes: Sequence[Cause]) -> list[int]:
+    """Return the slow and failed tests of any of the causes, the slowest first."""
+    observed = posterior.observed
+    touched = np.concatenate([posterior.tests_of(cause) for cause in causes])
+    bad = {i for i in touched.tolist() if observed.bad[i]}
+    return sorted(bad, key=lambda i: observed.value[i])
+
+
+def _suspects(
+    tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
+) -> list[str]:
+    """Return a few of the nodes of each cause; where causes have none, those of slow tests."""
+    nodes = [node for cause in causes for node in cause.nodes[:_SUSPECTS]]
+    if not nodes:
+        nodes = [node for i in slow for node in tests[i].nodes]
+    different = list(dict.fromkeys(nodes))
+    return different[:_SUSPECTS]
 
 
 def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
     """Return nodes with the most tests that were fine, and none in a slow one if there are such."""
     observed = posterior.observed
-    fine, slow = Counter[str](), Counter[str]()
+    fine = Counter[str]()
+    slow = Counter[str]()
     for test, is_fine, is_slow in zip(observed.tests, observed.fine, observed.bad, strict=True):
-        if is_fine or is_slow:
-            (slow if is_slow else fine).update(test.nodes)
-    nodes = (node for node in fine if node not in suspects)
-    return list(islice(sorted(nodes, key=lambda node: (slow[node] / fine[node], node)), _HELPERS))
+        if is_slow:
+            slow.update(test.nodes)
+        elif is_fine:
+            fine.update(test.nodes)
+
+    def slow_to_fine(node: str) -> tuple[float, str]:
+        ratio = slow[node] / fine[node]
+        return ratio, node
+
+    unsuspected = fine.keys() - suspects
+    return nsmallest(_HELPERS, unsuspected, key=slow_to_fine)
 
 
 def _settings(
@@ -146,16 +213,17 @@ def _settings(
     """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that
     separate causes.
     """
-    if not any(len(gpus) for test in tests for gpus in test.gpus):
+    of_tests = Counter(gpus for test in tests for gpus in test.gpus)
+    if not any(of_tests):
         return [()]
-    seen = Counter(gpus for i in slow for gpus in tests[i].gpus)
-    others = Counter(gpus for test in tests for gpus in test.gpus)
-    several = [gpus for gpus, _ in (*seen.most_common(_ADDRESSES), *others.most_common(_ADDRESSES))]
-    distinct = list(dict.fromkeys(several))
-    crossed = ((a, b) for a, b in product(distinct, repeat=2) if a != b)
+    of_slow_tests = Counter(gpus for i in slow for gpus in tests[i].gpus)
+    distinct = dict[tuple[str, ...], None]()
+    for times in (of_slow_tests, of_tests):
+        for gpus, _ in times.most_common(_ADDRESSES):
+            distinct[gpus] = None
     return [
         *((gpus, gpus) for gpus in distinct),
-        *crossed,
+        *permutations(distinct, 2),
         *((gpus, gpus) for gpus in _dividing(causes)),
     ]
 
@@ -165,5 +233,8 @@ def _dividing(causes: Sequence[Cause]) -> list[tuple[str, ...]]:
     and each of them.
     """
     blamed = list(dict.fromkeys(cause.gpus for cause in causes if cause.gpus))
-    half = sorted({address for gpus in blamed[: len(blamed) // 2] for address in gpus})
-    return [tuple(half), *blamed] if half else blamed
+    first_half = blamed[: len(blamed) // 2]
+    if not first_half:
+        return blamed
+    addresses = set().union(*first_half)
+    return [tuple(sorted(addresses)), *blamed]

@@ -19,13 +19,17 @@ Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
 _FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
-# What a healthy pair scatters by, until tests show it
-_SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4
+_SIGMA = 0.03  # what a healthy pair scatters by, until tests show it
+_SIGMA_FLOOR = 0.01
+_PRIOR_TESTS = 4  # that it counts for
 _FAR = 6 * _SIGMA  # below the fastest tests, what lies so low is slow and no noise
+_MAD = 1.4826  # sigma of normal values, of which the median absolute deviation is 1
 _EFFICIENCY = 0.37  # of MAD, by which so many tests count
-_HALVES, _SHORTH = 20, 1.15  # tests from which their shortest half is wide enough, with its bias
+_HALVES = 20  # tests from which their shortest half is wide enough
+_SHORTH = 1.15  # its bias
 _LEAST_SCATTER = 4  # tests
-_LOWEST, _HIGHEST = -4.0, 0.5
+_LOWEST = -4.0
+_HIGHEST = 0.5
 _FAST = 0.15
 _MESH = 32  # nodes; of more, single links make no difference to an alltoall
 # How likely one, two or three faults more are, which may slow all tests of a kind
@@ -61,31 +65,36 @@ class GroupTest:
 
     @property
     def failed(self) -> bool:
+        """Whether it has no busbw."""
         return not self.busbw_gb_s
 
     @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """The number of the like tests of each test, from 0."""
-        return self.collective, self.conditions, len(self.nodes), tuple(sorted(map(len, self.gpus)))
+        """What like tests have in common: also the number of nodes, and of GPUs of each."""
+        gpus = tuple(sorted(map(len, self.gpus)))
+        return self.collective, self.conditions, len(self.nodes), gpus
 
     @property
     def crossed(self) -> bool:
         """Whether the nodes took part with GPUs of different addresses."""
-        return len(set(self.gpus)) > 1 and len({frozenset(each) for each in self.gpus}) > 1
+        if len(set(self.gpus)) < 2:
+            return False
+        return len(set(map(frozenset, self.gpus))) > 1
 
     @property
     def neighbours(self) -> Iterable[tuple[str, str]]:
         """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all
         links.
         """
-        if len(self.nodes) < 2:
+        nodes = self.nodes
+        if len(nodes) < 2:
             return ()
-        if len(self.nodes) == 2:
-            return ((min(self.nodes), max(self.nodes)),)
-        if self.collective.startswith("alltoall") and len(self.nodes) <= _MESH:
-            return set(combinations(sorted(set(self.nodes)), 2))
-        ring = zip(self.nodes, (*self.nodes[1:], self.nodes[0]), strict=True)
-        return {(min(a, b), max(a, b)) for a, b in ring}
+        if len(nodes) == 2:
+            return ((min(nodes), max(nodes)),)
+        if self.collective.startswith("alltoall") and len(nodes) <= _MESH:
+            return set(combinations(sorted(set(nodes)), 2))
+        following = (*nodes[1:], nodes[0])
+        return {(min(a, b), max(a, b)) for a, b in zip(nodes, following, strict=True)}
 
 
 class Tests(tuple[GroupTest, ...]):
@@ -128,21 +137,23 @@ class Levels:
 
     @classmethod
     def of(cls, observed: "Observed") -> "Levels":
+        """Find the like tests of which none is slow, and the nodes that are clear."""
         kinds = len(observed.like_sizes)
         bad = np.bincount(observed.like[observed.bad], minlength=kinds)
+        flat: Bools = bad == 0
         groups: list[set[frozenset[str]]] = [set() for _ in range(kinds)]
         for test, like in zip(observed.tests, observed.like.tolist(), strict=True):
             groups[like].add(frozenset(test.nodes))
-        reach = [max(map(len, some)) / len(observed.nodes) for some in groups]
-        flat: Bools = bad == 0
+        largest = [max(map(len, some)) for some in groups]
+        reach = [size / len(observed.nodes) for size in largest]
         telling = observed.fine & ~observed.fast & ~flat[observed.like]
         fine = observed.nodes_of(np.flatnonzero(telling))
         clear = np.array([fine.issuperset(test.nodes) for test in observed.tests], dtype=bool)
         return cls(
-            flat,
-            clear & observed.fine,
-            np.array([len(some) for some in groups], dtype=float),
-            np.array(reach),
+            flat=flat,
+            clear=clear & observed.fine,
+            sets=np.array(list(map(len, groups)), dtype=float),
+            reach=np.array(reach),
         )
 
     def doubt(self, like: Ints, without: Floats) -> Floats:
@@ -151,9 +162,10 @@ class Levels:
         They are the share `without` of like tests.
         """
         others = self.sets[like] * without
+        missed = 1 - self.reach[like]
         chance = np.zeros(len(like))
         for faults, probability in enumerate(_MORE_FAULTS, start=1):
-            chance += probability * (1 - (1 - self.reach[like]) ** faults) ** others
+            chance += probability * (1 - missed**faults) ** others
         return np.where(self.flat[like], chance, 0.0)
 
 
@@ -204,66 +216,72 @@ class Observed:
 
     @cached_property
     def fine(self) -> Bools:
+        """As fast as like tests, or faster."""
         return ~self.failed & ~self.alone & ~self.slow
 
     @cached_property
     def bad(self) -> Bools:
+        """Slow or failed."""
         return self.slow | self.failed
 
     @cached_property
     def fast(self) -> Bools:
         """Faster than what is taken for the usual speed."""
-        return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
+        least = np.maximum(5 * self.scale, _FAST)
+        return ~self.failed & ~self.alone & (self.value > least)
 
 
 class Comparison:
     """Tests beside those that are like them, of which each band of message sizes is observed."""
 
     def __init__(self, tests: Sequence[GroupTest]) -> None:
+        """Number what the tests have in common.
+
+        A group is the same nodes with as many GPUs each, a setting the same ones with the same
+        GPUs, and a kind is of one setting and operation.
+        """
         self._tests = Tests(tests)
         self._failed = np.array([test.failed for test in tests], dtype=bool)
         self._collective = numbered(test.collective for test in tests)
         self._like = numbered(test.like for test in tests)
         nodes = numbered(frozenset(test.nodes) for test in tests)
         self._share = 1 / np.bincount(nodes)[nodes]
-        several = (len(test.gpus[0]) if test.gpus else 0 for test in tests)
-        self._group = numbered(zip(nodes.tolist(), several, strict=True))
-        self._setting = numbered(
-            zip(self._group.tolist(), (test.gpus for test in tests), strict=True)
-        )
-        self._kind = numbered(
-            (i, t.collective, t.conditions)
-            for i, t in zip(self._setting.tolist(), tests, strict=True)
-        )
+        gpus_each = [len(test.gpus[0]) if test.gpus else 0 for test in tests]
+        self._group = _numbered_together(nodes, gpus_each)
+        self._setting = _numbered_together(self._group, [test.gpus for test in tests])
+        operations = [(test.collective, test.conditions) for test in tests]
+        self._kind = _numbered_together(self._setting, operations)
         by_like: dict[int, list[int]] = defaultdict(list)
         for i in np.flatnonzero(~self._failed).tolist():
             by_like[int(self._like[i])].append(i)
-        self._logs = [
-            (np.array(some), _logs([tests[i].busbw_gb_s for i in some]))
-            for some in by_like.values()
-        ]
+        self._logs = []
+        for members in by_like.values():
+            logs = _logs([tests[i].busbw_gb_s for i in members])
+            self._logs.append((np.array(members), logs))
 
     def observed(self, band: Band = "large") -> Observed:
         """Return what the tests show at the sizes of a band."""
-        value, scale = np.zeros(len(self._tests)), np.full(len(self._tests), _SIGMA)
+        value = np.zeros(len(self._tests))
+        scale = np.full(len(self._tests), _SIGMA)
         alone = ~self._failed
         for members, logs in self._logs:
             ratio, noise = _ratios(logs, band)
             known = ~np.isnan(ratio)
             where = members[known]
-            value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
+            value[where] = np.clip(ratio[known], _LOWEST, _HIGHEST)
             scale[where] = _scale_of(ratio[known], noise)
-        weight = self._weights((value < -3 * scale) | self._failed)
+            alone[where] = False
+        slow = value < -3 * scale
         return Observed(
-            self._tests,
-            value,
-            scale,
-            self._failed,
-            alone,
-            weight,
-            self._share,
-            self._collective,
-            self._like,
+            tests=self._tests,
+            value=value,
+            scale=scale,
+            failed=self._failed,
+            alone=alone,
+            weight=self._weights(slow | self._failed),
+            share=self._share,
+            collective=self._collective,
+            like=self._like,
         )
 
     def _weights(self, slow: Bools) -> Floats:
@@ -273,32 +291,46 @@ class Comparison:
         m that are slow on different GPUs or in different operations count as sqrt(m), as do m
         operations that are fine.
         """
-        alike = np.where(slow, self._kinds(self._group, slow), self._kinds(self._setting, ~slow))
-        return np.array([test.weight for test in self._tests]) * alike**-0.5
+        slow_alike = self._kinds(self._group, slow)
+        fine_alike = self._kinds(self._setting, ~slow)
+        alike = np.where(slow, slow_alike, fine_alike)
+        own = np.array([test.weight for test in self._tests])
+        return own * alike**-0.5
 
     def _kinds(self, within: Ints, some: Bools) -> Ints:
         """Return for each test how many kinds `some` of the same number `within` are, at least
         1.
         """
         _, first = np.unique(self._kind[some], return_index=True)
-        return np.bincount(within[some][first], minlength=len(within))[within].clip(min=1)
+        number = np.bincount(within[some][first], minlength=len(within))
+        return number[within].clip(min=1)
 
 
 def numbered(keys: Iterable[object]) -> Ints:
     """Number the keys from 0 in the order in which they come."""
     number: dict[object, int] = {}
-    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+    numbers = [number.setdefault(key, len(number)) for key in keys]
+    return np.array(numbers, dtype=np.int64)
+
+
+def _numbered_together(numbers: Ints, keys: Sequence[object]) -> Ints:
+    """Number the pairs of a number and a key."""
+    return numbered(zip(numbers.tolist(), keys, strict=True))
 
 
 def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
     """Return the log ratio of each sweep to the level of all, a column for each size; NaN if no
     other has it.
     """
-    sizes = sorted({size for sweep in sweeps for size in sweep})
+    sizes = sorted(set().union(*sweeps))
     values = np.array([[sweep.get(size, 0) for size in sizes] for sweep in sweeps], dtype=float)
     logs = np.log(np.where(values > 0, values, np.nan))
-    measured = [column[~np.isnan(column)] for column in logs.T]
-    logs -= [fast_level(column) if len(column) > 1 else np.nan for column in measured]
+    levels = np.full(len(sizes), np.nan)
+    for i, column in enumerate(logs.T):
+        measured = column[~np.isnan(column)]
+        if len(measured) > 1:
+            levels[i] = fast_level(measured)
+    logs -= levels
     return logs
 
 
@@ -306,25 +338,27 @@ def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
     """Return the median log ratio of each sweep over the sizes of a band, NaN without any, and the
     noise by scatter.
     """
-    largest = _of_band(~np.isnan(logs), band)
-    ratios, some = np.full(len(logs), np.nan), largest.any(axis=1)
-    plateau = np.where(largest, logs, np.nan)
+    in_band = _of_band(~np.isnan(logs), band)
+    plateau = np.where(in_band, logs, np.nan)
+    ratios = np.full(len(logs), np.nan)
+    some = in_band.any(axis=1)
     ratios[some] = np.nanmedian(plateau[some], axis=1)
-    return ratios, _scatter(plateau[largest.sum(axis=1) > 1])
+    several = in_band.sum(axis=1) > 1
+    return ratios, _scatter(plateau[several])
 
 
 def _of_band(known: Bools, band: Band) -> Bools:
     """Return which of the sizes of each sweep are in the band, of those that have a value."""
     from_top = np.cumsum(known[:, ::-1], axis=1)[:, ::-1]
     from_bottom = np.cumsum(known, axis=1)
-    chosen: Bools = known & (from_top <= _SIZES)
+    in_band: Bools = from_top <= _SIZES
     if band == "largest":
-        chosen = known & (from_top == 1)
+        in_band = from_top == 1
     elif band == "small":
-        chosen = known & (from_bottom <= _SIZES) & (from_top > _SIZES)
+        in_band = (from_bottom <= _SIZES) & (from_top > _SIZES)
     elif band == "middle":
-        chosen = known & (from_bottom > _SIZES) & (from_top > _SIZES)
-    return chosen
+        in_band = (from_bottom > _SIZES) & (from_top > _SIZES)
+    return known & in_band
 
 
 def _scatter(plateau: Floats) -> float:
@@ -335,9 +369,12 @@ def _scatter(plateau: Floats) -> float:
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
-    known, rows = ~np.isnan(plateau), np.arange(len(plateau))
-    smallest, largest = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
-    return _shortest_half(plateau[rows, largest] - plateau[rows, smallest]) / 1.349 / 2
+    known = ~np.isnan(plateau)
+    rows = np.arange(len(plateau))
+    smallest = known.argmax(axis=1)
+    largest = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+    between = plateau[rows, largest] - plateau[rows, smallest]
+    return _shortest_half(between) / 1.349 / 2
 
 
 def _shortest_half(values: Floats) -> float:
@@ -346,7 +383,8 @@ def _shortest_half(values: Floats) -> float:
     """
     ordered = np.sort(values)
     half = len(ordered) // 2
-    return float((ordered[half:] - ordered[: len(ordered) - half]).min())
+    widths = ordered[half:] - ordered[: len(ordered) - half]
+    return float(widths.min())
 
 
 def fast_level(values: Floats) -> float:
@@ -358,24 +396,26 @@ def fast_level(values: Floats) -> float:
     if len(values) < 4:
         return float(values.max())
     ordered = np.sort(values)[::-1]
-    width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
-    spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
+    least = 3 if len(values) >= 10 else 2
+    width = max(least, int(np.ceil(_FAST_SHARE * len(ordered))))
+    ends = ordered[width - 1 :]
+    spans = ordered[: len(ends)] - ends
     sigma = _SIGMA
-    fast = ordered[ordered >= ordered[width - 1] - _FAR]
+    fast = ordered[ordered >= ends[0] - _FAR]
     if len(fast) >= _HALVES:
-        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(fast) / 1.349))
-    gaps = ordered[width - 1 : -1] - ordered[width:]
+        narrow = _SHORTH * _shortest_half(fast) / 1.349
+        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, narrow))
+    gaps = ends[:-1] - ends[1:]
     # Above a gap five times as wide, tests agree however much they scatter
     apart = max(gaps, default=0.0) / 5
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
-    level, scale = (
-        float(np.median(ordered[first : first + width])),
-        max(float(spans[first]) / 2, sigma),
-    )
+    level = float(np.median(ordered[first : first + width]))
+    scale = max(float(spans[first]) / 2, sigma)
+    floor = min(_SIGMA_FLOOR, sigma)
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]
         level = float(np.median(near))
-        scale = max(1.4826 * float(np.median(np.abs(near - level))), min(_SIGMA_FLOOR, sigma))
+        scale = max(_MAD * float(np.median(np.abs(near - level))), floor)
     return level
 
 
@@ -386,14 +426,18 @@ def _scale_of(ratios: Floats, least: float) -> float:
     `least` or more. It is wider the fewer tests show it, as Student's t is at three times its scale
     (first term of its expansion).
     """
-    near, scale = ratios, least
+    near = ratios
+    scale = least
     for _ in range(5):
         near = ratios[np.abs(ratios) <= 3 * max(scale, _SIGMA)]
-        scale = max(least, 1.4826 * float(np.median(np.abs(near)))) if len(near) else _SIGMA
+        scale = _SIGMA
+        if len(near):
+            scale = max(least, _MAD * float(np.median(np.abs(near))))
     if len(near) >= _HALVES:  # half of the tests a little slower is a fault and no noise
-        scale = min(scale, max(least, _SHORTH * _shortest_half(near) / 1.349))
-    own, usual = len(near) * scale**2, _PRIOR_TESTS * _SIGMA**2
+        narrow = _SHORTH * _shortest_half(near) / 1.349
+        scale = min(scale, max(least, narrow))
+    own = len(near) * scale**2
+    usual = _PRIOR_TESTS * _SIGMA**2
+    pooled = float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS)))
     degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
-    return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (
-        1 + 2.5 / degrees
-    )
+    return max(pooled, _SIGMA_FLOOR) * (1 + 2.5 / degrees)

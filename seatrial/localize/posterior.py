@@ -45,16 +45,20 @@ from seatrial.localize.likelihood import (
 )
 from seatrial.localize.observations import Bools, Floats, Ints, Observed, Switches
 
-_MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
-_DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
+_MOST_EFFECTS = 12
+_MOST_CUTS = 3
+_SWEEPS = 2  # in which the effects are weighed anew
+_SHOWN = 0.01  # the share from which a cause is told
+_MAY_KILL = ("node", "gpu", "socket", "link")
+_DEAD = 0.1  # of faults of those parts, those that make tests fail
 _SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
 _SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
 _HOPELESS = 0.99
 _ACTS = 0.5  # the probability that a cause slows one of several operations
 _MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
 _COVERED = 2.0  # times its noise, of a test that known causes slow
-# Of a spine; the share of nodes that are in groups of two or more
-_LEAST_GROUPS, _LEAST_IN_GROUPS = 3, 0.9
+_LEAST_GROUPS = 3  # of a spine
+_LEAST_IN_GROUPS = 0.9  # the share of its nodes that are in groups of two or more
 LEAST_OF_A_CUT = 4  # slow pairs across
 
 
@@ -96,53 +100,58 @@ class Posterior:
 
         The effect `without` does not count.
         """
-        return _unexplained(
-            self.observed, [effect for effect in self.effects if effect is not without], limit
-        )
+        others = [effect for effect in self.effects if effect is not without]
+        return _unexplained(self.observed, others, limit)
 
     def settled(self, confidence: float) -> "Posterior":
         """Return the same with those effects alone of which one part has this share or more."""
-        return replace(
-            self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence)
-        )
+        sure = tuple(e for e in self.effects if max(e.parts.values()) >= confidence)
+        return replace(self, effects=sure)
 
     def left_to(self, cause: Cause) -> Observed:
         """Return the tests for the effect of a cause: those that other effects slow show nothing of
         it.
         """
+        observed = self.observed
         own = self._effect_of(cause)
-        explained = self.observed.bad & ~self.unexplained(without=own) & (own is not None)
+        if own is None:
+            return observed
+        explained = observed.bad & ~self.unexplained(without=own)
         return replace(
-            self.observed,
-            alone=self.observed.alone | explained,
-            failed=self.observed.failed & ~explained,
+            observed,
+            alone=observed.alone | explained,
+            failed=observed.failed & ~explained,
         )
 
     def slower_than_by(self, cause: Cause) -> Bools:
         """Return tests slower than the effect of a cause makes them, by more than noise: they have
         another reason.
         """
-        own, observed = self._effect_of(cause), self.observed
-        explained = own.explained if own else np.full(len(observed.tests), np.inf)
-        slower: Bools = observed.slow & (
-            observed.value + explained < -3 * width_of(observed.scale, explained)
-        )
+        own = self._effect_of(cause)
+        observed = self.observed
+        if own is None:
+            return np.zeros(len(observed.tests), dtype=bool)
+        noise = width_of(observed.scale, own.explained)
+        slower: Bools = observed.slow & (observed.value + own.explained < -3 * noise)
         return slower
 
     def _effect_of(self, cause: Cause) -> Effect | None:
-        return next((effect for effect in self.effects if cause in effect.causes), None)
+        """Return the effect that a cause is of, if any."""
+        for effect in self.effects:
+            if cause in effect.causes:
+                return effect
+        return None
 
     def tests_of(self, cause: Cause) -> Ints:
         """Return the tests that a cause of an effect would slow, or any cut."""
-        known = next((column.tests for column in self.columns if column.cause is cause), None)
-        if known is not None:
-            return known
-        column = cut_column(
-            self.observed, (cause.nodes, self.observed.nodes.difference(cause.nodes))
-        )
-        return next(
-            (some.tests for some in with_reference_tests([column], self.observed)), column.tests
-        )
+        for column in self.columns:
+            if column.cause is cause:
+                return column.tests
+        others = self.observed.nodes.difference(cause.nodes)
+        column = cut_column(self.observed, (cause.nodes, others))
+        for telling in with_reference_tests([column], self.observed):
+            return telling.tests
+        return column.tests
 
 
 class _Design:
@@ -153,25 +162,29 @@ class _Design:
     """
 
     def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
-        self.columns, self.observed = tuple(candidates), observed
+        self.columns = tuple(candidates)
+        self.observed = observed
         test = np.concatenate([column.tests for column in candidates])
         cause = np.repeat(np.arange(len(candidates)), [len(column.tests) for column in candidates])
-        self.operations = int(observed.collective.max()) + 1
+        operations = int(observed.collective.max()) + 1
         kinds = len(observed.like_sizes)
-        run = (cause * self.operations + observed.collective[test]) * kinds + observed.like[test]
+        part = cause * operations + observed.collective[test]
+        run = part * kinds + observed.like[test]
         order = np.argsort(run, kind="stable")
-        self.test, run = test[order], run[order]
+        self.test = test[order]
+        run = run[order]
         self.used = np.unique(self.test)  # the tests that a cause may have slowed
         self.place = np.searchsorted(self.used, self.test)
         self.starts = np.flatnonzero(np.diff(run, prepend=-1))
         self.run_like = run[self.starts] % kinds
         part = run[self.starts] // kinds
         self.part_starts = np.flatnonzero(np.diff(part, prepend=-1))  # in runs
-        self.part_cause = part[self.part_starts] // self.operations
-        penetrance = [PENETRANCES.index(c.cause.penetrance) for c in candidates]
-        self.layer = np.array(penetrance)[run // kinds // self.operations]
-        self.log_prior = np.array([c.cause.log_prior for c in candidates])
-        kills = np.array([c.cause.kind in ("node", "gpu", "socket", "link") for c in candidates])
+        self.part_cause = part[self.part_starts] // operations
+        causes = [column.cause for column in candidates]
+        penetrance = np.array([PENETRANCES.index(cause.penetrance) for cause in causes])
+        self.layer = penetrance[run // kinds // operations]
+        self.log_prior = np.array([cause.log_prior for cause in causes])
+        kills = np.array([cause.kind in _MAY_KILL for cause in causes])
         self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
 
     def doubts(self, base: Floats) -> Floats:
@@ -179,20 +192,26 @@ class _Design:
         slow all alike.
         """
         observed = self.observed
+        levels = observed.levels
         shown = ~observed.failed & ~observed.alone
         free = shown & (base < _COVERED * observed.scale)
-        number = np.add.reduceat(shown[self.test], self.starts, dtype=np.int64)
-        uncovered = np.add.reduceat(free[self.test], self.starts, dtype=np.int64)
-        left = np.bincount(observed.like[free], minlength=len(observed.like_sizes))[self.run_like]
+        number = self._by_run(shown)
         sizes = observed.like_sizes[self.run_like].clip(min=1)
-        doubt = observed.levels.doubt(self.run_like, 1 - number / sizes)
-        clear = observed.levels.clear
-        cleared = np.bincount(observed.like[clear], minlength=len(observed.like_sizes))[
-            self.run_like
-        ]
-        doubt[cleared > np.add.reduceat(clear[self.test], self.starts, dtype=np.int64)] = 0.0
-        nothing_left = observed.levels.flat[self.run_like] & (uncovered == left) & (number > 0)
-        return np.where(nothing_left, 1.0, doubt)
+        doubt = levels.doubt(self.run_like, 1 - number / sizes)
+        has_clear_test_beside = self._like(levels.clear) > self._by_run(levels.clear)
+        doubt[has_clear_test_beside] = 0.0
+        is_all = (self._by_run(free) == self._like(free)) & (number > 0)
+        return np.where(levels.flat[self.run_like] & is_all, 1.0, doubt)
+
+    def _by_run(self, some: Bools) -> Ints:
+        """Return how many of some tests each run has."""
+        return np.add.reduceat(some[self.test], self.starts, dtype=np.int64)
+
+    def _like(self, some: Bools) -> Ints:
+        """Return for each run how many of some tests are like those in it."""
+        like = self.observed.like[some]
+        number: Ints = np.bincount(like, minlength=len(self.observed.like_sizes))[self.run_like]
+        return number
 
 
 def infer(
@@ -214,30 +233,37 @@ def infer(
     candidates = [column for column in candidates if column.cause.key not in excluded]
     if not candidates:  # such as where all tests are fine
         return Posterior(observed, (), ())
-    design, pairs = _Design(candidates, observed), Pairs.of(observed.tests)
+    design = _Design(candidates, observed)
+    pairs = Pairs.of(observed.tests)
     best = _with_more_effects([], design, observed)
     evidence = _evidence(best, design, observed)
     # Before all other causes, then beside those that always slow their tests: the rest may stand in
     # for a cut.
     for before_others in (True, False):
-        known = (
-            []
-            if before_others
-            else [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
-        )
+        known = list[Effect]()
+        if not before_others:
+            known = [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
         for _ in range(_MOST_CUTS):
-            some = _cuts(observed, pairs, known, with_single_nodes)
             old = {column.cause.key for column in design.columns}.union(excluded)
-            some = [column for column in some if column.cause.key not in old]
-            cut = _single(_Design(some, observed), _likelihood(observed, known)) if some else None
-            if not cut or not cut.causes:
+            cuts = _cuts(observed, pairs, known, with_single_nodes)
+            new = [column for column in cuts if column.cause.key not in old]
+            if not new:
                 break
-            with_cut, known = _Design([*design.columns, *some], observed), [*known, cut]
-            weighed = _with_more_effects if before_others else _settled
-            grown = weighed(known, with_cut, observed)
-            if (likelier := _evidence(grown, with_cut, observed)) <= evidence:
+            cut = _single(_Design(new, observed), _likelihood(observed, known))
+            if not cut.causes:
                 break
-            best, evidence, design = grown, likelier, with_cut
+            known = [*known, cut]
+            with_cut = _Design([*design.columns, *new], observed)
+            if before_others:
+                grown = _with_more_effects(known, with_cut, observed)
+            else:
+                grown = _settled(known, with_cut, observed)
+            likelier = _evidence(grown, with_cut, observed)
+            if likelier <= evidence:
+                break
+            best = grown
+            evidence = likelier
+            design = with_cut
     best, design = _refined(best, design, observed)
     return Posterior(observed, tuple(best), design.columns)
 
@@ -249,22 +275,27 @@ def _refined(
 
     One cause at a time may take a node for two of its links (`refine` of susieR).
     """
-    best, evidence = (effects, design), _evidence(effects, design, observed)
-    for cause in (
-        effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")
-    ):
-        others = [
-            c for c in design.columns if (c.cause.kind, c.cause.nodes) != (cause.kind, cause.nodes)
-        ]
-        if others and observed.fine[_column(design.columns, cause).tests].any():
-            tried = _Design(others, observed)
-            other = _with_more_effects([], tried, observed)
-            if (more := _evidence(other, tried, observed)) > evidence:
-                best, evidence = (other, tried), more
+    best = (effects, design)
+    evidence = _evidence(effects, design, observed)
+    for effect in effects:
+        cause = effect.causes[0]
+        if cause.kind not in ("node", "gpu"):
+            continue
+        part = (cause.kind, cause.nodes)
+        others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != part]
+        if not others or not observed.fine[_column(design.columns, cause).tests].any():
+            continue
+        without = _Design(others, observed)
+        other = _with_more_effects([], without, observed)
+        more = _evidence(other, without, observed)
+        if more > evidence:
+            best = (other, without)
+            evidence = more
     return best
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:
+    """Return the column of a cause."""
     return next(column for column in columns if column.cause is cause)
 
 
@@ -276,39 +307,37 @@ def _with_more_effects(
     One of several faults is hardly likelier than a stray as long as the others count as strays, so
     even the unlikely are added first, and weighed when all are there.
     """
-    effects, every = list(first), design
+    effects = list(first)
+    every = design
     if first:
-        left = plausible(
-            design.columns,
-            observed,
-            _unexplained(observed, first),
-            _worst(first, len(observed.tests))[0],
-        )
-        design = _Design(
-            [*left, *(column for column in design.columns if column.cause is first[-1].causes[0])],
-            observed,
-        )
+        odd = _unexplained(observed, first)
+        explained, _ = _worst(first, len(observed.tests))
+        left = plausible(design.columns, observed, odd, explained)
+        left.append(_column(design.columns, first[-1].causes[0]))
+        design = _Design(left, observed)
     while len(effects) < _MOST_EFFECTS:
         added = _single(design, _likelihood(observed, effects))
         known = {effect.causes[0] for effect in effects}
         if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
             break
         effects.append(added)
-    return _settled(_settled(effects, design, observed) if first else effects, every, observed)
+    if first:
+        effects = _settled(effects, design, observed)
+    return _settled(effects, every, observed)
 
 
 def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
     """Return the log probability of all tests, each effect by its likeliest cause and given those
     before it.
     """
-    fitted = _worst(effects, len(observed.tests))
-    nothing = np.zeros(len(observed.tests))
+    tests = len(observed.tests)
+    fitted = _worst(effects, tests)
+    nothing = np.zeros(tests)
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
-        before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
-        weight, _, _ = _weights(
-            _Design([_column(design.columns, effect.causes[0])], observed), before
-        )
+        before = Likelihood(observed, *_worst(effects[:i], tests), fitted)
+        alone = _Design([_column(design.columns, effect.causes[0])], observed)
+        weight, _, _ = _weights(alone, before)
         total += float(weight[0]) - np.log(effect.shares[0])
     return total
 
@@ -321,36 +350,45 @@ def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> li
     them.
     """
     effects = list(known)
+    tests = len(observed.tests)
     for _ in range(_SWEEPS):
         for i in reversed(range(len(effects))):
-            fitted = _worst(effects, len(observed.tests))
-            others = _worst(effects[:i] + effects[i + 1 :], len(observed.tests))
+            fitted = _worst(effects, tests)
+            others = _worst(effects[:i] + effects[i + 1 :], tests)
             without = Likelihood(observed, *others)
             with_it = Likelihood(observed, *others, fitted, without.stray)
-            effects[i] = _single(design, with_it, without.log_total - with_it.log_total)
-            if effects[i].none > 0.5 or not effects[i].causes:
+            weighed = _single(design, with_it, without.log_total - with_it.log_total)
+            effects[i] = weighed
+            if weighed.none > 0.5 or not weighed.causes:
                 del effects[i]
     return effects
 
 
 def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3.0) -> Bools:
+    """Return the tests that are slower than the effects make them, or fail without one of them."""
     explained, fails = _worst(effects, len(observed.tests))
-    rest = observed.value + explained < -limit * width_of(observed.scale, explained)
-    rest &= explained < -observed.value / 3  # or the worse part of it is explained
-    odd: Bools = (observed.slow & rest) | (
-        observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT)
+    slow = observed.slow & (
+        observed.value + explained < -limit * width_of(observed.scale, explained)
     )
+    slow &= explained < -observed.value / 3  # or the worse part of it is explained
+    failed = observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT)
+    odd: Bools = slow | failed
     return odd
 
 
 def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
+    """Return the likelihood of the tests beside some effects."""
     return Likelihood(observed, *_worst(effects, len(observed.tests)))
 
 
 def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
-    zero = np.zeros(tests)
-    slowdown = np.max([zero, *(effect.explained for effect in effects)], axis=0)
-    return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
+    """Return the worst log slowdown and probability of failing of each test by any effect."""
+    slowdown = np.zeros(tests)
+    fails = np.zeros(tests)
+    for effect in effects:
+        slowdown = np.maximum(slowdown, effect.explained)
+        fails = np.maximum(fails, effect.fails)
+    return slowdown, fails
 
 
 def _cuts(
@@ -369,16 +407,21 @@ def _cuts(
     # Beside a known cause many an intermittent cut fits
     penetrances = (ALWAYS,) if known else SOUGHT
     for penetrance in penetrances:
-        for weight in (informative * ratio for ratio in likelihood.severities(penetrance)):
+        for ratio in likelihood.severities(penetrance):
+            weight = informative * ratio
             side = best_side(pairs, weight)
             if 2 <= len(side) <= len(nodes) - 2:
                 cuts.append(cut_column(observed, (side, nodes - side)))
-            if penetrance == ALWAYS:  # with the freedom of a share too many groups fit
-                groups = sorted(groups_apart(pairs, weight), key=min)
-                several = [group for group in groups if len(group) > 1]
-                most = sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes)
-                if len(several) >= _LEAST_GROUPS and (most or with_single_nodes):
-                    cuts.append(cut_column(observed, several if most else groups))
+            if penetrance != ALWAYS:  # with the freedom of a share too many groups fit
+                continue
+            groups = sorted(groups_apart(pairs, weight), key=min)
+            several = [group for group in groups if len(group) > 1]
+            if len(several) < _LEAST_GROUPS:
+                continue
+            if sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes):
+                cuts.append(cut_column(observed, several))
+            elif with_single_nodes:
+                cuts.append(cut_column(observed, groups))
     by_name = {column.cause.key: column for column in cuts}
     possible = [column for column in by_name.values() if _is_cut(observed, column, odd)]
     return with_penetrances(with_reference_tests(possible, observed), observed)
@@ -388,24 +431,29 @@ def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
     """Return whether enough pairs across are odd, and within each side no more tests than are
     fine.
     """
-    side = side_of(observed.tests, column.cause.sides)
-    side[column.tests] = len(column.cause.sides)
-    odd_in, fine_in = (
-        np.bincount(side, some)[: len(column.cause.sides)] for some in (odd, observed.fine)
-    )
-    pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[odd[column.tests]]}
-    return len(pairs) >= LEAST_OF_A_CUT and bool((odd_in <= fine_in).all())
+    slow_across = column.tests[odd[column.tests]]
+    pairs = {frozenset(observed.tests[i].nodes) for i in slow_across}
+    if len(pairs) < LEAST_OF_A_CUT:
+        return False
+    sides = column.cause.sides
+    side = side_of(observed.tests, sides)
+    side[column.tests] = len(sides)
+    odd_in = np.bincount(side, odd)[: len(sides)]
+    fine_in = np.bincount(side, observed.fine)[: len(sides)]
+    return bool((odd_in <= fine_in).all())
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
     """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood
     ratios of its tests.
     """
-    layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
+    penetrances = PENETRANCES[: design.layer.max() + 1]
+    layers = likelihood.ratios(*penetrances, tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     doubt = design.doubts(likelihood.base)[:, None]
     with np.errstate(divide="ignore"):
-        tempered = np.where(doubt > 0, np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums), sums)
+        mixed = np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums)
+    tempered = np.where(doubt > 0, mixed, sums)
     parts = np.add.reduceat(tempered, design.part_starts, axis=0)
     factor = _of_operations(log_mean(parts, design.weights), design)
     return design.log_prior + factor, parts, layers
@@ -415,13 +463,13 @@ def _of_operations(log_factors: Floats, design: _Design) -> Floats:
     """Return the log Bayes factor of each cause from those of its operations, of which it slows at
     least one.
     """
+    log_spared = np.log(1 - _ACTS)
     number = np.bincount(design.part_cause, minlength=len(design.columns))
     several = number[design.part_cause] > 1
-    mixed = np.where(
-        several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors
-    )
-    total = np.bincount(design.part_cause, mixed, len(design.columns))
-    none = number * np.log(1 - _ACTS)
+    mixed = np.logaddexp(log_spared, np.log(_ACTS) + log_factors)
+    factors = np.where(several, mixed, log_factors)
+    total = np.bincount(design.part_cause, factors, len(design.columns))
+    none = number * log_spared
     with np.errstate(divide="ignore"):
         some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
     return np.where(number > 1, some, total)
@@ -435,35 +483,40 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
     none = float(np.exp(log_none - top))
     total = float(weights.sum()) + none
     shares = weights / total
-    chosen = np.flatnonzero(shares >= _SHOWN)
-    chosen = chosen[np.argsort(-shares[chosen], kind="stable")]
-    explained, fails = np.zeros(likelihood.tests), np.zeros(likelihood.tests)
-    _explain(design, sums, layers, int(np.argmax(shares)), explained, fails)
-    causes = tuple(design.columns[i].cause for i in chosen)
-    return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
+    shown = np.flatnonzero(shares >= _SHOWN)
+    likeliest_first = shown[np.argsort(-shares[shown], kind="stable")]
+    explained, fails = _explain(design, sums, layers, int(np.argmax(shares)))
+    return Effect(
+        causes=tuple(design.columns[i].cause for i in likeliest_first),
+        shares=tuple(shares[likeliest_first].tolist()),
+        none=none / total,
+        explained=explained,
+        fails=fails,
+    )
 
 
-def _explain(
-    design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats
-) -> None:
-    """Write, for each test, the log slowdown and the probability of failing that follow from the
+def _explain(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
+    """Return, for each test, the log slowdown and the probability of failing that follow from the
     likeliest cause.
     """
+    explained = np.zeros(len(design.observed.tests))
+    fails = explained.copy()
     penetrance = design.columns[cause].cause.penetrance
-    ends = np.append(design.starts[design.part_starts][1:], len(design.test))
     starts = design.starts[design.part_starts]
-    several = (design.part_cause == cause).sum() > 1
-    for part in np.flatnonzero(design.part_cause == cause):
-        if several and log_mean(parts[[part]], design.weights[[part]])[0] < 0:
+    ends = np.append(starts[1:], len(design.test))
+    parts = np.flatnonzero(design.part_cause == cause)
+    for part in parts:
+        if len(parts) > 1 and log_mean(sums[[part]], design.weights[[part]])[0] < 0:
             continue  # it does not slow this operation
         entries = slice(starts[part], ends[part])
         tests = design.test[entries]
-        weight = np.exp(parts[part] - parts[part].max()) * design.weights[part]
+        weight = np.exp(sums[part] - sums[part].max()) * design.weights[part]
         weight /= weight.sum()
+        dead = weight[-1]
+        fails[tests] = dead * FAILS_IF_DEAD
+        if dead >= 0.5:
+            continue
         log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
         affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
-        dead = weight[-1]
-        explained[tests] = (
-            affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9) if dead < 0.5 else 0.0
-        )
-        fails[tests] = dead * FAILS_IF_DEAD
+        explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9)
+    return explained, fails

@@ -10,7 +10,7 @@ their GPUs, and pair all other nodes at random, which shows cuts, or on single r
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -54,11 +54,11 @@ class Group:
     def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
         """Return the test of this group; without busbw it failed."""
         return GroupTest(
-            "--".join(self.nodes),
-            collective,
-            self.nodes,
-            busbw_gb_s,
-            (self.gpus,) * len(self.nodes),
+            name="--".join(self.nodes),
+            collective=collective,
+            nodes=self.nodes,
+            busbw_gb_s=busbw_gb_s,
+            gpus=(self.gpus,) * len(self.nodes),
         )
 
 
@@ -78,15 +78,21 @@ def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Switches | Non
     """Return the state before the first round; `nodes` in the order of their ranks in the
     collective that was slow.
     """
-    return State(tuple(nodes), tuple(gpus), groups or {}, (), 0, localize(()))
+    return State(
+        nodes=tuple(nodes),
+        gpus=tuple(gpus),
+        groups=groups or {},
+        tests=(),
+        rounds=0,
+        localization=localize(()),
+    )
 
 
 def update(state: State, results: Iterable[GroupTest]) -> State:
     """Return the state after the results of a round."""
     tests = (*state.tests, *results)
-    return replace(
-        state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups)
-    )
+    localization = localize(tests, state.groups)
+    return replace(state, tests=tests, rounds=state.rounds + 1, localization=localization)
 
 
 def plan(state: State, budget: Budget) -> list[Group]:
@@ -113,6 +119,7 @@ class _Round:
     """The groups chosen so far, and the nodes that are still free."""
 
     def __init__(self, state: State) -> None:
+        """Learn from the earlier rounds which nodes are fine, and which pairs were tested."""
         self.state = state
         self.chosen: list[Group] = []
         self.free = dict.fromkeys(state.nodes)
@@ -127,83 +134,89 @@ class _Round:
         self.halved = set[str]()  # nodes in tests of half of their GPUs
         self.taken = set[tuple[str, str]]()  # their GPUs that are in one
         self.random = random.Random(state.rounds)
-        links = [
-            finding
-            for finding in state.localization.findings
-            if finding.named and finding.kind == "link"
-        ]
-        self.linked = {node for link in links for node in link.cause.nodes}
+        self.named = [finding for finding in state.localization.findings if finding.named]
+        self.linked = set[str]()  # nodes with a slow link
+        for finding in self.named:
+            if finding.kind == "link":
+                self.linked.update(finding.cause.nodes)
         self._learn(state.localization.posterior.observed)
 
     def _learn(self, observed: Observed) -> None:
+        """Note what each of the tests so far has shown."""
         slow_apart = set[str]()
         for test, is_fine in zip(observed.tests, observed.fine.tolist(), strict=True):
-            if len(test.nodes) == 2 or is_fine:
+            nodes = test.nodes
+            is_pair = len(nodes) == 2
+            if is_pair or is_fine:
                 self.met.update(map(frozenset, test.neighbours))
             if test.gpus and len(test.gpus[0]) < len(self.state.gpus):
-                self.apart.update(test.nodes)
-                self.compared.update([test.nodes] if test.nodes in self.good else ())
-                slow_apart.update(() if is_fine else test.nodes)
+                self.apart.update(nodes)
+                if nodes in self.good:
+                    self.compared.add(nodes)
+                if not is_fine:
+                    slow_apart.update(nodes)
             elif is_fine:
-                self.fine.update(test.nodes)
-                self.good |= {test.nodes: None} if len(test.nodes) == 2 else {}
+                self.fine.update(nodes)
+                if is_pair:
+                    self.good[nodes] = None
         self.fine |= self.apart - slow_apart  # on each GPU by itself
 
     def settled(self) -> bool:
         """Return whether causes are named, none is in doubt, and each has been confirmed."""
         localization = self.state.localization
+        if self.chosen or localization.next_test or not localization.findings:
+            return False
+        if all(finding.kind != "cut" for finding in localization.findings):
+            return True
         pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
-        is_cut = any(finding.kind == "cut" for finding in localization.findings)
-        enough = not is_cut or pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
-        return (
-            bool(localization.findings)
-            and not self.chosen
-            and localization.next_test is None
-            and enough
-        )
+        return pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
+
+    def _odd_tests(self) -> list[GroupTest]:
+        """Return the tests that nothing explains so far."""
+        odd = np.flatnonzero(unsettled(self.state.localization.posterior))
+        return [self.state.tests[i] for i in odd]
 
     def first_doubts(self) -> None:
         """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a
         fine node.
         """
-        odd = (
-            self.state.tests[i]
-            for i in np.flatnonzero(unsettled(self.state.localization.posterior))
-        )
-        doubtful = {node for test in odd for node in test.nodes} - self.fine
-        if not doubtful or len(self.each) < 2 or len(doubtful) > len(self.state.nodes) // _LIKE:
-            return
         ring = self.state.nodes
+        doubtful = {node for test in self._odd_tests() for node in test.nodes} - self.fine
+        if len(self.each) < 2 or len(doubtful) > len(ring) // _LIKE:
+            return
         for place, node in enumerate(ring):
-            if node in doubtful:
-                beside = (ring[place - 1], ring[(place + 1) % len(ring)])
-                links = [
-                    (node, other) for other in beside if frozenset((node, other)) not in self.met
-                ]
-                helper = self._free_fine_node(node)
-                # Both halves, without a neighbour
-                for pair in [*links[:1], *([(node, helper)] * 2 if helper else [])]:
-                    self._test_half_the_gpus(pair)
+            if node not in doubtful:
+                continue
+            neighbours = (ring[place - 1], ring[(place + 1) % len(ring)])
+            other = next((n for n in neighbours if self._is_new(node, n)), None)
+            helper = self._free_fine_node(node)
+            if other is not None:
+                self._test_half_the_gpus((node, other))
+            # Both halves, without a neighbour
+            if helper is not None:
+                self._test_half_the_gpus((node, helper))
+                self._test_half_the_gpus((node, helper))
+
+    def _is_new(self, *pair: str) -> bool:
+        """Return whether a pair has not been tested together."""
+        return frozenset(pair) not in self.met
+
+    def _are_free(self, nodes: Iterable[str]) -> bool:
+        """Return whether none of the nodes is in a group of this round."""
+        return all(node in self.free for node in nodes)
 
     def doubts(self) -> None:
         """Add groups for doubtful parts, unless doubts are all over the fleet."""
-        localization = self.state.localization
-        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(localization.posterior))]
+        odd = self._odd_tests()
         times = Counter(node for test in odd for node in test.nodes)
-        known = {
-            node
-            for finding in localization.findings
-            if finding.named
-            for node in finding.cause.nodes
-        }
+        known = {node for finding in self.named for node in finding.cause.nodes}
         new = times.keys() - self.fine - known
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
         if len(times) > _WIDESPREAD * len(self.state.nodes):
             return
-        self._decide(
-            [finding.cause for finding in localization.findings if not finding.named],
-            localization.next_test,
-        )
+        localization = self.state.localization
+        doubtful = [finding.cause for finding in localization.findings if not finding.named]
+        self._decide(doubtful, localization.next_test)
         for node in sorted(new):
             self._pair_with_fine_node(node)
         self._repeat([test for test in odd if new.isdisjoint(test.nodes)], times)
@@ -213,10 +226,10 @@ class _Round:
     def _decide(self, doubtful: Sequence[Cause], next_test: NextTest | None) -> None:
         """Add the test that tells most about doubtful causes, and pairs of nodes among these."""
         if doubtful and next_test and len(set(next_test.gpus)) < 2:
-            self._add(next_test.nodes, (*next_test.gpus, self.state.gpus)[0])
-        self._add_untested_neighbours(
-            list(dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node"))
-        )
+            gpus = next_test.gpus[0] if next_test.gpus else self.state.gpus
+            self._add(next_test.nodes, gpus)
+        nodes = dict.fromkeys(cause.name for cause in doubtful if cause.kind == "node")
+        self._add_untested_neighbours(list(nodes))
 
     def _repeat(self, odd: Sequence[GroupTest], times: Mapping[str, int]) -> None:
         """Test pairs once more, and of groups the links; `times` is how often each node is in an
@@ -225,20 +238,20 @@ class _Round:
         tested = Counter(test.nodes for test in self.state.tests)
         # First what has not been repeated
         for test in sorted(odd, key=lambda test: tested[test.nodes]):
-            if len(test.nodes) != 2:
-                self._add_untested_neighbours((*test.nodes, test.nodes[0]))
-            elif (
-                max(times[node] for node in test.nodes) > 1
-                and tested[test.nodes] == 1
-                and len(self.each) > 1
-            ):
-                self._test_half_the_gpus(test.nodes)
+            nodes = test.nodes
+            if len(nodes) != 2:
+                self._add_untested_neighbours((*nodes, nodes[0]))
+                continue
+            often = max(times[node] for node in nodes) > 1
+            if often and tested[nodes] == 1 and len(self.each) > 1:
+                self._test_half_the_gpus(nodes)
             else:
-                self._add(test.nodes, test.gpus[0])
+                self._add(nodes, test.gpus[0])
 
     def _confirm(self, finding: Finding) -> None:
         """Repeat what was slow in few tests: links again, nodes with other partners."""
-        nodes, kind = finding.cause.nodes, finding.cause.kind
+        nodes = finding.cause.nodes
+        kind = finding.cause.kind
         if kind not in _CONFIRMED:
             return
         few = self._slow_tests(finding) < _CONFIRMED[kind]
@@ -248,21 +261,24 @@ class _Round:
                     self._pair_with_fine_node(node)
             if few:
                 self._add(nodes, self.state.gpus)
-        elif few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart):
+        elif few or (len(self.each) > 1 and nodes[0] not in self.apart):
             self._pair_with_fine_node(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
         """Return slow tests of different pairs; those on single GPUs of one pair are one."""
         posterior = self.state.localization.posterior
+        observed = posterior.observed
         tests = posterior.tests_of(finding.cause)
-        slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
-        return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
+        slow = tests[observed.bad[tests]]
+        if finding.cause.kind == "link":
+            return len(slow)
+        return len({observed.tests[i].nodes for i in slow})
 
     def _add_untested_neighbours(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
         """Add pairs of neighbours that have not been tested together."""
         skipped = set(without)
         for pair in pairwise(nodes):
-            if frozenset(pair) not in self.met and skipped.isdisjoint(pair):
+            if self._is_new(*pair) and skipped.isdisjoint(pair):
                 self._add(pair, self.state.gpus)
 
     def _pair_with_fine_node(self, node: str) -> None:
@@ -270,30 +286,32 @@ class _Round:
 
         The first time each GPU is tested by itself, all at once, since one may be slow.
         """
-        by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
+        by_gpu = self.by_gpu and len(self.each) > 1 and node not in self.apart
         if by_gpu:
             self._retest_fine_pair()
-        partner = self._free_fine_node(node) if node in self.free else None
+        if node not in self.free:
+            return
+        partner = self._free_fine_node(node)
         if partner is None:
             return
-        self._add((node, partner), *(self.each if by_gpu else [self.state.gpus]))
-        self.apart.update({node} if by_gpu else ())
+        pair = (node, partner)
+        if by_gpu:
+            self._add(pair, *self.each)
+            self.apart.add(node)
+        else:
+            self._add(pair, self.state.gpus)
 
     def _retest_fine_pair(self) -> None:
         """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may
         be slow.
         """
-        pair = next(
-            (
-                p
-                for p in self.good
-                if p not in self.compared and all(node in self.free for node in p)
-            ),
-            None,
-        )
-        if pair and len(self.compared) <= len(self.apart) // _LIKE:
-            self._add(pair, *self.each)
-            self.compared.add(pair)
+        if len(self.compared) > len(self.apart) // _LIKE:
+            return
+        for pair in self.good:
+            if pair not in self.compared and self._are_free(pair):
+                self._add(pair, *self.each)
+                self.compared.add(pair)
+                return
 
     def _test_half_the_gpus(self, pair: tuple[str, ...]) -> None:
         """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free
@@ -301,36 +319,35 @@ class _Round:
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
         """
+        if any(node not in self.free and node not in self.halved for node in pair):
+            return
         middle = len(self.each) // 2
         for half in (self.each[:middle], self.each[middle:]):
             taken = {(node, gpu) for node in pair for (gpu,) in half}
-            if self.taken.isdisjoint(taken) and all(
-                node in self.free or node in self.halved for node in pair
-            ):
-                self.taken |= taken
-                self.halved.update(pair)
-                self.chosen += [Group(pair, gpus) for gpus in half]
-                for node in pair:
-                    self.free.pop(node, None)
-                return
+            if not self.taken.isdisjoint(taken):
+                continue
+            self.taken |= taken
+            self.halved.update(pair)
+            self.chosen += [Group(pair, gpus) for gpus in half]
+            for node in pair:
+                self.free.pop(node, None)
+            return
 
     def _free_fine_node(self, node: str) -> str | None:
         """Return a random free node that was fine and has not been tested with this one."""
         if not self.helpers:
             self.helpers = [n for n in self.free if n in self.fine]
             self.random.shuffle(self.helpers)
-        free = (
-            n
-            for n in self.helpers
-            if n in self.free and n != node and frozenset((n, node)) not in self.met
-        )
-        return next(free, None)
+        for helper in self.helpers:
+            if helper in self.free and helper != node and self._is_new(helper, node):
+                return helper
+        return None
 
     def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
         """Add a group of these nodes, if they are free, or one for each of several choices of their
         GPUs.
         """
-        if all(node in self.free for node in nodes):
+        if self._are_free(nodes):
             self.chosen += [Group(tuple(nodes), each) for each in gpus]
             for node in nodes:
                 del self.free[node]
@@ -339,61 +356,50 @@ class _Round:
         """Add segments of the ring, in the second round shifted by half of one: of pairs, the other
         links.
         """
+        nodes = self.state.nodes
         shift = size // 2 if self.state.rounds else 0
-        ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
+        ring = (*nodes[shift:], *nodes[:shift])
         for first in range(0, len(ring), size):
-            if (
-                len(members := [node for node in ring[first : first + size] if node in self.free])
-                > 1
-            ):
+            segment = ring[first : first + size]
+            members = [node for node in segment if node in self.free]
+            if len(members) > 1:
                 self._add(members, self.state.gpus)
 
     def rest_of_ring(self) -> None:
         """Add links of the ring that were not tested because their nodes were busy, except those of
         slow nodes.
         """
-        slow = {
-            f.cause.name
-            for f in self.state.localization.findings
-            if f.cause.kind == "node" and f.named
-        }
-        self._add_untested_neighbours((*self.state.nodes, self.state.nodes[0]), slow)
+        slow = {finding.cause.name for finding in self.named if finding.cause.kind == "node"}
+        nodes = self.state.nodes
+        self._add_untested_neighbours((*nodes, nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
         """Pair all remaining nodes at random; in every other round on single rails, until something
         is found.
         """
-        by_rail = (
-            self.state.rounds % 2 == 0
-            and len(self.state.gpus) > 1
-            and not self.state.localization.findings
-        )
+        gpus = self.state.gpus
+        by_rail = self.state.rounds % 2 == 0 and len(gpus) > 1
+        if self.state.localization.findings:
+            by_rail = False
         if by_rail:
             self._retest_fine_pair()
         # Whom one stray more would put in doubt
         free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
-        every = max(1, min(len(self.state.gpus), len(free) // 6))
+        every = max(1, min(len(gpus), len(free) // 6))
         for i, pair in enumerate(self._untested_pairs(free)):
             if len(self.chosen) >= most:
                 break
-            rails = (
-                [(gpu,) for gpu in self.state.gpus[i % every :: every]]
-                if by_rail
-                else [self.state.gpus]
-            )
-            self.chosen += [Group(pair, gpus) for gpus in rails]
+            if not by_rail:
+                self.chosen.append(Group(pair, gpus))
+                continue
+            rails = self.each[i % every :: every]
+            self.chosen += [Group(pair, rail) for rail in rails]
 
-    def _untested_pairs(self, free: list[str]) -> Iterable[tuple[str, str]]:
+    def _untested_pairs(self, free: list[str]) -> Iterator[tuple[str, str]]:
         """Yield pairs that have not been tested together, as long as there are such."""
         while len(free) > 1:
             node = free.pop()
-            place = next(
-                (
-                    i
-                    for i, other in enumerate(reversed(free))
-                    if frozenset((node, other)) not in self.met
-                ),
-                0,
-            )
-            yield node, free.pop(len(free) - 1 - place)
+            last = len(free) - 1
+            untested = (i for i in range(last, -1, -1) if self._is_new(node, free[i]))
+            yield node, free.pop(next(untested, last))
