@@ -15,6 +15,7 @@ from seatrial.text.words import some_of
 _MAX_RANKS = 65_536
 # `[PG ID 0 PG GUID 0(default_pg) Rank 3]`
 _RANK = lazy(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
+# `ID 0 PG GUID 0(default_pg)`
 _GROUP = lazy(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
 # `Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, ...`
 _WORK = lazy(
@@ -24,6 +25,7 @@ _WORK = lazy(
 _LAST = lazy(
     r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I
 )
+# `OpType=ALLREDUCE`
 _OPERATION = lazy(r"OpType=(\w{1,40})")
 
 
@@ -89,14 +91,14 @@ class Watchdog:
         if not ranks:
             unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
             return self._all_alike(key, sorted(unnamed.union(at)), operation)
+        first = ranks[0]
         verb = "is behind: its"
         if len(ranks) > 1:
             verb = "are behind: their"
         words = (
-            f"{ranks_in_words(ranks)} {verb} last work is {at[ranks[0]]}, others wait in "
-            f"{operation}"
+            f"{ranks_in_words(ranks)} {verb} last work is {at[first]}, others wait in {operation}"
         )
-        return Behind(words, ranks, self._lines[key, ranks[0]])
+        return Behind(words, ranks, self._lines[key, first])
 
     def _all_alike(self, key: str, ranks: list[int], operation: str) -> Behind:
         """Return the words for ranks that are all in one collective, or have all completed it."""

@@ -29,53 +29,61 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
     if not claim.is_placed:
         claim = replace(claim, hardware="")
     setup = setup_of(within_a_group(claim, sweep), sweep)
-    setup = with_own_nics(setup) if group_of(sweep) else setup
-    known = (
-        Setup(
+    if group_of(sweep):
+        setup = with_own_nics(setup)
+    known = setup
+    if is_control:
+        known = Setup(
             hardware="",
             nodes=setup.nodes,
             gpus_per_node=setup.gpus_per_node,
             slots_per_node=setup.slots_per_node,
         )
-        if is_control
-        else setup
-    )
     check = judged_alone(with_shares(measured, setup), known)
-    verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
-    missing = (
-        uncoded("a control arm, held against nothing")
-        if is_control
-        else missing_reference(check, setup)
-    )
-    missing = missing if claim.is_placed else None
-    # A bad number may be a fallback to sockets, of which such a log says nothing.
-    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
-    is_silent = not (sweep.transport and sweep.transport.networks)
-    suspicious = is_bad and is_silent and setup.nodes > 1 and network_of(setup.fabric)
-    hint = Reason.of("log-without-network") if suspicious else None
+    verdict = Verdict.PASS
+    doubt = None
+    if not is_control:
+        verdict, doubt = _doubt(check, setup, sweep)
+    missing = None
+    if claim.is_placed and is_control:
+        missing = uncoded("a control arm, held against nothing")
+    elif claim.is_placed:
+        missing = missing_reference(check, setup)
     notes = (
         _far_below(check, setup),
         doubt,
         *_worst_first(check, measured),
         *plateau_words(check, setup),
         missing,
-        hint,
+        _may_be_sockets(check, setup, sweep),
     )
     return replace(check, verdict=worst((check.verdict, verdict)), reason=join(notes))
+
+
+def _may_be_sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
+    """Return a hint that a bad number may be a fallback to sockets, where the log does not say what
+    network carried the data.
+    """
+    if sweep.transport and sweep.transport.networks:
+        return None
+    if setup.nodes < 2 or not network_of(setup.fabric):
+        return None
+    if check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements:
+        return Reason.of("log-without-network")
+    return None
 
 
 def _far_below(check: Check, setup: Setup) -> Reason | None:
     """Return a reason to suspect that the data took another path, if a plateau reaches a small
     share of its links.
     """
-    failed = [
-        j
-        for j in check.judgements
-        if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL
-    ]
-    if not failed:
+    plateau = None
+    for judgement in check.judgements:
+        if judgement.measurement.metric == "busbw_plateau" and judgement.verdict is Verdict.FAIL:
+            plateau = judgement.measurement.value
+            break
+    if plateau is None:
         return None
-    plateau = failed[0].measurement.value
     share = next((m.value for m in check.measurements if m.metric == SHARE), None)
     if share is None and setup.gpu_link_gb_s:
         share = plateau / setup.gpu_link_gb_s  # the fabric of such GPUs carries about as much
@@ -93,38 +101,36 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | 
     if sockets:
         return Verdict.INCONCLUSIVE, sockets
     slow = one_nic_less(check.measurements, setup) if check.passed else None
-    return Verdict.DEGRADED if slow else Verdict.PASS, slow
+    if slow:
+        return Verdict.DEGRADED, slow
+    return Verdict.PASS, None
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
     """Return a reason to suspect TCP between GPUs with links of their own, if no fabric was
     claimed.
     """
-    if (
-        setup.fabric
-        or setup.nodes < 2
-        or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS)
-    ):
+    has_links = setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS
+    if setup.fabric or setup.nodes < 2 or not has_links:
         return None
-    if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
-        return Reason.of(
-            "log-over-sockets", seen=f"the data went over sockets ({sweep.transport.evidence})"
-        )
+    transport = sweep.transport
+    if transport and transport.sockets_only and transport.nodes != 1:
+        seen = f"the data went over sockets ({transport.evidence})"
+        return Reason.of("log-over-sockets", seen=seen)
     plateau = next((m for m in check.measurements if m.metric == "busbw_plateau"), None)
     largest_bytes = max((row.size for row in sweep.rows), default=None)
     if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
-    return Reason.of(
-        "log-over-sockets",
-        seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach",
-    )
+    seen = f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach"
+    return Reason.of("log-over-sockets", seen=seen)
 
 
 def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:
     """Order the parts of the reason: the worst measurement before the sweep itself."""
     if check.verdict is not sweep_check.verdict:
         own = sweep_check.reason
-        return join(part for part in parts_of(check.reason) if part not in parts_of(own)), own
+        added = [part for part in parts_of(check.reason) if part not in parts_of(own)]
+        return join(added), own
     plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
     is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
     if plateau and is_as_expected and not check.passed:  # something else keeps it from passing

@@ -52,10 +52,12 @@ class Log:
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
+        """The parts that nccl-tests printed."""
         return tuple(part for part in self.parts if isinstance(part, Sweep))
 
     @property
     def checks(self) -> tuple[Check, ...]:
+        """The parts that other tools printed."""
         return tuple(part for part in self.parts if isinstance(part, Check))
 
 
@@ -71,6 +73,7 @@ class LogsJudgement:
 
     @property
     def coverage(self) -> Coverage:
+        """How many series were compared with a baseline."""
         return coverage(self.checks)
 
 
@@ -82,6 +85,7 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     claims = [claim_of(sweep, sweeps, config) for sweep in sweeps]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
     hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
+    nodes_of_lists = config.nodes or (nodes if arms else None)
 
     checks: list[Check] = []
     judged_arms: list[Arm] = []
@@ -95,7 +99,7 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
             judged_arms.append(judged)
     for log in logs:
         if log.hosts:
-            checks.append(_hosts_check(log, config.nodes or (nodes if arms else None)))
+            checks.append(_hosts_check(log, nodes_of_lists))
     flaw = no_control(judged_arms, nodes)
     if flaw:
         checks.append(flaw)
@@ -111,9 +115,10 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
+        reason = join(check.reason for check in checks[:_MAX_REASONS])
         more = len(checks) - _MAX_REASONS
-        shown = join(check.reason for check in checks[:_MAX_REASONS])
-        reason = extended(shown, f"; and {more} more" if more > 0 else "")
+        if more > 0:
+            reason = extended(reason, f"; and {more} more")
     return LogsJudgement(verdict, reason, tuple(checks))
 
 
@@ -121,9 +126,8 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
     """Check that a list of hosts has as many different ones as there are nodes."""
     hosts = len(set(log.hosts))
     if nodes is not None and hosts < nodes:
-        return Check(
-            log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
-        )
+        missing = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
+        return Check(log.name, Verdict.FAIL, missing)
     return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
 
 
@@ -134,14 +138,15 @@ def _judged_tool(check: Check, hardware: str) -> Check:
     rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check
-    ranks = int(rates[0].conditions["ranks"])
-    named = gpu_model(str(rates[0].conditions.get("device", "")))
+    conditions = rates[0].conditions
+    ranks = int(conditions["ranks"])
+    named = gpu_model(str(conditions.get("device", "")))
     setup = with_links(
         Setup(hardware=named or hardware, nodes=1, gpus_per_node=ranks, slots_per_node=ranks)
     )
     judged = judged_alone(replace(check, measurements=tuple(rates)), setup)
-    beside = nearest_figures(judged, setup)
-    return replace(judged, reason=join((judged.reason, *beside)), measurements=check.measurements)
+    reason = join((judged.reason, *nearest_figures(judged, setup)))
+    return replace(judged, reason=reason, measurements=check.measurements)
 
 
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
@@ -151,11 +156,14 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
             name=log.name, verdict=Verdict.INCONCLUSIVE, reason=log.why or Reason.of("log-empty")
         )
     for place, part in enumerate(log.parts, start=1):
-        name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"
+        name = log.name
+        if len(log.parts) > 1:
+            name += f"#{place}"
         if isinstance(part, Check):
             yield replace(part, name=name)
-        else:
-            yield from (Arm(f"{name}{suffix}", sweep) for suffix, sweep in by_kind(part))
+            continue
+        for suffix, sweep in by_kind(part):
+            yield Arm(f"{name}{suffix}", sweep)
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
@@ -168,7 +176,8 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
     outcome = outcome_of(arm.sweep, claim, is_control)
     named = _named(arm, outcome, several=len(arms) > 1)
     check = checked(named, arm.sweep, claim, is_control)
-    check = replace(check, reason=join((check.reason, *_notes(arm.sweep, claim, claimed))))
+    notes = _notes(arm.sweep, claim, claimed)
+    check = replace(check, reason=join((check.reason, *notes)))
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
 
@@ -188,24 +197,30 @@ def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
 
 def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
     """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
+    if not any(len(hosts_of(other.sweep)) >= nodes for other in arms):
+        return claim
     settings = settings_of(arm.sweep)
-    is_whole = any(len(hosts_of(other.sweep)) >= nodes for other in arms)
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
-    is_one = is_whole and is_inside and len(hosts_of(arm.sweep)) == 1
-    return replace(claim, nodes=1, fabric=None) if is_one else claim
+    if not is_inside or len(hosts_of(arm.sweep)) != 1:
+        return claim
+    return replace(claim, nodes=1, fabric=None)
 
 
 def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     """Return the outcome as a check named as its log; of several logs every measurement says which
     it is of.
     """
-    off = "".join(
-        f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items())
-    )
-    mark = {"log": arm.name} if several else {}
-    measurements = tuple(
-        replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements
-    )
+    off = ""
+    for name, value in sorted(switched_off(arm.sweep).items()):
+        off += f", with {name}={value}"
+    measurements = outcome.measurements
+    if several:
+        measurements = tuple(
+            replace(m, conditions={**m.conditions, "log": arm.name}) for m in measurements
+        )
     return Check(
-        arm.name, outcome.verdict, extended(outcome.reason, off), measurements=measurements
+        name=arm.name,
+        verdict=outcome.verdict,
+        reason=extended(outcome.reason, off),
+        measurements=measurements,
     )

@@ -93,6 +93,7 @@ def _without_a_measurement(sweep: Sweep) -> Reason | None:
 
 
 def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
+    """Return what the log's sweep would have been asked for by a run."""
     setup = setup_of(claim, sweep)
     fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
     sizes = _asked_sizes(sweep)

@@ -8,7 +8,9 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
+# `    gpuId 0:`
 _DEVICE = lazy(r"\s{1,20}(gpuId|physicalId|switchId) (\d{1,4}):\s*$")
+# `        U U D U U U U U U D U U`
 _LINKS = lazy(r"\s{1,20}((?:[UDX_] ){0,160}[UDX_])\s*$")
 LINE = lazy(
     rf"\A(?:{_DEVICE.pattern}|{_LINKS.pattern}|\s{{0,40}}\+-|GPUs:|NvSwitches:|\s{{1,20}}No "
@@ -23,20 +25,20 @@ def read_links(lines: Sequence[str]) -> Report:
     device = ""
     for line in lines:
         if match := _DEVICE.match(line):
-            device = f"{'GPU' if match[1] == 'gpuId' else 'NVSwitch'} {match[2]}"
+            kind = "GPU" if match[1] == "gpuId" else "NVSwitch"
+            device = f"{kind} {match[2]}"
         elif device and (match := _LINKS.match(line)):
             links[device] = links.get(device, "") + match[1].replace(" ", "")
-    return Report(
-        "dcgmi nvlink",
-        tuple(_of_device(name, states) for name, states in links.items() if states.strip("_")),
-    )
+    results = [_of_device(name, states) for name, states in links.items() if states.strip("_")]
+    return Report("dcgmi nvlink", tuple(results))
 
 
 def _of_device(name: str, states: str) -> Result:
+    """Return the result of a device: `U` is a link that is up, `D` one that is down."""
     down = [str(link) for link, state in enumerate(states) if state == "D"]
     if not down:
         return Result(Verdict.PASS, SAYS_BAD, name)
-    which = (
-        f"links {', '.join(down)} are down" if "U" in states else f"all {len(down)} links are down"
-    )
+    which = f"all {len(down)} links are down"
+    if "U" in states:
+        which = f"links {', '.join(down)} are down"
     return Result(Verdict.FAIL, NVLINK, f"{name}: {which}")

@@ -1,6 +1,5 @@
 """Read mlxlink: state, recommendation, module and error rate of a port. Pure."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.verdict import Verdict
@@ -21,7 +20,13 @@ MLXLINK_LINE = lazy(
 )
 # `Rx Power Current [dBm]             : 1.2,1.1,1.3,1.2 [-9..4]`
 _FIELD = lazy(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0,200})$")
+# `[-9..4]`
 _RANGE = lazy(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
+# `1.2,1.1,1.3,1.2`
+_NUMBER = lazy(r"-?\d{1,6}(?:\.\d{1,4})?")
+# `15E-255`
+_BER = lazy(r"\d{1,3}(?:\.\d{1,4})?E-\d{1,3}")
+# What a lane does whose flag is set
 _LANES = {
     "Rx LOS": "receives no light (Rx LOS)",
     "Tx LOS": "gets no signal from the host (Tx LOS)",
@@ -92,11 +97,13 @@ def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
     """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
     if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
+        words = f"the link went down {downs} times"
         since = fields.get("Time Since Last Clear [Min]", "")
-        within = f" in {since} minutes" if since else ""
-        yield Verdict.DEGRADED, PORT_ERRORS, f"the link went down {downs} times{within}"
+        if since:
+            words += f" in {since} minutes"
+        yield Verdict.DEGRADED, PORT_ERRORS, words
     rate = fields.get("Effective Physical BER", "")
-    if re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?E-\d{1,3}", rate) and float(rate) > _MOST_BER:
+    if _BER.fullmatch(rate) and float(rate) > _MOST_BER:
         yield Verdict.DEGRADED, PORT_ERRORS, f"bit error rate after correction {rate}"
 
 
@@ -117,10 +124,15 @@ def _outside(field: str) -> list[int]:
     high = float(bounds[2])
     if low >= high:
         return []
-    values = re.findall(r"-?\d{1,6}(?:\.\d{1,4})?", field[: bounds.start()])
-    return [lane for lane, value in enumerate(values, start=1) if not low <= float(value) <= high]
+    outside = []
+    values = _NUMBER.findall(field[: bounds.start()])
+    for lane, value in enumerate(values, start=1):
+        if not low <= float(value) <= high:
+            outside.append(lane)
+    return outside
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:
+    """Name the first few lanes."""
     named = ", ".join(map(str, lanes[:8]))
     return f"lanes {named}" if len(lanes) > 1 else f"lane {named}"

@@ -33,7 +33,8 @@ from seatrial.text.wrapping import Words, clean, unwrapped
 
 Part = Sweep | Check
 _MAX_PARTS = 1000
-_MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
+_MAX_LINES = 200_000  # of one part
+_MAX_CHARACTERS = 16 << 20  # of one part
 _MAX_LABELS = 4096
 _MAX_MARKS = 1000
 _MAX_REFUSED = 5
@@ -101,9 +102,8 @@ class PartReader:
         """Return the parts in the order of the text; empty if it has none."""
         self._close_all()
         parts: list[Part] = list(self._sweeps.sweeps())
-        for (sweeps_before, _), label, report in sorted(
-            self._reports, key=itemgetter(0), reverse=True
-        ):
+        latest_first = sorted(self._reports, key=itemgetter(0), reverse=True)
+        for (sweeps_before, _), label, report in latest_first:
             parts.insert(sweeps_before, check_of(report, self._name, label))
         return parts
 
@@ -117,16 +117,19 @@ class PartReader:
         if self._take_of(text, label, begins):
             return True
         match = _HOST.match(text) if begins or self._labels else None
-        if match is None or (
-            match["host"] not in self._labels and len(self._labels) >= _MAX_LABELS
-        ):
+        if match is None:
             return False
-        if not self._take_of(text[match.end() :], match["host"], begins):
+        host = match["host"]
+        may_be_label = host in self._labels or len(self._labels) < _MAX_LABELS
+        if not may_be_label or not self._take_of(text[match.end() :], host, begins):
             return False
-        self._labels.add(match["host"])
+        self._labels.add(host)
         return True
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
+        """Return whether the line, which carries that label, is one of a report; `begins` where it
+        may be the first.
+        """
         reader = _beginning(text) if begins else None
         for part in reversed(self._open_parts_of(label)):
             is_again = reader is part.reader and reader.is_labelled and text in part.marks
@@ -176,9 +179,11 @@ class PartReader:
 
     def _close_all(self) -> None:
         while self._open:
-            self._close(next(iter(next(iter(self._open.values())).values())))
+            of_label = next(iter(self._open.values()))
+            self._close(next(iter(of_label.values())))
 
     def _close(self, part: _Open) -> None:
+        """Read a part that has ended, and keep its report; of too many those without a fault go."""
         of_label = self._open.get(part.label, {})
         if of_label.get(part.reader) is not part:  # closed by what was read on the way
             return
@@ -216,6 +221,7 @@ def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
 
 
 def _beginning(text: str) -> Reader | None:
+    """Return the reader of a report that begins with the line."""
     for reader in READERS:
         if any(needle in text for needle in reader.needles) and reader.begins.match(text):
             return reader
@@ -239,6 +245,7 @@ def read_text(text: str | TextIO, source: str, name: str) -> list[Part]:
 
 
 def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
+    """Read a document in JSON as a whole, and anything else line by line."""
     head = stream.read(PEEK)
     if not looks_like_json_log(head):
         return _of_lines(stream_lines(head, stream), head, source, name)

@@ -27,6 +27,7 @@ _FEW = 16  # of so many ranks one may be called slow: more are a stage of the pi
 _REPORT = lazy(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
 # `MnEtpt/Rnk: 338.11TF/3`
 _EXTREME = lazy(r"(M[nx])(Clk|Etpt)/Rnk: (\d{1,7}(?:\.\d{1,3})?)(?:MHz|TF)/(\d{1,7})")
+# `times across ranks (ms):`
 _TIMES = lazy(
     r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across "
     r"ranks) \(ms\):"
@@ -55,8 +56,8 @@ def read_rank_times(lines: Sequence[str]) -> Report:
             results += _of_timer(timer, times)
     if not results and (reports or ranges):
         results.append(Result(Verdict.PASS, SAYS_BAD, "ranks"))
-    notes = dict.fromkeys(filter(None, map(_note_of, ranges)))
-    return Report("times of ranks", tuple(results), notes=tuple(notes))
+    notes = [note for note in map(_note_of, ranges) if note]
+    return Report("times of ranks", tuple(results), notes=tuple(dict.fromkeys(notes)))
 
 
 def _of_reports(reports: Sequence[str]) -> list[Result]:
@@ -142,6 +143,8 @@ def _note_of(match: re.Match[str]) -> str:
     timer = match[1]
     low = float(match[2])
     high = float(match[3])
-    if timer not in _COMPUTE or not low or low > THRESHOLD * high:
+    if timer not in _COMPUTE or not low:
+        return ""
+    if low > THRESHOLD * high:
         return ""
     return f"{timer} takes {low:,.0f} to {high:,.0f} ms, by rank"

@@ -46,7 +46,9 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
 from seatrial.remote.mpi_result import MpiResult
 
-_ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
+# Of each rank's part
+_ALIGN_ELEMENTS = 4  # nccl-tests up to 2.12
+_ALIGN_BYTES = 16  # since then
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +136,27 @@ def _problems(
 
 
 def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    """Return a problem if other ranks took part than were asked for."""
     return other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
 
 
 def _right(rows: Sequence[Row], way: str) -> Reason:
+    """Say of which sizes every result is right, and how the data went."""
     first = format_size(rows[0].size)
     last = format_size(rows[-1].size)
-    span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
-    return uncoded(f"{span}, every result right" + (f", {way}" if way else ""))
+    words = f"one size, {first}, every result right"
+    if len(rows) > 1:
+        words = f"{len(rows)} sizes from {first} to {last}, every result right"
+    if way:
+        words += f", {way}"
+    return uncoded(words)
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
-    rate = partial(busbw_of, setting, sweep.launch_times)
+    """Return what is slow beside other sizes of the sweep, on GPUs alone."""
     if not setting.is_whole_on_gpus:
         return None
+    rate = partial(busbw_of, setting, sweep.launch_times)
     slow = slow_in_place(rows, rate)
     if slow is None and not sweep.launch_times:
         slow = slow_small_messages(rows, setting.ranks) or slow_middle_sizes(rows, rate)
@@ -175,6 +184,7 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
 
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
+    """Return a problem if the sweep failed, broke off, or was not verified."""
     if sweep and rows and sweep.outcome == "failed":
         return Verdict.FAIL, Reason.of("nccl-tests-says-failed")
     if sweep and not rows and sweep.empty:
@@ -234,6 +244,7 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
 
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
+    """Return a problem if sizes that must have a row have none."""
     checked = [row for row in rows if any(side.checked for side in row.sides)]
     missing = [size for size in _due_sizes(setting) if _row_of(setting, size, checked) is None]
     if not missing:
@@ -275,6 +286,7 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 
 
 def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
+    """Yield the measurements that the sweep's arm asks for."""
     shared: dict[str, ConditionValue] = {
         "operation": setting.operation,
         "dtype": setting.dtype,
@@ -328,6 +340,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
 
 
 def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
+    """Return the condition of an algorithm that was forced for that size."""
     algorithm = setting.algorithms.get(size)
     return {"algorithm": algorithm} if algorithm else {}
 
@@ -350,6 +363,7 @@ def _plateau_rates(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple
 
 
 def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
+    """Yield what was timed of each row, with its placement."""
     for row in rows:
         if row.out_of_place:
             yield row, "out_of_place", row.out_of_place

@@ -157,6 +157,7 @@ def sweep_once(
 def _setting(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool
 ) -> Setting:
+    """Return what the sweep is asked for, as its numbers are named and judged by."""
     called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
     if (gpus_each := gpus_per_process(testbed, planned.sizes)) > 1:
         called_with["gpus_per_process"] = gpus_each
@@ -199,6 +200,7 @@ def _argv(
     label: str,
     json_file: str | None,
 ) -> list[str]:
+    """Return the command line of a rank: nccl-tests on GPUs, else the gloo probe."""
     if testbed.has_gpus:
         return nccl_argv(settings, planned.operation, json_file, planned.sizes, testbed.nccl_tests)
     return gloo_argv(run, testbed, settings, planned, label)
@@ -222,11 +224,9 @@ def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]
     """
     if not testbed.has_gpus:
         return {}
-    debug = (
-        {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-        if verbose
-        else {"NCCL_DEBUG": "WARN"}
-    )
+    debug = {"NCCL_DEBUG": "WARN"}
+    if verbose:
+        debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
     if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         debug = {}
     return {**debug, **(ENVIRONMENT[arm] if arm else {})}
@@ -304,11 +304,19 @@ def nccl_argv(
     Over the suite's sizes unless others are given.
     """
     sizes = sizes or settings.gpu
-    gpus_each, args = (
-        (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
-    )
-    flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": gpus_each}
-    flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
+    gpus_each = 1
+    args: Sequence[str] = ()
+    if isinstance(sizes, GpuSweepSizes):
+        gpus_each = sizes.gpus_per_process
+        args = sizes.args
+    flags = {
+        "-b": sizes.min_bytes,
+        "-e": sizes.max_bytes,
+        "-f": sizes.step_factor,
+        "-g": gpus_each,
+        "-w": sizes.warmup_iterations,
+        "-n": sizes.iterations,
+    }
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
     written = ("-J", json_file) if json_file else ()
     program = program_of(operation, folder)
@@ -347,12 +355,14 @@ class _OutputReader:
 
     def __init__(self, planned: PlannedSweep, setting: Setting, *, quiet: bool) -> None:
         self.transport = TransportReader()
-        self._planned, self._setting = planned, setting
+        self._planned = planned
+        self._setting = setting
         self._quiet = quiet  # one of many at once
         self._rows = 0
         self._reader = SweepReader(planned.operation)
 
     def line(self, line: str) -> None:
+        """Take one line of a rank; the rows of the table are logged."""
         self.transport.feed(line)
         if rank_of(line) != 0:  # the table is rank 0's
             return

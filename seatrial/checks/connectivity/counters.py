@@ -41,6 +41,7 @@ class Rise:
 
     @property
     def words(self) -> str:
+        """Where it rose, and by how much."""
         return f"{self.node}/{self.part} rose by {self.by}"
 
 
@@ -51,24 +52,31 @@ def revisit_inventories(
     notes.
     """
     findings = context.recall(Findings)
-    before = {
-        name: node
-        for name, node in (findings.inventories if findings else {}).items()
-        if node.gpus or any(port.kind != "network" for port in node.ports)
-    }
+    before = _with_counters(findings.inventories) if findings else {}
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
+        """Read the node's counters."""
         with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
-    after = answered(
-        on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))
-    )
+    nodes = [node for node in testbed.nodes if node.name in before]
+    after = answered(on_each(nodes, ask, fan_out(testbed)))
     rises = risen(before, after)
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
-    notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]
-    return [_with_evidence(check, rises, len(before)) for check in checks], [*_notes(rises), *notes]
+    notes = [*_notes(rises)]
+    for error in driver_errors(new):
+        notes.append(Reason.of("errors-in-run", what=error))
+    return [_with_evidence(check, rises, len(before)) for check in checks], notes
+
+
+def _with_counters(inventories: Inventories) -> Inventories:
+    """Return the nodes with GPUs or ports of RDMA, which have counters."""
+    having = {}
+    for name, node in inventories.items():
+        if node.gpus or any(port.kind != "network" for port in node.ports):
+            having[name] = node
+    return having
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:
@@ -79,12 +87,14 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
     for name, node in after.items():
         first = dict(_counters(before[name]))
         for (part, is_error), counters in _counters(node):
-            if (known := first.get((part, is_error))) is None:
+            known = first.get((part, is_error))
+            if known is None:
                 continue
             for counter, value in counters.items():
                 # Those of NVLinks that are 0 are left out
                 unread = 0 if part.startswith("gpu-") else value
-                if (by := value - known.get(counter, unread)) > 0:
+                by = value - known.get(counter, unread)
+                if by > 0:
                     rises.append(
                         Rise(node=name, part=part, counter=counter, by=by, is_error=is_error)
                     )
@@ -103,19 +113,25 @@ def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[
 
 def _new_errors(before: Inventory, after: Inventory) -> Inventory:
     """Return an inventory with only the errors that the kernel has reported since `before`."""
-    return Inventory(
-        xids=_added(before.xids or [], after.xids or []) if before.xids is not None else None,
-        events=_added(before.events, after.events),
-    )
+    xids = None
+    if before.xids is not None:
+        xids = _added(before.xids, after.xids or [])
+    return Inventory(xids=xids, events=_added(before.events, after.events))
 
 
 def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
-    known = {(event.kind, event.number, event.pci): event.count for event in before}
-    more = (
-        (event, event.count - known.get((event.kind, event.number, event.pci), 0))
-        for event in after
-    )
-    return [event.model_copy(update={"count": count}) for event, count in more if count > 0]
+    """Return the events that are new or came again, with how often they came since."""
+    known = {_kind_of(event): event.count for event in before}
+    added = []
+    for event in after:
+        count = event.count - known.get(_kind_of(event), 0)
+        if count > 0:
+            added.append(event.model_copy(update={"count": count}))
+    return added
+
+
+def _kind_of(event: KernelEvent) -> tuple[object, ...]:
+    return event.kind, event.number, event.pci
 
 
 def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
@@ -140,15 +156,16 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
     errors = [rise for rise in rises if rise.is_error]
     if not slow or not errors:
         return check
-    evidence = [
-        rise for rise in errors if any(rise.node in suspect.nodes for suspect in check.suspects)
-    ]
-    if not check.suspects and _CLEAR_MINORITY * len({rise.node for rise in errors}) <= nodes:
-        evidence = errors
-    return replace(check, suspects=(*check.suspects, *map(_suspect, evidence)))
+    if check.suspects:
+        suspected = {node for suspect in check.suspects for node in suspect.nodes}
+        errors = [rise for rise in errors if rise.node in suspected]
+    elif _CLEAR_MINORITY * len({rise.node for rise in errors}) > nodes:
+        return check
+    return replace(check, suspects=(*check.suspects, *map(_suspect, errors)))
 
 
 def _suspect(rise: Rise) -> Suspect:
+    """Return the GPU or the node that a counter rose on."""
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
         return Suspect(

@@ -69,15 +69,17 @@ class _Rates:
         """Return the streams from one side of the cut to another one."""
         across = slow_cut(self._streams, self._model_by_node)
         within = min(self.usual.values())
-        return _slow([(m, within) for m in self._of_links if _ends(m) in across])
+        rates = [(m, within) for m in self._of_links if _ends(m) in across]
+        return _slow(rates)
 
 
 def _ends(stream: Measurement) -> tuple[str, str]:
     """Return the sending and the receiving node."""
     first, second = stream.subject.nodes
     sender = str(stream.conditions.get("from", first))
-    receiver = second if sender == first else first
-    return sender, receiver
+    if sender == first:
+        return sender, second
+    return sender, first
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
@@ -91,6 +93,7 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
 
 
 def _share_of_peers(rate: tuple[Measurement, float]) -> float:
+    """Return the share of a rate in what its peers carry."""
     m, peers = rate
     return m.value / peers
 

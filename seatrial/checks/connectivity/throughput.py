@@ -1,7 +1,7 @@
 """Plans of TCP streams between nodes. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.connectivity.rates import (
@@ -40,16 +40,13 @@ class Plan:
 
     def meetings(self) -> Batches:
         """Return lists of disjoint pairs."""
-        ring = _ring(
-            self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO
-        )
+        many = len(self.names) > ONE_BY_ONE_UP_TO
+        ring = _ring(self.names, every_other=self.one_machine and many)
         if self.day is None or self.one_machine:
             return ring
         met = {frozenset(pair) for disjoint in ring for pair in disjoint}
-        return [
-            *ring,
-            [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met],
-        ]
+        in_turn = partners(self.names, self.day)
+        return [*ring, [pair for pair in in_turn if frozenset(pair) not in met]]
 
     def rounds(self) -> Batches:
         """Return the disjoint pairs in batches that may be measured at once."""
@@ -59,15 +56,22 @@ class Plan:
         """Return the pairs in batches that may be measured at once: on one machine they would slow
         each other.
         """
-        size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
+        size = AT_ONCE
+        if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO:
+            size = 1
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
         """Return the planned links whose streams are missing in one direction or in both."""
         planned = [pair for batch in self.rounds() for pair in batch]
-        return [
-            link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams
-        ]
+        return [link_name(a, b) for a, b in _lacking(planned, streams)]
+
+
+def _lacking(pairs: Iterable[Pair], streams: Streams) -> Iterator[Pair]:
+    """Yield the pairs whose streams are missing in one direction or in both."""
+    for a, b in pairs:
+        if (a, b) not in streams or (b, a) not in streams:
+            yield a, b
 
 
 def partners(names: Sequence[str], day: int) -> list[Pair]:
@@ -76,15 +80,18 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     The rounds of a tournament (the circle method): the last node stays in its place while the
     others go round it.
     """
-    seats = [*names, *([""] if len(names) % 2 else [])]
+    seats = [*names]
+    if len(names) % 2:
+        seats.append("")
     if len(seats) < 2:
         return []
     circle = len(seats) - 1
     turn = day % (circle if circle % _WEEK else circle + 1)
     pairs = [(seats[turn % circle], seats[-1])]
-    pairs += [
-        (seats[(turn + i) % circle], seats[(turn - i) % circle]) for i in range(1, len(seats) // 2)
-    ]
+    for i in range(1, len(seats) // 2):
+        clockwise = seats[(turn + i) % circle]
+        counterclockwise = seats[(turn - i) % circle]
+        pairs.append((clockwise, counterclockwise))
     return [pair for pair in pairs if all(pair)]
 
 
@@ -123,6 +130,7 @@ def _with_second_tries(
     second: Counter[str] = Counter()  # by node
 
     def try_pairs(pairs: Sequence[Pair]) -> None:
+        """Measure disjoint pairs once more."""
         tries.update(frozenset(pair) for pair in pairs)
         new = measure(pairs)
         keep_best(streams, new)
@@ -130,24 +138,15 @@ def _with_second_tries(
 
     for pairs in batches:
         try_pairs(pairs)
-    lacking = [
-        (a, b)
-        for pairs in batches
-        for a, b in pairs
-        if (a, b) not in streams or (b, a) not in streams
-    ]
+    lacking = list(_lacking((pair for pairs in batches for pair in pairs), streams))
     for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
         try_pairs([pair])
     while True:
-        of_nodes = second_tries(
-            streams, [name for name, times in second.items() if times >= SECOND_TRIES]
-        )
+        tried = [name for name, times in second.items() if times >= SECOND_TRIES]
+        of_nodes = second_tries(streams, tried)
         second.update(name for pairs in of_nodes for name, _ in pairs)
-        links = [
-            pair
-            for pair in slow_links(best, DOUBTFUL_FACTOR)
-            if tries[frozenset(pair)] <= SECOND_TRIES
-        ]
+        slow = slow_links(best, DOUBTFUL_FACTOR)
+        links = [pair for pair in slow if tries[frozenset(pair)] <= SECOND_TRIES]
         if not of_nodes and not links:
             return streams
         for disjoint in (*of_nodes, *_disjoint(links)):
@@ -160,11 +159,12 @@ def _disjoint(pairs: Iterable[Pair]) -> Batches:
     lists: Batches = []
     for link in dict.fromkeys(frozenset(pair) for pair in pairs):
         a, b = sorted(link)
-        fitting = next((each for each in lists if not any(link & set(pair) for pair in each)), None)
-        if fitting is None:
-            lists.append([(a, b)])
+        for disjoint in lists:
+            if all(link.isdisjoint(pair) for pair in disjoint):
+                disjoint.append((a, b))
+                break
         else:
-            fitting.append((a, b))
+            lists.append([(a, b)])
     return lists[:_TURNS]
 
 
@@ -174,14 +174,18 @@ def _ring(names: Sequence[str], every_other: bool) -> Batches:
     """
     if len(names) < 2:
         return []
-    following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
+    following = names[1:]
+    if len(names) > 2:
+        following = [*following, names[0]]
     edges = list(zip(names, following, strict=False))
     even = edges[0::2]
     odd = edges[1::2]
     last = []
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
-    return [even, last] if every_other else [even, odd, last]
+    if every_other:
+        return [even, last]
+    return [even, odd, last]
 
 
 def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
@@ -195,8 +199,10 @@ def second_tries(streams: Streams, tried: Collection[str]) -> Batches:
     doubtful = [name for name in slow if name not in tried]
     receiving = ingress(streams)
     free = [name for name in egress(streams) if name not in slow and name in receiving]
+    if not free:
+        return []
     lists = []
-    for start in range(0, len(doubtful), len(free))[:_TURNS] if free else ():
+    for start in range(0, len(doubtful), len(free))[:_TURNS]:
         left = list(free)
         pairs = []
         for name in doubtful[start : start + len(free)]:
@@ -214,19 +220,22 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     each `nth` time.
     """
     requested = set(doubtful)
-    names = plan.names
     met = [
         [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
     ]
     links = {frozenset(pair) for disjoint in met for pair in disjoint}
     neighbours = Counter(name for link in links for name in link)
-    trusted = {name for link in links if not requested.issuperset(link) for name in link}
+    trusted: set[str] = set()  # that have a neighbour which is not in doubt
+    for link in links:
+        if not requested.issuperset(link):
+            trusted |= link
     lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
-    free = [name for name in names if name not in requested]
-    turned = [free[(i + nth) % len(free)] for i in range(len(free))]
-    starts = range(0, len(lonely), len(free)) if free else ()
-    on_top = [
-        [pair for pair in zip(lonely[start:], turned, strict=False) if frozenset(pair) not in links]
-        for start in starts
-    ]
-    return [batch for disjoint in (*met, *on_top) for batch in plan.batches(disjoint)]
+    free = [name for name in plan.names if name not in requested]
+    lists = met
+    if free:
+        first = nth % len(free)
+        turned = free[first:] + free[:first]
+        for start in range(0, len(lonely), len(free)):
+            pairs = zip(lonely[start:], turned, strict=False)
+            lists.append([pair for pair in pairs if frozenset(pair) not in links])
+    return [batch for disjoint in lists for batch in plan.batches(disjoint)]

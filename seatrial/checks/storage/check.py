@@ -105,6 +105,7 @@ def storage(context: CheckContext) -> StepResult:
 
 
 def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
+    """Return the trial of a path, whose files are gone from the nodes again."""
     with closing(StorageNodes(testbed, path, section.timeout_s)) as nodes:
         trial = _Trial(nodes, section, path)
         trial.run()
@@ -115,18 +116,17 @@ class _Trial:
     """The trial of one path: its measurements and problems."""
 
     def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
-        self.nodes, self.section, self.path = nodes, section, path
+        self.nodes = nodes
+        self.section = section
+        self.path = path
         self.measurements: list[Measurement] = []
         self.problems: list[Problem] = []
         self.everyone = len(nodes.names) + len(nodes.failed)
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        lacking = {
-            name: greeting.lacks
-            for name, greeting in self.nodes.greetings.items()
-            if greeting.lacks
-        }
+        greetings = self.nodes.greetings
+        lacking = {name: greeting.lacks for name, greeting in greetings.items() if greeting.lacks}
         if lacking:
             program = next(iter(lacking.values()))
             where = f"on {some_of(lacking)}"
@@ -201,6 +201,7 @@ class _Trial:
         self.nodes.ask(held, lambda name: {"do": "release"}, Done)
 
     def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> Request:
+        """Ask for the note of the node before it in the ring, by its digest."""
         return {
             **self._about_folder_of("look", writer[name]),
             "digest": digests[name],
@@ -234,6 +235,7 @@ class _Trial:
             )
 
     def _small_files(self) -> None:
+        """Measure how many small files a second each node writes and reads."""
         files = self.section.files
         answers = self.nodes.ask(
             self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles
@@ -250,6 +252,7 @@ class _Trial:
                 self._stream(names[:some], direction, size)
 
     def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
+        """Measure the rate of some nodes together; with all nodes, of each by itself too."""
         seconds = self.section.seconds
         metric = f"storage_{direction}"
 
@@ -352,6 +355,7 @@ class _Trial:
         better: Literal["higher"] | None = "higher",
         **more: int,
     ) -> None:
+        """Add a measurement with the conditions that the path has."""
         name = next(iter(self.nodes.greetings))
         direct = all(
             isinstance(each, Greeting) and each.direct for each in self.nodes.greetings.values()
@@ -400,6 +404,7 @@ def repeat_storage(
 
 
 def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
+    """Return how long all paths take, and how long at most."""
     paths = len(section.paths)
     steps = len(_steps(nodes.count))
     about_s = paths * (2 * section.seconds * (steps + 1) + 10)
