@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import cast
 
 import numpy as np
@@ -49,26 +50,19 @@ class RunJudge:
     """All numbers of a run, judged together; more readings may follow."""
 
     def __init__(self, checks: Sequence[Check], knowledge: Knowledge) -> None:
+        """Judge the numbers of the checks by what is known."""
         self._knowledge = knowledge
         self._check_of = {m.series(): check.name for check in checks for m in check.measurements}
         self._taken = by_series(m for check in checks for m in check.measurements if m.better)
         self._sizes = {check.name: swept_sizes(check.measurements) for check in checks}
         compared = {**by_series(knowledge.peers), **self._taken}
-        unpinned = {name: taken for name, taken in compared.items() if name not in knowledge.pinned}
-        names = [
-            name for name, taken in unpinned.items() if all(m.finite and m.value > 0 for m in taken)
-        ]
-        self._place = {name: i for i, name in enumerate(names)}
-        table = SeriesTable.of([compared[name][0] for name in names], knowledge.groups)
+        for name, taken in list(compared.items()):
+            if name in knowledge.pinned or not all(m.finite and m.value > 0 for m in taken):
+                del compared[name]
+        self._place = {name: i for i, name in enumerate(compared)}
+        table = SeriesTable.of([taken[0] for taken in compared.values()], knowledge.groups)
         self._series = SeriesJudge(table, knowledge.past_of(table))
-        for nth in range(max((len(compared[name]) for name in names), default=0)):
-            self._add(
-                [
-                    (self._place[name], compared[name][nth])
-                    for name in names
-                    if len(compared[name]) > nth
-                ]
-            )
+        self._add(compared)
         self._judged = self._judged_series()
         self._numbers = {name: self._number(name) for name in self._taken}
 
@@ -77,63 +71,66 @@ class RunJudge:
         new = by_series(m for m in measurements if m.better)
         for name, taken in new.items():
             self._taken.setdefault(name, []).extend(taken)
-        for nth in range(max(map(len, new.values()), default=0)):
-            some = (
-                (self._place[name], taken[nth])
-                for name, taken in new.items()
-                if name in self._place and len(taken) > nth
-            )
-            self._add(list(some))
+        self._add(new)
         self._judged = self._judged_series()
         self._numbers |= {name: self._number(name) for name in new if name in self._check_of}
 
-    def _add(self, some: Sequence[tuple[int, Measurement]]) -> None:
-        values = np.full(len(self._place), np.nan)
-        for place, m in some:
-            values[place] = m.value
-        if some:
-            self._series.add(self._series.table.logs(values))
+    def _add(self, readings: Mapping[str, Sequence[Measurement]]) -> None:
+        """Add the first readings of the series that are compared, then their second ones, and so
+        on.
+        """
+        for nth in range(max(map(len, readings.values()), default=0)):
+            names = [name for name, taken in readings.items() if len(taken) > nth]
+            compared = [name for name in names if name in self._place]
+            values = np.full(len(self._place), np.nan)
+            for name in compared:
+                values[self._place[name]] = readings[name][nth].value
+            if compared:
+                self._series.add(self._series.table.logs(values))
 
     def _judged_series(self) -> JudgedSeries | None:
-        return JudgedSeries(self._series, self._series.outcome()) if self._place else None
+        """Judge the series that are compared, if there are any."""
+        if not self._place:
+            return None
+        return JudgedSeries(self._series, self._series.outcome())
 
     def _number(self, name: str) -> Judgement | None:
         """Return the judgement by what is known from elsewhere: physics, a pin, the catalog or the
         model.
         """
-        taken, pin = self._taken[name], self._knowledge.pinned.get(name)
+        taken = self._taken[name]
         m = once(taken)[0]
-        pinned = from_pin(m, pin) if pin else None
-        sizes = self._sizes[self._check_of[name]](m)
-        baselines = [*published(m, self._knowledge.setup, sizes), *([pinned] if pinned else [])]
+        swept = self._sizes[self._check_of[name]]
+        baselines = [*published(m, self._knowledge.setup, swept(m))]
+        if pin := self._knowledge.pinned.get(name):
+            pinned = from_pin(m, pin)
+            baselines += [pinned] if pinned else []
         if not baselines and self._has_reference(name):
             return None
         judgement = judge_number(m, baselines)
-        return (
-            replace(judgement, repeats=tuple(t.value for t in taken))
-            if judgement and len(taken) > 1
-            else judgement
-        )
+        if judgement and len(taken) > 1:
+            judgement = replace(judgement, repeats=_values(taken))
+        return judgement
 
     def _has_reference(self, name: str) -> bool:
-        place = self._place.get(name)
-        return place is not None and self._judged is not None and self._judged.has_reference[place]
+        """Return whether a number is judged by its history or its peers."""
+        if self._judged is None or name not in self._place:
+            return False
+        return self._judged.has_reference[self._place[name]]
 
     def _judgement(self, name: str) -> Judgement | None:
         """Return the harsher judgement; a defect of the number itself comes first."""
         number = self._numbers[name]
         if not self._has_reference(name) or self._judged is None:
             return number
-        own, taken = self._judged.judgement(self._place[name]), self._taken[name]
+        own = self._judged.judgement(self._place[name])
+        taken = self._taken[name]
         if len(taken) > 1:
-            own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
+            own = replace(own, measurement=once(taken)[0], repeats=_values(taken))
         if number is None or is_sanity_pass(number):
             return own
-        return (
-            number
-            if number.verdict.severity < own.verdict.severity or not is_noisy(number)
-            else own
-        )
+        is_harsher = number.verdict.severity < own.verdict.severity
+        return number if is_harsher or not is_noisy(number) else own
 
     def doubts(self) -> Doubts:
         """Return by check what to measure once more."""
@@ -142,9 +139,12 @@ class RunJudge:
         for name, number in self._numbers.items():
             taken = self._taken[name]
             if name in in_doubt:
-                doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), MOST_READINGS))
+                most = MOST_READINGS
             elif number is not None and is_noisy(number) and _is_undecided(number, taken):
-                doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), 2 * _AGREEING - 1))
+                most = 2 * _AGREEING - 1
+            else:
+                continue
+            doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), most))
         return dict(doubts)
 
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
@@ -153,40 +153,39 @@ class RunJudge:
         Those that take a whole check, or show only large losses, are repeated if they read low;
         others if unsure.
         """
-        outcome, first = judged.outcome, judged.table.first
+        outcome = judged.outcome
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
-        places = np.flatnonzero(outcome.doubtful | outcome.supporting).tolist()
-        # Peers are not here
-        names = {i: name for i in places if (name := first[i].series()) in self._check_of}
-        only_low = {
-            i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])
-        }
-        return {name for i, name in names.items() if low[i] or i not in only_low}
+        repeated = set[str]()
+        for i in np.flatnonzero(outcome.doubtful | outcome.supporting).tolist():
+            m = judged.table.first[i]
+            check = self._check_of.get(m.series())
+            if check is None:  # of a peer
+                continue
+            if low[i] or not is_repeated_only_low(m, check):
+                repeated.add(m.series())
+        return repeated
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """Return the checks with the judgements of their numbers."""
-        judgements = {
-            name: judgement for name in self._numbers if (judgement := self._judgement(name))
-        }
+        by_check: dict[str, dict[str, Judgement]] = defaultdict(dict)
+        for name in self._numbers:
+            if judgement := self._judgement(name):
+                by_check[self._check_of[name]][name] = judgement
         run_findings = self._findings()
-        blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
+        blamed = blamed_nodes(checks)
+        setup = self._knowledge.setup
+        nodes = self._knowledge.nodes or setup.nodes
         # Of logs without a fabric the judge of logs says it, with the evidence
         is_run = bool(self._knowledge.nodes)
-        by_check: dict[str, list[str]] = defaultdict(list)
-        for name in judgements:
-            by_check[self._check_of[name]].append(name)
-        return [
-            self._judged_check(
-                check,
-                {n: judgements[n] for n in by_check[check.name]},
-                run_findings,
-                [
-                    *unmeasured(check, nodes, blamed),
-                    *far_below_links(check, self._knowledge.setup, is_run),
-                ],
-            )
-            for check in checks
-        ]
+        judged = []
+        for check in checks:
+            missing = [
+                *unmeasured(check, nodes, blamed),
+                *far_below_links(check, setup, is_run),
+            ]
+            judgements = by_check[check.name]
+            judged.append(self._judged_check(check, judgements, run_findings, missing))
+        return judged
 
     def _findings(self) -> list[Finding]:
         """Return findings about this run's own series, without peers from other runs, which are not
@@ -194,8 +193,8 @@ class RunJudge:
         """
         if self._judged is None:
             return []
-        run_findings = []
         nodes = {node for taken in self._taken.values() for node in taken[0].subject.nodes}
+        run_findings = []
         for finding in findings(self._judged):
             own = [i for i in finding.series if self._name(i) in self._check_of]
             if len(own) == len(finding.series):
@@ -213,41 +212,38 @@ class RunJudge:
         missing: Sequence[Reason],
     ) -> Check:
         """Judge one check; `missing` says which numbers some nodes lack."""
-        judgements = self._with_own(check, judgements)
         recorded = {j.measurement.series() for j in check.judgements}
-        new = {
-            n: self._changed(j)
-            for n, j in judgements.items()
-            if not (is_sanity_pass(j) and n in recorded)
-        }
+        new = dict[str, Judgement]()
+        for name, judgement in self._with_own(check, judgements).items():
+            if name not in recorded or not is_sanity_pass(judgement):
+                new[name] = self._changed(judgement)
         if not new:
             return check
         own = [f for f in run_findings if self._name(f.series[0]) in new]
-        together = [
-            f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"
-        ]
-        members = {self._name(i): f.judgement for f in together for i in f.series}
-        alone = [j for name, j in new.items() if name not in members]
-        # A number that is low together with its peers is as bad as they are, so that it teaches
-        # nothing.
-        every = [
-            replace(j, verdict=members[name].verdict, reason=members[name].reason)
-            if name in members
-            else j
-            for name, j in new.items()
-        ]
-        counted = [*(self._changed(f.judgement) for f in together), *counting(alone)]
-        verdicts = (
-            check.verdict,
-            *(j.verdict for j in counted),
-            *(Verdict.INCONCLUSIVE for _ in missing),
-        )
+        together = [f for f in own if len(f.series) > 1 and _is_of_group(f)]
+        group_of = {self._name(i): f.judgement for f in together for i in f.series}
+        alone = []
+        every = []
+        for name, judgement in new.items():
+            group = group_of.get(name)
+            if group is None:
+                alone.append(judgement)
+                every.append(judgement)
+            else:
+                # A number that is low together with its peers is as bad as they are, so that it
+                # teaches nothing.
+                every.append(replace(judgement, verdict=group.verdict, reason=group.reason))
+        of_groups = [finding.judgement for finding in together]
+        counted = [*map(self._changed, of_groups), *counting(alone)]
+        verdicts = [check.verdict, *(judgement.verdict for judgement in counted)]
+        if missing:
+            verdicts.append(Verdict.INCONCLUSIVE)
         reason = self._summary(check, every, counted)
         return replace(
             check,
             verdict=worst(verdicts),
             reason=join((reason, *missing) if counted else (*missing, reason)),
-            judgements=(*check.judgements, *(f.judgement for f in together), *every),
+            judgements=(*check.judgements, *of_groups, *every),
             suspects=(*check.suspects, *_suspects(own, every)),
             raw_result=check.raw,
         )
@@ -264,12 +260,14 @@ class RunJudge:
 
         merged = dict(judgements)
         for own in judged_by(check, self._knowledge.groups.name_by_node):
-            known = merged.get(own.measurement.series())
+            name = own.measurement.series()
+            known = merged.get(name)
             if known is None or own.verdict.severity < known.verdict.severity:
-                merged[own.measurement.series()] = own
+                merged[name] = own
         return merged
 
     def _name(self, place: int) -> str:
+        """Return the name of a series that is compared."""
         assert self._judged is not None
         return self._judged.table.first[place].series()
 
@@ -280,9 +278,8 @@ class RunJudge:
         past = self._knowledge.past
         if not past or not past.changed or judgement.passed or judgement.source != "history":
             return judgement
-        return replace(
-            judgement, reason=extended(judgement.reason, f"; changed with {past.changed}")
-        )
+        reason = extended(judgement.reason, f"; changed with {past.changed}")
+        return replace(judgement, reason=reason)
 
     def _summary(
         self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]
@@ -290,22 +287,32 @@ class RunJudge:
         """Sum up the votes; name groups of nodes that were compared separately, and what is
         watched.
         """
-        is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
-        groups = uncoded(self._knowledge.groups.words if is_of_nodes else "")
+        groups = ""
+        if any(judgement.measurement.subject.nodes for judgement in new):
+            groups = self._knowledge.groups.words
         names = {judgement.measurement.series() for judgement in new}
         watches = self._judged.watches(names) if self._judged else ()
-        return summary(check, new, counted, groups, *watches)
+        return summary(check, new, counted, uncoded(groups), *watches)
 
 
 def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
     """Return whether fewer than two readings agree on a number that is bad."""
-    low, high = j.expected.low, j.expected.high
-    outside = [
-        (low is not None and m.value < low) or (high is not None and m.value > high) for m in taken
-    ]
     if len(taken) == 1:
         return not j.passed
-    return max(sum(outside), len(outside) - sum(outside)) < _AGREEING
+    low = -inf if j.expected.low is None else j.expected.low
+    high = inf if j.expected.high is None else j.expected.high
+    outside = sum(m.value < low or m.value > high for m in taken)
+    return max(outside, len(taken) - outside) < _AGREEING
+
+
+def _values(taken: Sequence[Measurement]) -> tuple[float, ...]:
+    """Return the values of the readings of a number."""
+    return tuple(m.value for m in taken)
+
+
+def _is_of_group(finding: Finding) -> bool:
+    """Return whether a finding is on many alike, not on one part."""
+    return finding.judgement.measurement.subject.kind == "group"
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:
@@ -313,16 +320,17 @@ def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list
     did not.
     """
     suspects = [suspect for finding in found for suspect in finding.suspects]
-    measured = [j.measurement for j in judgements]
-    moving = {(m.metric, m.unit, m.subject.kind) for m in measured if m.value > 0}
+    moving = {_alike(j.measurement) for j in judgements if j.measurement.value > 0}
     for j in judgements:
         m = j.measurement
-        is_still = j.source == "sanity" and j.verdict is Verdict.FAIL and not m.value
-        if (
-            is_still
-            and m.subject.kind in ("node", "gpu", "link")
-            and (m.metric, m.unit, m.subject.kind) in moving
-        ):
+        if j.source != "sanity" or j.verdict is not Verdict.FAIL or m.value:
+            continue
+        if m.subject.kind in ("node", "gpu", "link") and _alike(m) in moving:
             kind = cast(SuspectKind, m.subject.kind)
             suspects.append(Suspect(kind, m.subject.name, _WITHOUT_RATE, j.reason, j.verdict))
     return suspects
+
+
+def _alike(m: Measurement) -> tuple[str, str, str]:
+    """Return what numbers of parts of the same kind have in common."""
+    return m.metric, m.unit, m.subject.kind

@@ -54,29 +54,37 @@ def earlier_peers(
     """
     if not hardware or len(hardware) > FEW_NODES:
         return None
-    tests = store.node_tests(context.cluster, context.started - _HISTORY_FOR)
-    tests = [test for test in tests if test.suite == context.suite and test.ended < context.started]
-    own = {test.run_id for test in [test for test in tests if test.node in hardware][-_MOST_RUNS:]}
+    own = list[str]()
     newest: dict[str, str] = {}
-    for test in tests:
-        if test.node not in hardware and test.passed and test.ended >= context.started - _PEERS_FOR:
+    for test in store.node_tests(context.cluster, context.started - _HISTORY_FOR):
+        if test.suite != context.suite or test.ended >= context.started:
+            continue
+        if test.node in hardware:
+            own.append(test.run_id)
+        elif test.passed and test.ended >= context.started - _PEERS_FOR:
             newest.pop(test.node, None)  # so that the last ones are the newest
             newest[test.node] = test.run_id
     peers = dict(list(newest.items())[-_MOST_PEERS:])
     if not peers:
         return None
-    rows = store.runs_by_id(sorted(own | set(peers.values())))
+    own_runs = set(own[-_MOST_RUNS:])
+    rows = store.runs_by_id(sorted(own_runs.union(peers.values())))
     alike = {row.run_id for row in rows if not changes(row.fingerprint, context.fingerprint)}
     then = store.hardware([row.run_id for row in rows])
     models = {each.model for each in hardware.values()}
-    kept = {
-        node: run_id
-        for node, run_id in peers.items()
-        if run_id in alike and then.get(run_id, {}).get(node, NodeHardware()).model in models
-    }
-    runs = [row for row in rows if row.run_id in own or row.run_id in kept.values()]
-    readings = list(_readings(store, kept, measured))
-    return EarlierPeers(runs, readings, {node: then[run_id][node] for node, run_id in kept.items()})
+    run_by_node = dict[str, str]()
+    hardware_by_node = dict[str, NodeHardware]()
+    for node, run_id in peers.items():
+        its = then.get(run_id, {}).get(node, NodeHardware())
+        if run_id in alike and its.model in models:
+            run_by_node[node] = run_id
+            hardware_by_node[node] = its
+    compared = own_runs.union(run_by_node.values())
+    return EarlierPeers(
+        runs=[row for row in rows if row.run_id in compared],
+        measurements=list(_readings(store, run_by_node, measured)),
+        hardware=hardware_by_node,
+    )
 
 
 def _readings(
@@ -84,19 +92,21 @@ def _readings(
 ) -> Iterator[Measurement]:
     """Yield the newest accepted reading of each number, on each of the nodes."""
     shapes = list(_shapes(measured))
-    numbers = [
-        (run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes
-    ]
+    numbers = []
+    for node, run_id in run_by_node.items():
+        numbers += [(run_id, _on_node(shape, node)) for shape in shapes]
     run_ids = list(dict.fromkeys(run_by_node.values()))
     readings = store.readings(run_ids, [m.series() for _, m in numbers])
     values: dict[int, float] = {}
     for run, series, value, good in zip(
         readings.run, readings.series, readings.value, readings.good, strict=True
     ):
-        if good and run_ids[int(run)] == numbers[int(series)][0]:
+        run_id, _ = numbers[int(series)]
+        if good and run_ids[int(run)] == run_id:
             values[int(series)] = float(value)
     for i, value in values.items():
-        yield replace(numbers[i][1], value=value)
+        _, m = numbers[i]
+        yield replace(m, value=value)
 
 
 def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:

@@ -6,7 +6,7 @@ suspect.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -40,21 +40,24 @@ class JudgedSeries:
 
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
         reference = judge.reference
-        self.table, self.outcome, self.readings = judge.table, outcome, judge.readings
-        alone = np.bincount(self.table.group)[self.table.group] == 1
-        self._is_median = ((reference.runs >= ENOUGH) | (alone & (reference.runs > 0))) & (
-            outcome.start == 0
-        )
+        self.table = judge.table
+        self.outcome = outcome
+        self.readings = judge.readings
+        sizes = np.bincount(self.table.group)[self.table.group]
+        has_enough = (reference.runs >= ENOUGH) | ((sizes == 1) & (reference.runs > 0))
+        self._is_median = has_enough & (outcome.start == 0)
         centre = np.where(self._is_median, reference.own + outcome.moved, outcome.expected)
         self._centre = centre.tolist()
         self._low = (outcome.expected - outcome.limit).tolist()
         self._sign = self.table.sign.tolist()
-        self._runs, self._value = reference.runs.tolist(), outcome.value.tolist()
+        self._runs = reference.runs.tolist()
+        self._value = outcome.value.tolist()
         self._moved = outcome.moved.tolist()
         self.has_reference: list[bool] = outcome.judged.tolist()
-        self._bad, self._times = outcome.bad.tolist(), outcome.readings.tolist()
+        self._bad = outcome.bad.tolist()
+        self._times = outcome.readings.tolist()
         self.unproven = outcome.unproven  # no pass, and it teaches nothing
-        self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
+        self._sizes = sizes.tolist()
 
     @property
     def bad(self) -> Bools:
@@ -68,17 +71,28 @@ class JudgedSeries:
 
     def judgement(self, i: int) -> Judgement:
         """Return the judgement of a series that has a reference."""
-        m, bad = self.table.first[i], self._bad[i]
-        unproven = bool(self.unproven[i])
-        code = (
-            "low-unproven"
-            if unproven
-            else f"worse-than-{self.source(i)}"
-            if bad
-            else "within-limit"
+        m = self.table.first[i]
+        low = self.table.value(i, self._low[i])
+        expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
+        distance = self._sign[i] * (self._value[i] - self._centre[i])
+        return Judgement(
+            measurement=self.measurement(i),
+            verdict=self.verdict(i),
+            reason=self._reason(i),
+            source=self.source(i),
+            expected=expected,
+            deviation=math.exp(distance) - 1,
         )
+
+    def _reason(self, i: int) -> Reason:
+        """Return how a series reads against its reference."""
+        m = self.table.first[i]
+        times = self._times[i]
+        bad = self._bad[i]
+        unproven = bool(self.unproven[i])
+        number = measured(self.measurement(i))
         words: dict[str, object] = {
-            "number": measured(self.measurement(i)),
+            "number": number,
             "against": self._against(i),
             "limit": percent_words(self._low[i] - self._centre[i], m),
         }
@@ -90,19 +104,13 @@ class JudgedSeries:
                 "readings": int(self.outcome.readings[i]),
                 "since": self._since(i),
             }
-        elif self._times[i] > 1:
-            words["number"] = f"{words['number']}, the median of {self._times[i]} measurements"
-        low = self.table.value(i, self._low[i])
-        expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
-        deviation = math.exp(self._sign[i] * (self._value[i] - self._centre[i])) - 1
-        return Judgement(
-            self.measurement(i),
-            self.verdict(i),
-            Reason.of(code, **words),
-            self.source(i),
-            expected,
-            deviation,
-        )
+        elif times > 1:
+            words["number"] = f"{number}, the median of {times} measurements"
+        if unproven:
+            return Reason.of("low-unproven", **words)
+        if bad:
+            return Reason.of(f"worse-than-{self.source(i)}", **words)
+        return Reason.of("within-limit", **words)
 
     def measurement(self, i: int) -> Measurement:
         """Return the series with the median of its readings."""
@@ -110,46 +118,46 @@ class JudgedSeries:
         if self._times[i] < 2 and m.finite:
             return m
         return Measurement(
-            m.metric,
-            self.table.value(i, self._value[i]),
-            m.unit,
-            m.subject,
-            m.conditions,
-            m.samples,
-            m.better,
+            metric=m.metric,
+            value=self.table.value(i, self._value[i]),
+            unit=m.unit,
+            subject=m.subject,
+            conditions=m.conditions,
+            samples=m.samples,
+            better=m.better,
         )
 
     def verdict(self, i: int) -> Verdict:
+        """Return the verdict of a series that has a reference."""
         if self.unproven[i]:
             return Verdict.INCONCLUSIVE
         if not self._bad[i]:
             return Verdict.PASS
-        return (
-            Verdict.FAIL
-            if self._value[i] < self._low[i] - math.log(FAIL_FACTOR)
-            else Verdict.DEGRADED
-        )
+        if self._value[i] < self._low[i] - math.log(FAIL_FACTOR):
+            return Verdict.FAIL
+        return Verdict.DEGRADED
 
     def _distance(self, i: int) -> float:
         """Return how much lower than expected the series has read on average since the change."""
-        start = int(self.outcome.start[i])
-        return -float(self.outcome.loss[i]) if start else float(self._value[i] - self._centre[i])
+        if self.outcome.start[i]:
+            return -float(self.outcome.loss[i])
+        return float(self._value[i] - self._centre[i])
 
     def _since(self, i: int) -> str:
         """Say since when a series is lower, and how sure that is; "" if it is since this run."""
         start = int(self.outcome.start[i])
-        return (
-            f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %")
-            if start
-            else ""
-        )
+        if not start:
+            return ""
+        sure = f"{self.confidence(i):.0%} sure".replace("%", " %")
+        return f", since {start + 1} runs ({sure})"
 
     def watches(self, names: Container[str] | None = None) -> Iterator[Reason]:
         """Yield series that look lower but not surely enough to be bad, among `names` or all."""
         for i in np.flatnonzero(self.outcome.watched).tolist():
-            m, runs = self.measurement(i), int(self.outcome.start[i]) + 1
+            m = self.measurement(i)
             if names is not None and m.series() not in names:
                 continue
+            runs = int(self.outcome.start[i]) + 1
             yield Reason.of(
                 "watched",
                 number=measured(m),
@@ -160,6 +168,7 @@ class JudgedSeries:
             )
 
     def source(self, i: int) -> str:
+        """Return what a series is compared with: its own history, or its peers alone."""
         return "history" if self._runs[i] else "peers"
 
     def confidence(self, i: int) -> float:
@@ -167,30 +176,41 @@ class JudgedSeries:
         return round(float(self.outcome.confidence[i]), 2)
 
     def _against(self, i: int) -> str:
+        """Return what a series is compared with, in words."""
         m = self.table.first[i]
         centre = quantity(self.table.value(i, self._centre[i]), m.unit)
-        kinds, peers, runs = _kinds(m), self._sizes[i], self._runs[i]
+        kinds = _kinds(m)
+        peers = self._sizes[i]
+        runs = self._runs[i]
         if self.outcome.start[i]:
             words = f"its {centre} before"
         elif self._is_median[i] or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"
         elif runs:
-            words = (
-                f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers - 1} "
-                f"other {kinds}"
-            )
+            own = f"{runs} run{'s'[: runs > 1]}"
+            words = f"the {centre} expected from its {own} and {peers - 1} other {kinds}"
         else:
             words = f"the median of {centre} of {peers} {kinds}"
-        moved = self._moved[i]
-        return f"{words}, less what all {kinds} moved by" if abs(moved) > 0.005 else words
+        if abs(self._moved[i]) > 0.005:
+            words += f", less what all {kinds} moved by"
+        return words
 
 
 def percent_words(distance: float, m: Measurement) -> str:
     """Format a ratio, given as the distance of logs, as percent lower or, of times, longer."""
-    return f"{round(100 * abs(math.exp(-distance if m.better == 'lower' else distance) - 1), 1):g}"
+    percent = round(100 * abs(_deviation(distance, m)), 1)
+    return f"{percent:g}"
+
+
+def _deviation(distance: float, m: Measurement) -> float:
+    """Return by which share a value differs, given as the distance of logs; of times it grows."""
+    if m.better == "lower":
+        distance = -distance
+    return math.exp(distance) - 1
 
 
 def _kinds(m: Measurement) -> str:
+    """Return what the subjects of a number are called together."""
     return "GPUs" if m.subject.kind == "gpu" else f"{m.subject.kind}s"
 
 
@@ -201,14 +221,15 @@ def _side(m: Measurement) -> str:
 def findings(judged: JudgedSeries) -> list[Finding]:
     """Return the findings, the worst first, and of equals those that name a node, GPU or link."""
     outcome = judged.outcome
-    shifted = [
-        _moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit
-    ]
+    lower = [shift for shift in outcome.shifts if shift.moved < -shift.limit]
+    shifted = [_moved_together(judged, shift) for shift in lower]
     alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
-    every = [*shifted, *alike, *_by_cause(judged, alone)]
-    return sorted(
-        every, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series))
-    )
+
+    def rank(finding: Finding) -> tuple[int, bool, int]:
+        severity = finding.judgement.verdict.severity
+        return severity, not finding.suspects, -len(finding.series)
+
+    return sorted([*shifted, *alike, *_by_cause(judged, alone)], key=rank)
 
 
 def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
@@ -216,7 +237,7 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
     known ones.
     """
     places = shift.members.tolist()
-    rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
+    rest = len(_peers(judged, places[0])) - len(places)
     words = {
         "past": "their earlier runs",
         "known": f"the {rest} that are known",
@@ -228,57 +249,73 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
     return Finding(judgement, tuple(places))
 
 
+def _peers(judged: JudgedSeries, place: int) -> list[int]:
+    """Return the series of the group of one of them."""
+    group = judged.table.group
+    peers: list[int] = np.flatnonzero(group == group[place]).tolist()
+    return peers
+
+
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
     """Return findings on groups of which more than a third, or all that share a fact, are low; and
     the rest.
     """
-    alike, left = [], []
+    alike = []
+    left = []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
         by_group[int(judged.table.group[i])].append(i)
-    for group, places in by_group.items():
-        peers = np.flatnonzero(judged.table.group == group).tolist()
-        slow, every = (
-            _owning_nodes(judged.table.first[i].subject for i in some) for some in (places, peers)
-        )
-        is_shared = len(slow) > 1 and judged.table.groups.name_of(slow) and len(slow) < len(every)
-        if is_shared or (len(slow) >= AGREEING and len(slow) > MINORITY * len(every)):
-            distance = float(
-                np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places])
-            )
-            limit = float(np.median(judged.outcome.limit[places]))
-            against = (
-                "their earlier runs"
-                if judged.source(places[0]) == "history"
-                else f"the median of {len(peers)}"
-            )
-            alike.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
-        else:
+    for places in by_group.values():
+        if not _are_many(judged, places):
             left += places
+            continue
+        outcome = judged.outcome
+        distances = [outcome.value[i] - outcome.expected[i] for i in places]
+        distance = float(np.median(distances))
+        limit = float(np.median(outcome.limit[places]))
+        against = "their earlier runs"
+        if judged.source(places[0]) != "history":
+            against = f"the median of {len(_peers(judged, places[0]))}"
+        alike.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
     return alike, left
+
+
+def _are_many(judged: JudgedSeries, places: Sequence[int]) -> bool:
+    """Return whether more than a third of a group are low, or all of its nodes that share a fact
+    and no others.
+    """
+    first = judged.table.first
+    slow = _owning_nodes(first[i].subject for i in places)
+    every = _owning_nodes(first[i].subject for i in _peers(judged, places[0]))
+    if 1 < len(slow) < len(every) and judged.table.groups.name_of(slow):
+        return True
+    return len(slow) >= AGREEING and len(slow) > MINORITY * len(every)
 
 
 def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
     """Return the nodes of GPUs and nodes; links by their own names."""
-    return {
-        subject.name if subject.kind == "link" else subject.nodes[0]
-        for subject in subjects
-        if subject.nodes
-    }
+    names = set[str]()
+    for subject in subjects:
+        if subject.nodes:
+            names.add(subject.name if subject.kind == "link" else subject.nodes[0])
+    return names
 
 
 def _of_many(
     judged: JudgedSeries, places: Sequence[int], against: str, distance: float, limit: float
 ) -> Judgement:
-    m = judged.table.first[places[0]]
-    subjects = [judged.table.first[i].subject for i in places]
-    kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
+    """Return the judgement of series of one group that are low together."""
+    first = judged.table.first
+    m = first[places[0]]
+    subjects = [first[i].subject for i in places]
+    kinds = _kinds(m)
+    total = len(_peers(judged, places[0]))
     names = _names(subjects)
     # What all of them have, and no other
     if alike := judged.table.groups.name_of(_owning_nodes(subjects)):
         names = f"those with {alike}"
-        total = sum(_without_nodes(other) == _without_nodes(m) for other in judged.table.first)
-    verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
+        total = sum(_without_nodes(other) == _without_nodes(m) for other in first)
+    failed = distance < -(limit + math.log(FAIL_FACTOR))
     reason = Reason.of(
         "many-alike",
         metric=m.metric,
@@ -291,16 +328,26 @@ def _of_many(
         against=against,
         limit=percent_words(-limit, m),
     )
-    value = judged.table.value(
-        places[0], float(np.median([judged.outcome.value[i] for i in places]))
+    median = float(np.median([judged.outcome.value[i] for i in places]))
+    measurement = Measurement(
+        metric=m.metric,
+        value=judged.table.value(places[0], median),
+        unit=m.unit,
+        subject=Subject("group", f"{len(places)} of {total} {kinds}"),
+        conditions=m.conditions,
+        better=m.better,
     )
-    subject = Subject("group", f"{len(places)} of {total} {kinds}")
-    measurement = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
-    deviation = math.exp(-distance if m.better == "lower" else distance) - 1
-    return Judgement(measurement, verdict, reason, judged.source(places[0]), deviation=deviation)
+    return Judgement(
+        measurement=measurement,
+        verdict=Verdict.FAIL if failed else Verdict.DEGRADED,
+        reason=reason,
+        source=judged.source(places[0]),
+        deviation=_deviation(distance, m),
+    )
 
 
 def _without_nodes(m: Measurement) -> tuple[object, ...]:
+    """Return what a number has in common with the same one of other nodes."""
     return m.metric, m.unit, m.subject.kind, frozenset(m.conditions.items())
 
 
@@ -316,21 +363,36 @@ def _names(subjects: Sequence[Subject]) -> str:
 
 def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
     """Yield one finding for each node, GPU, link or number of the whole cluster."""
-    distance = judged.outcome.value - judged.outcome.expected
-    by_subject: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
-        by_subject[kind, name].append(i)
-    for (kind, name), places in by_subject.items():
-        worst = min(places, key=lambda i: (judged.table.first[i].subject.kind != kind, distance[i]))
+    first = judged.table.first
+    by_culprit: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, culprit in zip(bad, _culprits(judged, bad), strict=True):
+        by_culprit[culprit].append(i)
+    for (kind, name), places in by_culprit.items():
+        worst = _worst(judged, places, kind)
         judgement = judged.judgement(worst)
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
             continue
-        others = other_problems(judged.table.first[i] for i in places if i != worst)
-        evidence = join((judgement.reason, others))
-        sure = max(judged.confidence(i) for i in places)
-        suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence, judgement.verdict)
+        others = other_problems(first[i] for i in places if i != worst)
+        suspect = Suspect(
+            kind=cast(SuspectKind, kind),
+            name=name,
+            confidence=max(judged.confidence(i) for i in places),
+            evidence=join((judgement.reason, others)),
+            verdict=judgement.verdict,
+        )
         yield Finding(judgement, tuple(places), (suspect,))
+
+
+def _worst(judged: JudgedSeries, places: Iterable[int], kind: str) -> int:
+    """Return the series that reads lowest, of a part of this kind before those within it."""
+    outcome = judged.outcome
+
+    def rank(i: int) -> tuple[bool, float]:
+        is_within = judged.table.first[i].subject.kind != kind
+        return is_within, outcome.value[i] - outcome.expected[i]
+
+    return min(places, key=rank)
 
 
 def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
@@ -339,21 +401,34 @@ def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]
     A node is that of its own number, of two or more of its GPUs, and of most of its links.
     """
     subjects = [judged.table.first[i].subject for i in bad]
-    links = {subject.name for subject in subjects if subject.kind == "link"}
-    measured: dict[str, set[str]] = defaultdict(set)
-    for m in judged.table.first if links else ():
-        if m.subject.kind == "link":
-            for node in m.subject.nodes:
-                measured[node].add(m.subject.name)
     nodes = {subject.name for subject in subjects if subject.kind == "node"}
+    nodes |= _nodes_of_links(judged, {s.name for s in subjects if s.kind == "link"})
     gpus = {subject.name: subject.nodes[0] for subject in subjects if subject.kind == "gpu"}
-    # Two links at least, and more than half of those that the node has.
-    nodes |= {
-        node for node, names in measured.items() if len(names & links) > max(1.0, len(names) / 2)
-    }
     nodes |= {node for node, count in Counter(gpus.values()).items() if count > 1}
     culprits: list[tuple[str, str]] = []
     for subject in subjects:
-        guilty = next((node for node in subject.nodes if node in nodes), None)
-        culprits.append((subject.kind, subject.name) if guilty is None else ("node", guilty))
+        culprit = (subject.kind, subject.name)
+        for node in subject.nodes:
+            if node in nodes:
+                culprit = ("node", node)
+                break
+        culprits.append(culprit)
     return culprits
+
+
+def _nodes_of_links(judged: JudgedSeries, bad: Set[str]) -> set[str]:
+    """Return nodes of which two links at least are bad, and more than half of those that were
+    measured.
+    """
+    if not bad:
+        return set()
+    measured_links: dict[str, set[str]] = defaultdict(set)
+    for m in judged.table.first:
+        if m.subject.kind == "link":
+            for node in m.subject.nodes:
+                measured_links[node].add(m.subject.name)
+    nodes = set[str]()
+    for node, links in measured_links.items():
+        if len(links & bad) > max(1.0, len(links) / 2):
+            nodes.add(node)
+    return nodes

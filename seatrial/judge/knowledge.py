@@ -13,7 +13,7 @@ from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import wire, with_shares
 from seatrial.catalog.published import nearest_figures
-from seatrial.detection.noise import AGREEING
+from seatrial.detection.noise import AGREEING, Floats
 from seatrial.detection.references import Past
 from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
@@ -28,6 +28,9 @@ from seatrial.model.setup import Setup, hardware_by_node, is_busbw, joined_by_nv
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
+
+
+_RATES = ("first", "rest", "location")  # what is scaled from one number of ranks to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +53,35 @@ class Knowledge:
 
     def past_of(self, table: SeriesTable) -> Past:
         """Return what earlier runs measured of the series of `table`, as logs."""
-        count = len(table.first)
         if self.past is None or not self.past.runs:
-            none = np.empty((0, count))
+            none = np.empty((0, len(table.first)))
             return Past(
-                none,
-                none,
-                none,
-                none,
-                none.astype(np.int64),
-                none.astype(np.bool_),
-                np.array([UNKNOWN_DAY]),
+                first=none,
+                rest=none,
+                location=none,
+                within=none,
+                count=none.astype(np.int64),
+                good=none.astype(np.bool_),
+                weekday=np.array([UNKNOWN_DAY]),
             )
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
         recorded = at >= 0
-        first, rest, location = (
-            np.where(recorded, table.logs(rows[:, at]), np.nan)
-            for rows in (self.past.first, self.past.rest, self.past.location)
-        )
-        within = np.where(recorded, self.past.within[:, at], 0.0)
-        readings, good = self.past.count[:, at] * recorded, self.past.good[:, at] & recorded
+
+        def logs(values: Floats) -> Floats:
+            return np.where(recorded, table.logs(values[:, at]), np.nan)
+
         days = [run.started.weekday() for run in self.past.runs]
-        weekday = np.array(
-            [*days, self.started.weekday() if self.started else UNKNOWN_DAY], dtype=np.int64
+        days.append(self.started.weekday() if self.started else UNKNOWN_DAY)
+        return Past(
+            first=logs(self.past.first),
+            rest=logs(self.past.rest),
+            location=logs(self.past.location),
+            within=np.where(recorded, self.past.within[:, at], 0.0),
+            count=self.past.count[:, at] * recorded,
+            good=self.past.good[:, at] & recorded,
+            weekday=np.array(days, dtype=np.int64),
         )
-        return Past(first, rest, location, within, readings, good, weekday)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +110,30 @@ def knowledge_of(
     knowledge = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
     if store is None:
         return knowledge
-    measured = {m.series(): m for check in checks for m in check.measurements if m.better}
-    names = sorted(measured)
-    others = earlier_peers(store, context, hardware, list(measured.values()))
+    by_name = {m.series(): m for check in checks for m in check.measurements if m.better}
+    names = sorted(by_name)
+    others = earlier_peers(store, context, hardware, list(by_name.values()))
     peers = others.measurements if others else ()
-    every = [*names, *(m.series() for m in peers)]
+    names_of_peers = [m.series() for m in peers]
     past = past_runs(
         store,
         context.cluster,
         context.suite,
         context.fingerprint,
-        every,
+        [*names, *names_of_peers],
         context.started,
-        Machines(hardware, measured),
+        Machines(hardware, by_name),
         others.runs if others else None,
     )
-    past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
+    past = _over_other_ranks(past, [by_name[name] for name in names], setup, store, context)
     if others and others.hardware:
-        knowledge = replace(
-            knowledge, groups=group_nodes({**others.hardware, **hardware}), peers=peers
-        )
+        groups = group_nodes({**others.hardware, **hardware})
+        knowledge = replace(knowledge, groups=groups, peers=peers)
     return replace(
         knowledge,
         pinned=store.pinned(context.cluster),
         past=past,
-        names=every,
+        names=[*names, *names_of_peers],
         started=context.started,
     )
 
@@ -140,37 +145,43 @@ def _over_other_ranks(
 
     It is scaled by what the links allow for either number.
     """
-    empty = (
-        [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < AGREEING]
-        if past.runs
-        else []
-    )
-    earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty]) if empty else {}
-    at = [i for i in empty if earlier.get(series[i].series())]
+    if not past.runs:
+        return past
+    few = past.good.sum(axis=0) < AGREEING
+    empty = [i for i, m in enumerate(series) if is_busbw(m) and few[i]]
+    if not empty:
+        return past
+    earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty])
+    at = []
+    names = []
+    rates = []
+    for i in empty:
+        m = series[i]
+        if by_ranks := earlier.get(m.series()):
+            ranks, name = _nearest(m, by_ranks)
+            at.append(i)
+            names.append(name)
+            rates.append(_rate(m, ranks, setup))
     if not at:
         return past
-    nearest = [_nearest(series[i], earlier[series[i].series()]) for i in at]
-    then = past_runs(
-        store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started
-    )
-    rates = np.array(
-        [_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)]
-    )
-    rows = {
-        name: getattr(past, name).copy()
-        for name in ("first", "rest", "location", "within", "count", "good")
-    }
+    then = past_runs(store, context.cluster, context.suite, {}, names, context.started)
     measured = past.count[:, at] > 0
-    for name, values in rows.items():
-        carried = getattr(then, name) * (rates if name in ("first", "rest", "location") else 1)
+    filled = {}
+    for name in ("first", "rest", "location", "within", "count", "good"):
+        carried = getattr(then, name)
+        if name in _RATES:
+            carried = carried * np.array(rates)
+        values = getattr(past, name).copy()
         values[:, at] = np.where(measured, values[:, at], carried)
-    return replace(past, **rows)
+        filled[name] = values
+    return replace(past, **filled)
 
 
 def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
     """Return the number of ranks that is nearest to that of `m`, with the name of its series."""
     ranks = int(m.conditions["ranks"])
-    return min(earlier.items(), key=lambda item: abs(item[0] - ranks))
+    nearest = min(earlier, key=lambda number: abs(number - ranks))
+    return nearest, earlier[nearest]
 
 
 def _rate(m: Measurement, then: int, setup: Setup) -> float:
@@ -178,15 +189,17 @@ def _rate(m: Measurement, then: int, setup: Setup) -> float:
     unknown.
     """
     slots = max(1, setup.slots_per_node)
-    earlier = replace(m, conditions={**m.conditions, "ranks": then})
-    now_gb_s, then_gb_s = (
-        limit and limit.gb_s
-        for limit in (
-            wire(each, replace(setup, nodes=max(1, ranks_of(each, setup) // slots)))
-            for each in (m, earlier)
-        )
-    )
-    return now_gb_s / then_gb_s if now_gb_s and then_gb_s else 1.0
+
+    def allowed(number: Measurement) -> float | None:
+        nodes = max(1, ranks_of(number, setup) // slots)
+        limit = wire(number, replace(setup, nodes=nodes))
+        return limit.gb_s if limit else None
+
+    now_gb_s = allowed(m)
+    then_gb_s = allowed(replace(m, conditions={**m.conditions, "ranks": then}))
+    if not now_gb_s or not then_gb_s:
+        return 1.0
+    return now_gb_s / then_gb_s
 
 
 def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:

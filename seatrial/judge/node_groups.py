@@ -28,30 +28,26 @@ class NodeGroups:
 
     def of(self, subject: Subject) -> tuple[str, ...]:
         """Return the groups that the subject is part of: one, and of a link those of both ends."""
-        return tuple(sorted({self.name_by_node.get(node, "") for node in subject.nodes}))
+        names = {self.name_by_node.get(node, "") for node in subject.nodes}
+        return tuple(sorted(names))
 
     def name_of(self, nodes: Iterable[str]) -> str:
         """Return the name of the group that has these nodes and no others; "" if there is none."""
         some = set(nodes)
         names = {self.name_by_node.get(node, "") for node in some}
-        whole = [
-            name
-            for name in names
-            if some == {n for n, its in self.name_by_node.items() if its == name}
-        ]
-        if len(names) == 1 and whole:
-            return whole[0]
+        if len(names) == 1:
+            (name,) = names
+            if some == {node for node, its in self.name_by_node.items() if its == name}:
+                return name
         return self._shared_by(some)
 
     def _shared_by(self, some: set[str]) -> str:
         """Return the fact that all of these nodes share, and few or no others of the run; ""
         without one.
         """
-        facts = (
-            set.intersection(*(set(self.facts_by_node.get(node, ())) for node in some))
-            if some
-            else set()
-        )
+        if not some:
+            return ""
+        facts = set.intersection(*(set(self.facts_by_node.get(node, ())) for node in some))
         for fact in sorted(facts):
             holders = sum(fact in its for its in self.facts_by_node.values())
             if holders < len(self.facts_by_node) and len(some) >= _MOST * holders:
@@ -70,7 +66,8 @@ class NodeGroups:
         for name, count in sizes:
             shown = name if len(name) <= 60 else f"{name[:60]}..."
             members.append(f"{count:,} x {shown}")
-        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {some_of(members)}"
+        differences = " and ".join(self.differences)
+        return f"{len(sizes)} groups by {differences}: {some_of(members)}"
 
 
 def group_nodes(hardware: Hardware) -> NodeGroups:
@@ -84,57 +81,61 @@ def group_nodes(hardware: Hardware) -> NodeGroups:
         return NodeGroups()
     models = Counter(h.model for h in hardware.values() if h.model) or Counter([""])
     commonest = models.most_common(1)[0][0]
-    model_by_node = {node: h.model or commonest for node, h in hardware.items()}
-    enough, name_by_node, differences = (
-        max(3, ceil(0.05 * len(hardware))),
-        dict[str, str](),
-        set[str](),
-    )
-    for model in models:
-        alike = {
-            node: hardware[node] for node, its_model in model_by_node.items() if its_model == model
-        }
-        members = {node: (h.driver, h.gpu_clock_mhz) for node, h in alike.items()}
-        sizes = Counter(members.values())
+    variants_of: dict[str, dict[str, Variant]] = {model: {} for model in models}
+    for node, h in hardware.items():
+        variants_of[h.model or commonest][node] = (h.driver, h.gpu_clock_mhz)
+    enough = max(3, ceil(0.05 * len(hardware)))
+    name_by_node = dict[str, str]()
+    differences = set[str]()
+    for model, variants in variants_of.items():
+        sizes = Counter(variants.values())
         usual = sizes.most_common(1)[0][0]  # which nodes of rare variants count as
-        variant_by_node = {node: v if sizes[v] >= enough else usual for node, v in members.items()}
-        differing = _differing(set(variant_by_node.values()))
+        common = {variant for variant, size in sizes.items() if size >= enough}
+        if len(common) < len(sizes):
+            common.add(usual)
+        differing = _differing(common)
         differences.update(differing)
-        name_by_node |= {
-            node: _name(model, variant, differing) for node, variant in variant_by_node.items()
-        }
+        for node, variant in variants.items():
+            counted = variant if variant in common else usual
+            name_by_node[node] = _name(model, counted, differing)
     if len(models) > 1:
-        differences.add("GPU model" if any(h.gpu_model for h in hardware.values()) else "CPU model")
+        has_gpus = any(h.gpu_model for h in hardware.values())
+        differences.add("GPU model" if has_gpus else "CPU model")
+    facts = _facts(hardware)
     if len(set(name_by_node.values())) < 2:
-        return NodeGroups(dict.fromkeys(hardware, ""), facts_by_node=_facts(hardware))
-    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)), _facts(hardware))
+        return NodeGroups(dict.fromkeys(hardware, ""), facts_by_node=facts)
+    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)), facts)
 
 
 def _facts(hardware: Hardware) -> dict[str, list[str]]:
+    """Return the driver and the clock of each node, where they are known."""
     facts: dict[str, list[str]] = {}
     for node, its in hardware.items():
-        known = (
-            f"driver {its.driver}" if its.driver else "",
-            f"{its.gpu_clock_mhz} MHz" if its.gpu_clock_mhz else "",
-        )
-        facts[node] = [fact for fact in known if fact]
+        known = list[str]()
+        if its.driver:
+            known.append(f"driver {its.driver}")
+        if its.gpu_clock_mhz:
+            known.append(f"{its.gpu_clock_mhz} MHz")
+        facts[node] = known
     return facts
 
 
 def _differing(variants: set[Variant]) -> tuple[str, ...]:
-    names = ("driver", "GPU clock")
-    return tuple(
-        name
-        for name, values in zip(names, zip(*variants, strict=True), strict=True)
-        if len(set(values)) > 1
-    )
+    """Return what the variants differ in."""
+    differing = []
+    if len({driver for driver, _ in variants}) > 1:
+        differing.append("driver")
+    if len({clock for _, clock in variants}) > 1:
+        differing.append("GPU clock")
+    return tuple(differing)
 
 
 def _name(model: str, variant: Variant, differing: tuple[str, ...]) -> str:
+    """Name a group by its model, and by the facts that its nodes differ in from others."""
     driver, clock = variant
-    parts = (
-        model,
-        f"driver {driver or 'unknown'}" if "driver" in differing else "",
-        f"{clock or 'unknown'} MHz" if "GPU clock" in differing else "",
-    )
-    return " ".join(part for part in parts if part)
+    parts = [model] if model else []
+    if "driver" in differing:
+        parts.append(f"driver {driver or 'unknown'}")
+    if "GPU clock" in differing:
+        parts.append(f"{clock or 'unknown'} MHz")
+    return " ".join(parts)

@@ -34,15 +34,17 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
         return None
     if broken := _fails_sanity(m) or _impossible(m, baselines):
         return broken
-    external = sorted(
-        (b for b in baselines if b.source in _PREFERENCE), key=lambda b: _PREFERENCE.index(b.source)
-    )
-    if external:  # of equally harsh ones the first counts
-        chosen = external[:1] if external[0].source == "pinned" else external
-        return max((_against(m, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
-    by_links = [_against(m, b) for b in baselines if b.source == "physics" and b.low is not None]
-    if below := [judgement for judgement in by_links if not judgement.passed]:
-        return below[0]
+    external = [_against(m, b) for source in _PREFERENCE for b in baselines if b.source == source]
+    if external:
+        if external[0].source == "pinned":
+            return external[0]
+        # Of equally harsh ones the first counts
+        return max(external, key=lambda judgement: _MILDEST_FIRST.index(judgement.verdict))
+    for baseline in baselines:
+        if baseline.source == "physics" and baseline.low is not None:
+            by_links = _against(m, baseline)
+            if not by_links.passed:
+                return by_links
     tried = "finite, positive" if m.above_zero else "finite"
     return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))
 
@@ -51,15 +53,21 @@ def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
     """Return the baseline of `pin`; None where it leaves the bad side open or speaks of another
     unit.
     """
-    bound = pin.high if measurement.better == "lower" else pin.low
+    is_lower_better = measurement.better == "lower"
+    bound = pin.high if is_lower_better else pin.low
     if bound is None or pin.unit != measurement.unit:
         return None
-    floor = bound * FAIL_FACTOR if measurement.better == "lower" else bound / FAIL_FACTOR
-    detail = (
-        f"the {quantity(pin.centre, pin.unit)} that {pin.pinned_by} pinned on "
-        f"{pin.pinned_at:%Y-%m-%d}"
+    floor = bound * FAIL_FACTOR if is_lower_better else bound / FAIL_FACTOR
+    centre = quantity(pin.centre, pin.unit)
+    return Baseline(
+        source="pinned",
+        centre=pin.centre,
+        low=pin.low,
+        high=pin.high,
+        floor=floor,
+        samples=1,
+        detail=f"the {centre} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}",
     )
-    return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
 def _fails_sanity(m: Measurement) -> Judgement | None:
@@ -70,9 +78,8 @@ def _fails_sanity(m: Measurement) -> Judgement | None:
         return None
     if m.value < 0 or m.better == "lower":
         kind = "time" if m.unit in TIMES else "rate"
-        return _sanity(
-            m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=kind)
-        )
+        reason = Reason.of("not-positive", number=measured(m), quantity=kind)
+        return _sanity(m, Verdict.INCONCLUSIVE, reason)
     size = m.conditions.get("message_bytes")
     # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
     if m.metric == "busbw" and isinstance(size, int) and size <= 4096:
@@ -92,57 +99,77 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
 
 
 def _sanity(m: Measurement, verdict: Verdict, reason: Reason) -> Judgement:
+    """Return a judgement by the number itself."""
     return Judgement(m, verdict, reason, "sanity")
 
 
 def _against(m: Measurement, baseline: Baseline) -> Judgement:
+    """Judge a number by a baseline."""
+    verdict = Verdict.PASS
     if _beyond(m, baseline.floor):
         verdict = Verdict.FAIL
-    else:
-        verdict = Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
-    code = "within-interval" if verdict is Verdict.PASS else f"worse-than-{baseline.source}"
+    elif _beyond(m, _bound(m, baseline)):
+        verdict = Verdict.DEGRADED
+    code = f"worse-than-{baseline.source}"
+    if verdict is Verdict.PASS:
+        code = "within-interval"
     reason = Reason.of(
-        code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict)
+        code,
+        comparison=_compared(m, baseline),
+        expectation=_expectation(m, baseline, verdict),
     )
     return _judgement(m, verdict, reason, baseline)
 
 
 def _bound(m: Measurement, baseline: Baseline) -> float | None:
+    """Return the end of the baseline's interval on the bad side."""
     return baseline.high if m.better == "lower" else baseline.low
 
 
 def _beyond(m: Measurement, limit: float | None) -> bool:
+    """Return whether a number is worse than a limit, if there is one."""
     if limit is None:
         return False
-    return m.value > limit if m.better == "lower" else m.value < limit
+    if m.better == "lower":
+        return m.value > limit
+    return m.value < limit
 
 
 def _judgement(m: Measurement, verdict: Verdict, reason: Reason, baseline: Baseline) -> Judgement:
-    expected = Expected(baseline.low, baseline.high)
-    return Judgement(m, verdict, reason, baseline.source, expected, _deviation(m, baseline))
+    """Return a judgement by a baseline."""
+    return Judgement(
+        measurement=m,
+        verdict=verdict,
+        reason=reason,
+        source=baseline.source,
+        expected=Expected(baseline.low, baseline.high),
+        deviation=_deviation(m, baseline),
+    )
 
 
 def _deviation(m: Measurement, baseline: Baseline) -> float | None:
+    """Return by which share a number differs from the centre of a baseline; None for one at 0."""
     return m.value / baseline.centre - 1 if baseline.centre else None
 
 
 def _compared(m: Measurement, baseline: Baseline) -> str:
+    """Say where a number is beside a baseline."""
     deviation = _deviation(m, baseline) or 0.0
     percent = round(abs(deviation) * 100)
-    where = f"{percent} % {'below' if deviation < 0 else 'above'}" if percent else "at"
+    where = "at"
+    if percent:
+        side = "below" if deviation < 0 else "above"
+        where = f"{percent} % {side}"
     return f"{measured(m)} is {where} {baseline.detail}"
 
 
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
-    bound, floor = _bound(m, baseline), baseline.floor
+    """Say what a baseline expects, and of a number that fails what it must reach."""
+    bound = _bound(m, baseline)
     words = "at most" if m.better == "lower" else "at least"
-    expected = (
-        f"expected {words} {quantity(bound, m.unit)}"
-        if bound is not None
-        else "no bound on that side"
-    )
-    return (
-        f"{expected}; {words} {quantity(floor, m.unit)} or it fails"
-        if verdict is Verdict.FAIL and floor is not None
-        else expected
-    )
+    expected = "no bound on that side"
+    if bound is not None:
+        expected = f"expected {words} {quantity(bound, m.unit)}"
+    if verdict is Verdict.FAIL and baseline.floor is not None:
+        expected += f"; {words} {quantity(baseline.floor, m.unit)} or it fails"
+    return expected
