@@ -8,7 +8,7 @@ methods", 2004). How much of it all readings of a run share is the mean product 
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,8 @@ def members(group: Ints) -> list[Ints]:
     if not group.size:
         return []
     order = np.argsort(group, kind="stable")
-    return list(np.split(order, np.cumsum(np.bincount(group))[:-1]))
+    ends = np.cumsum(np.bincount(group))
+    return list(np.split(order, ends[:-1]))
 
 
 def median_of(rows: Floats) -> Floats:
@@ -80,7 +81,8 @@ def hodges_lehmann(readings: Floats) -> Floats:
     if len(readings) == 3:  # one stray of three is more than the means of pairs bear
         return np.asarray(np.median(readings, axis=0))
     one, other = np.triu_indices(len(readings))
-    return np.asarray(np.median((readings[one] + readings[other]) / 2, axis=0))
+    means = (readings[one] + readings[other]) / 2
+    return np.asarray(np.median(means, axis=0))
 
 
 def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
@@ -90,7 +92,8 @@ def locations(in_turn: Floats, start: Ints, count: Ints) -> Floats:
     located = np.full(count.shape, np.nan)
     for readings in np.unique(count[count > 0]).tolist():
         at = np.flatnonzero(count == readings)
-        located[at] = hodges_lehmann(in_turn[start[at] + np.arange(readings)[:, None]])
+        places = start[at] + np.arange(readings)[:, None]
+        located[at] = hodges_lehmann(in_turn[places])
     return located
 
 
@@ -108,9 +111,16 @@ def typical(distances: Floats) -> float:
         return 0.0
     scale = _MAD * float(np.median(distances))
     if scale:
-        return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
-    few = distances.size < ENOUGH  # where the farthest one may be the fault
-    return float(np.quantile(distances, 0.9, method="lower" if few else "linear")) / 1.645
+        winsorized = np.minimum(distances, 3 * scale)
+        return math.sqrt(float(np.mean(winsorized**2)))
+    # Of few the farthest one may be the fault.
+    method: Literal["lower", "linear"] = "lower" if distances.size < ENOUGH else "linear"
+    return float(np.quantile(distances, 0.9, method=method)) / 1.645
+
+
+def scatter(values: Floats) -> float:
+    """Return the standard deviation of values around their median, as `typical` has it."""
+    return typical(np.abs(values - np.median(values)))
 
 
 def widening(count: float) -> float:
@@ -136,18 +146,17 @@ def noise_of(
     firsts = past.accepted(past.first)
     steps = np.abs(np.diff(np.vstack([firsts, tonight]), axis=0))
     rest = firsts - own
-    noise = np.empty(own.size)
+    noise, strays = np.empty(own.size), np.empty(own.size)
     for at in groups:
-        noise[at] = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
-    noise = np.maximum(noise, LEAST_NOISE)
-    strays = np.empty(own.size)
-    for at in groups:
+        scale = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
+        noise[at] = max(scale, LEAST_NOISE)
         strays[at] = share_of_strays(finite(rest[:, at] / noise[at]))
     squares, degrees = _own_squares(past, rest, noise, strays)
     for at in groups:
         known = int(np.isfinite(steps[:, at]).sum())
-        if at.size >= LEAST_PEERS and known >= ENOUGH:
-            noise[at] *= _narrowing(known, float(squares[at].sum()), float(degrees[at].sum()))
+        if at.size < LEAST_PEERS or known < ENOUGH:
+            continue
+        noise[at] *= _narrowing(known, float(squares[at].sum()), float(degrees[at].sum()))
     squares, degrees = _own_squares(past, rest, noise, strays)
     prior = _prior_degrees(squares, degrees, groups)
     louder, degrees = moderated(squares, degrees, prior)
@@ -164,8 +173,9 @@ def _narrowing(steps: int, squares: float, degrees: float) -> float:
     if not 1 / _ALIKE < as_known / max(degrees, 1) < _ALIKE:
         return 1.0
     own = _INDEPENDENT * steps
-    variance = (own + as_known) / (own + degrees)
-    return math.sqrt(variance) * widening((own + degrees) / _INDEPENDENT) / widening(steps)
+    together = own + degrees
+    variance = (own + as_known) / together
+    return math.sqrt(variance) * widening(together / _INDEPENDENT) / widening(steps)
 
 
 def _own_squares(
@@ -177,11 +187,15 @@ def _own_squares(
     Runs that are read so often that a quarter of such ones holds one of the share `strays` (M) are
     left out, and what is far above the squares of a series' quieter runs is no noise.
     """
-    more = np.maximum(past.count - 1, 0) * past.good * ((1 - strays) ** past.count > _CLEAN)
-    mean = np.where(more > 0, past.accepted(past.within) / noise**2 / np.maximum(more, 1), np.nan)
-    within = np.minimum(mean, _MOST_WITHIN * np.fmax(_lower_quartile(mean), 1.0)) * more
+    is_clean = (1 - strays) ** past.count > _CLEAN
+    more = np.maximum(past.count - 1, 0) * past.good * is_clean
+    squares = past.accepted(past.within) / noise**2
+    mean = np.where(more > 0, squares / np.maximum(more, 1), np.nan)
+    usual = np.fmax(_lower_quartile(mean), 1.0)
+    within = np.minimum(mean, _MOST_WITHIN * usual) * more
     once = past.good & (past.count == 1)
-    single = np.where(once, np.clip(rest / noise, -STRAYING, STRAYING) ** 2, 0.0)
+    scaled = np.clip(rest / noise, -STRAYING, STRAYING)
+    single = np.where(once, scaled**2, 0.0)
     degrees = more.sum(axis=0) + np.maximum(once.sum(axis=0) - 1, 0)
     return np.nansum(within, axis=0) + single.sum(axis=0), degrees
 
@@ -190,7 +204,8 @@ def _lower_quartile(rows: Floats) -> Floats:
     """Return that of each column without its NaN; NaN for a column of too few to tell which one is
     odd.
     """
-    ordered = np.sort(np.vstack([rows, np.full((1, rows.shape[1]), np.nan)]), axis=0)  # NaN last
+    none = np.full((1, rows.shape[1]), np.nan)
+    ordered = np.sort(np.vstack([rows, none]), axis=0)  # NaN last
     count = np.isfinite(rows).sum(axis=0)
     quartile = np.take_along_axis(ordered, count[None] // 4, axis=0)[0]
     return np.where(count >= AGREEING, quartile, np.nan)
@@ -209,12 +224,15 @@ def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floa
     beyond, chance = list[Floats](), list[Floats]()
     for at in peers:
         some = at[degrees[at] >= AGREEING]
-        logs = np.log(np.maximum(squares[some] / np.maximum(degrees[some], 1), _LEAST_RATIO))
-        beyond.append(logs - (np.median(logs) if logs.size else 0.0))
+        if not some.size:
+            continue
+        variances = squares[some] / np.maximum(degrees[some], 1)
+        logs = np.log(np.maximum(variances, _LEAST_RATIO))
+        beyond.append(logs - np.median(logs))
         chance.append(2 / np.maximum(degrees[some] - 1, 1))
-    distances = np.abs(np.concatenate(beyond)) if beyond else np.empty(0)
-    if distances.size < ENOUGH:
+    if sum(logs.size for logs in beyond) < ENOUGH:
         return prior
+    distances = np.abs(np.concatenate(beyond))
     more = typical(distances) ** 2 - float(np.mean(np.concatenate(chance)))
     of_peers = np.clip(2 / max(more, 1e-9), PRIOR_VALUES, _MOST_PRIOR)
     for at in peers:
@@ -240,16 +258,14 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
     """Return the noise of a group: from its steps between runs, else from its peers in this run,
     else as assumed.
     """
-    if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
-        distances = finite(np.abs(rest))
-        return (
-            typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
-        )
-    distances = finite(steps)
-    if distances.size >= ENOUGH:
-        return typical(distances) / math.sqrt(2) * widening(distances.size)
-    distances = finite(np.abs(tonight - median_of(tonight[:, None])))
-    return typical(distances) * widening(distances.size) if distances.size >= ENOUGH else assumed
+    is_alone = tonight.size < LEAST_PEERS  # then what lasts for runs counts as noise as well
+    between_runs = finite(steps)
+    if not is_alone and between_runs.size >= ENOUGH:
+        return typical(between_runs) / math.sqrt(2) * widening(between_runs.size)
+    distances = finite(np.abs(rest if is_alone else tonight - median_of(tonight[:, None])))
+    if distances.size < ENOUGH:
+        return assumed
+    return typical(distances) * widening(distances.size)
 
 
 def apart_from_mean(count: Ints, lasts: float) -> Floats:
@@ -260,12 +276,12 @@ def apart_from_mean(count: Ints, lasts: float) -> Floats:
     M) are readings. It is below 1, because what they share moves the mean as well.
     """
     days = np.arange(len(count) + 1)
-    alike = lasts * PERSISTENCE ** np.abs(days[:, None] - days) + (1 - lasts) * np.eye(days.size)
+    kept = PERSISTENCE ** np.abs(days[:, None] - days)
+    covariance = lasts * kept + (1 - lasts) * np.eye(days.size)
     weights = count / np.maximum(count.sum(axis=0), 1)
-    with_mean = alike[:, :-1] @ weights
-    return np.asarray(
-        np.maximum(1 - 2 * with_mean + (weights * with_mean[:-1]).sum(axis=0), 1 - PERSISTENCE)
-    )
+    with_mean = covariance[:, :-1] @ weights
+    of_mean = (weights * with_mean[:-1]).sum(axis=0)
+    return np.asarray(np.maximum(1 - 2 * with_mean + of_mean, 1 - PERSISTENCE))
 
 
 def shared(
@@ -289,23 +305,24 @@ def shared(
     """
     usable = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     usable &= within < _MOST_WITHIN * count + STRAYING**2
-    x, y = np.where(usable, first, 0.0), np.where(usable, rest, 0.0)
+    first, rest, within = (np.where(usable, rows, 0.0) for rows in (first, rest, within))
     count = count * usable
     pairs = count * (count + 1) / 2
-    mean = (x + count * y) / (count + 1)
-    product = pairs * mean**2 - np.where(usable, within, 0.0) / 2 + pairs / np.maximum(readings, 1)
-    products, squares = product.sum(axis=0), (count * x**2 + pairs - count).sum(axis=0)
-    mean_apart = np.where(
-        usable.any(axis=0), (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1), 1.0
-    )
-    products, squares = products * mean_apart, squares * mean_apart**2
+    mean = (first + count * rest) / (count + 1)
+    product = pairs * mean**2 - within / 2 + pairs / np.maximum(readings, 1)
+    square = count * first**2 + pairs - count
+    weighted = (pairs * apart).sum(axis=0) / np.maximum(pairs.sum(axis=0), 1)
+    mean_apart = np.where(usable.any(axis=0), weighted, 1.0)
+    products = product.sum(axis=0) * mean_apart
+    squares = square.sum(axis=0) * mean_apart**2
     usual, usual_squares = _of_most(products, squares)
     share, error = np.empty(readings.size), np.empty(readings.size)
     for at in groups:
         own, own_squares = _of_most(products[at], squares[at])
-        differs = own - usual > 3 / math.sqrt(own_squares)
-        share[at] = max(own if differs else usual, 0.0)
-        error[at] = 1 / math.sqrt(own_squares if differs else usual_squares)
+        if own - usual <= 3 / math.sqrt(own_squares):
+            own, own_squares = usual, usual_squares
+        share[at] = max(own, 0.0)
+        error[at] = 1 / math.sqrt(own_squares)
     return share, error
 
 
@@ -315,7 +332,8 @@ def beyond_doubt(share: Floats, doubt: Floats) -> Floats:
 
     By James and Stein, the positive part.
     """
-    rest = share * np.maximum(0.0, 1 - (doubt / np.maximum(share, 1e-9)) ** 2)
+    relative = doubt / np.maximum(share, 1e-9)
+    rest = share * np.maximum(0.0, 1 - relative**2)
     return np.asarray(np.minimum(np.maximum(rest, doubt / 3), 1.0))
 
 
@@ -332,7 +350,8 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
         return 0.0, 1e-9
     own = products[measured] / squares[measured]
     away = np.abs(own - np.median(own)) * np.sqrt(squares[measured])
-    like = measured[away <= _UNLIKE * max(1.0, _MAD * float(np.median(away)))]
+    usual = max(1.0, _MAD * float(np.median(away)))
+    like = measured[away <= _UNLIKE * usual]
     number = float(squares[like].sum())
     return float(products[like].sum()) / number, number
 
@@ -361,7 +380,8 @@ def location_factor(scaled: Floats, count: Ints, lasting: Floats, groups: list[I
         readings = count[:, at][several]
         limit = (STRAYING**2) / readings  # of the square of a location
         seen = np.minimum(squares[:, at][several], limit) * readings
-        factors[number] = np.clip((seen - readings * lasting[:, at][several]).mean(), *_FACTORS)
+        by_chance = seen - readings * lasting[:, at][several]
+        factors[number] = np.clip(by_chance.mean(), *_FACTORS)
     return factors
 
 
@@ -378,7 +398,8 @@ def healthy_readings(scaled: Floats, groups: list[Ints]) -> tuple[list[Floats], 
         own = finite(scaled[:-1, at])
         values = own if own.size >= ENOUGH**2 else everywhere
         strays[number] = share_of_strays(values)
-        healthy.append(values[:: max(1, -(-values.size // _MOST_HEALTHY))])
+        every = max(1, math.ceil(values.size / _MOST_HEALTHY))
+        healthy.append(values[::every])
     return healthy, strays
 
 

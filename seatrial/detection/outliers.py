@@ -23,7 +23,7 @@ from seatrial.detection.noise import (
     typical,
 )
 from seatrial.detection.references import MUST_FIND, Reference
-from seatrial.detection.scan import FALSE_ALARMS, WATCHED, RunScan
+from seatrial.detection.scan import FALSE_ALARMS, LEAST_WATCHED, WATCHED, RunScan
 from seatrial.detection.together import beyond_chance
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
@@ -122,14 +122,28 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
     supporting = young | _peers_of_doubtful(doubtful, count, reference.group)
-    watched = (scan.confidence >= WATCHED) & ~bad & ~scan.unproven & own
-    agreeing = (tonight.distance < scan.level - scan.limit).sum(axis=0)
+    watched = (
+        (scan.confidence >= WATCHED) & (scan.loss >= LEAST_WATCHED) & ~bad & ~scan.unproven & own
+    )
+    below = tonight.distance < scan.level - scan.limit
     return Outcome(
-        median_of(readings) + season, tonight.location + moved + season, count, scan.level + moved + season,
-        scan.limit, scan.loss, scan.start,
-        moved, agreeing,
-        scan.confidence, bad, scan.unproven, watched, doubtful, supporting, shifts,
-    )  # fmt: skip
+        value=median_of(readings) + season,
+        location=tonight.location + moved + season,
+        readings=count,
+        expected=scan.level + moved + season,
+        limit=scan.limit,
+        loss=scan.loss,
+        start=scan.start,
+        moved=moved,
+        agreeing=below.sum(axis=0),
+        confidence=scan.confidence,
+        bad=bad,
+        unproven=scan.unproven,
+        watched=watched,
+        doubtful=doubtful,
+        supporting=supporting,
+        shifts=shifts,
+    )
 
 
 def _peers_of_doubtful(doubtful: Bools, count: Ints, group: Ints) -> Bools:

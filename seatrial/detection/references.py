@@ -28,9 +28,9 @@ from seatrial.detection.noise import (
     median_of,
     members,
     noise_of,
+    scatter,
     shared,
     steps_of,
-    typical,
     widening,
 )
 from seatrial.detection.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
@@ -91,16 +91,15 @@ class Reference:
     """What M series should read, learned from `past` and this run's first readings; NaN if nothing
     is known.
 
-    `own` is the median of the `runs` accepted runs; `levels` (S, M) is what the runs before each of
-    STARTS show, drawn to the median of the `peers`, which differ by a standard deviation of
-    `spread`; `doubts` is the standard deviation of a healthy level around it, `noise` that of one
-    reading, known to `degrees` of freedom, `step` what rounding may make of nothing. `moved` (T, G)
-    is by how much each group of peers moved together in each run, known to `unsure` (G); `together`
-    (G) is the standard deviation of that over runs, and `drift` (G) that without what chance makes
-    of it. `factor` (G) is the variance of the location of several readings, over that of their
-    mean. `healthy` (G) are accepted readings, and where few, this run's first ones `reads` (M), in
-    standard deviations from what they should be; the share `strays` (G) of them strays. `season`
-    (M) is what this weekday usually adds, which all other values are without.
+    `own` is the median of the `runs` accepted runs; the `forecast` is drawn to the median of the
+    `peers`, which differ by a standard deviation of `spread`. `noise` is the standard deviation of
+    one reading, known to `degrees` of freedom, `step` what rounding may make of nothing. `moved`
+    (T, G) is by how much each group of peers moved together in each run, known to `unsure` (G);
+    `together` (G) is the standard deviation of that over runs, and `drift` (G) that without what
+    chance makes of it. `factor` (G) is the variance of the location of several readings, over that
+    of their mean. `healthy` (G) are accepted readings, and where few, this run's first ones `reads`
+    (M), in standard deviations from what they should be; the share `strays` (G) of them strays.
+    `season` (M) is what this weekday usually adds, which all other values are without.
     """
 
     past: Past
@@ -140,35 +139,30 @@ def learn(past: Past, current: ThisRun) -> Reference:
     own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
     noise, degrees = noise_of(past, own, current.first, current.assumed, groups)
     weights = np.where(np.isfinite(accepted), past.count / noise**2, 0.0)
-    peers, spread = _peers(
-        own, 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9)), noise, current, groups
-    )
-    centre = np.where(
-        runs > 0, _mean(clipped(accepted, noise**2 / np.maximum(past.count, 1)), weights), peers
-    )
+    error = 1 / np.sqrt(np.maximum(weights.sum(axis=0), 1e-9))
+    peers, spread = _peers(own, error, noise, current, groups)
+    without_strays = clipped(accepted, noise**2 / np.maximum(past.count, 1))
+    centre = np.where(runs > 0, _mean(without_strays, weights), peers)
     shifts = shift_of(groups, np.vstack([past.location, current.first]) - centre, runs)
     known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
-    errors = np.array([float(np.median(noise[at])) for at in groups]) * np.sqrt(
-        MEDIAN_VARIANCE / known
-    )
+    usual_noise = np.array([float(np.median(noise[at])) for at in groups])
+    errors = usual_noise * np.sqrt(MEDIAN_VARIANCE / known)
     moved = beyond_chance(shifts[:-1], errors)
-    scaled = (np.vstack([firsts, current.first]) - centre - shifts[:, current.group]) / noise
-    again = (
-        np.vstack([past.accepted(past.rest), current.second]) - centre - shifts[:, current.group]
-    ) / noise
-    more = np.maximum(np.vstack([past.count, np.full((1, own.size), 2)]) - 1, 0)
-    within = (
-        np.vstack([past.accepted(past.within), (current.first - current.second) ** 2 / 2])
-        / noise**2
-    )
+    shifted = shifts[:, current.group]
+    scaled = (np.vstack([firsts, current.first]) - centre - shifted) / noise
+    rests = np.vstack([past.accepted(past.rest), current.second])
+    again = (rests - centre - shifted) / noise
+    twice = np.full((1, own.size), 2)
+    more = np.maximum(np.vstack([past.count, twice]) - 1, 0)
+    of_two = (current.first - current.second) ** 2 / 2
+    within = np.vstack([past.accepted(past.within), of_two]) / noise**2
     taught = past.count * past.good
     shares = np.empty((len(LASTING_SHARES), own.size))
     for nth, lasts in enumerate(LASTING_SHARES):
         apart = apart_from_mean(taught, lasts)
-        shares[nth] = beyond_doubt(
-            *shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
-        )
-    around = (accepted - centre - shifts[:-1, current.group]) / noise
+        share = shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
+        shares[nth] = beyond_doubt(*share)
+    around = (accepted - centre - shifted[:-1]) / noise
     # What readings of a run share takes it as far from the mean of all, however long it lasts.
     factor = location_factor(around, taught, shares[-1] * apart[:-1], groups)
     located = past.location - moved[:, current.group]
@@ -183,9 +177,28 @@ def learn(past: Past, current: ThisRun) -> Reference:
     together = scatter_of(shifts[:-1], noise, current.assumed, groups)
     drift = drift_of(shifts[:-1], past.count, noise, current.assumed, groups)
     return Reference(
-        past, current.group, groups, own, runs, expected, peers, spread, noise, degrees, current.cap, step, moved,
-        errors, together, drift, factor, healthy, strays, scaled[-1], seasons[-1],
-    )  # fmt: skip
+        past=past,
+        group=current.group,
+        groups=groups,
+        own=own,
+        runs=runs,
+        forecast=expected,
+        peers=peers,
+        spread=spread,
+        noise=noise,
+        degrees=degrees,
+        cap=current.cap,
+        step=step,
+        moved=moved,
+        unsure=errors,
+        together=together,
+        drift=drift,
+        factor=factor,
+        healthy=healthy,
+        strays=strays,
+        reads=scaled[-1],
+        season=seasons[-1],
+    )
 
 
 def _mean(accepted: Floats, weights: Floats) -> Floats:
@@ -218,9 +231,12 @@ def _forecast(
     all_new = (np.bincount(group, runs > 0) < 2) & (np.bincount(group) >= ENOUGH)
     unsure = np.where(all_new[group] & (runs == 0), 0.0, unsure)
     result = forecast(level, unsure, accepted, located, chance, shared)
+    is_alone = ~np.isfinite(peers)
     for nth, start in enumerate(STARTS.tolist()):
-        unknown = ~np.isfinite(peers) & (known[: max(len(known) - start, 0)].sum(axis=0) < AGREEING)
-        result.before[nth, unknown] = result.reading[nth, unknown] = np.nan
+        before = known[: max(len(known) - start, 0)].sum(axis=0)
+        unknown = is_alone & (before < AGREEING)
+        result.before[nth, unknown] = np.nan
+        result.reading[nth, unknown] = np.nan
     return result
 
 
@@ -236,9 +252,9 @@ def _prior(
     most = error * np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)
     at_least = np.where(runs > 0, error**2 * (np.abs(own - peers) / most - 1), 0.0)
     has_peers = np.isfinite(peers)
-    return np.where(has_peers, peers, own), np.where(
-        has_peers, np.maximum(spread**2, at_least), _UNKNOWN
-    )
+    level = np.where(has_peers, peers, own)
+    variance = np.where(has_peers, np.maximum(spread**2, at_least), _UNKNOWN)
+    return level, variance
 
 
 def _peers(
@@ -253,12 +269,14 @@ def _peers(
         if measured.size < LEAST_PEERS:
             continue
         known = at[np.isfinite(own[at])]
-        from_past = known.size > 1
-        values = own[known] if from_past else current.first[measured]
-        chance = float(np.median(error[known] ** 2)) if from_past else 0.0
-        seen = typical(np.abs(values - np.median(values))) * widening(values.size)
+        if known.size > 1:
+            values, chance = own[known], float(np.median(error[known] ** 2))
+        else:
+            values, chance = current.first[measured], 0.0
+        seen = scatter(values) * widening(values.size)
         if values.size < ENOUGH:
             seen = max(seen, float(current.assumed[at[0]]))
         centre[at] = np.median(values)
-        spread[at] = np.sqrt(max(seen**2 - chance, float(np.median(noise[at])) ** 2 / 9))
+        least = float(np.median(noise[at])) ** 2 / 9
+        spread[at] = np.sqrt(max(seen**2 - chance, least))
     return centre, spread

@@ -23,6 +23,7 @@ from seatrial.detection.noise import (
     Floats,
     Ints,
     chance_of,
+    finite,
     locations,
     median_of,
     moderated,
@@ -37,7 +38,9 @@ SURE = 0.9  # the confidence at the limit
 NEAR = 0.3  # of its limit: what lies above it is not read again
 # The same of this run alone: one reading in six is so low, and 3 % of losses of 10 % lie above 0.3
 NEAR_NOW = 0.2
+LEAST_LOSS = -math.log(0.98)  # on logs: nobody cares about less, and a loss of 3 % may read 2 %
 WATCHED = 0.5  # the least confidence that is told of
+LEAST_WATCHED = -math.log(0.97)  # on logs: nobody acts on what may be a loss of less than 3 %
 # Of a series in a run: neighbouring starts share runs and count as three, further readings as two
 _CHANCES = 6
 _MOST_SURE = 0.99  # a fault of the measurement itself remains
@@ -78,9 +81,8 @@ class RunScan:
         starts = np.arange(self.count.size) * len(self.distance)
         self.location = locations(self.distance.T.ravel(), starts, self.count)
         self.noise = _with_scatter(reference, self.distance, self.value, self.count)
-        self.quantile = NormalDist().inv_cdf(
-            1 - FALSE_ALARMS / (_CHANCES * max(self.count.size, 1))
-        )
+        chances = _CHANCES * max(self.count.size, 1)
+        self.quantile = NormalDist().inv_cdf(1 - FALSE_ALARMS / chances)
 
     def scan(self) -> Scan:
         """Try each start."""
@@ -88,45 +90,68 @@ class RunScan:
         series = np.arange(self.count.size)
         levels = reference.forecast.before
         loss, error, alone = self._without_common(*self._losses())
-        limit = self.quantile * error
-        limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
+        least = np.minimum(np.maximum(reference.step, LEAST_LOSS), reference.cap)
+        limit = (self.quantile * error).clip(least, reference.cap)
         # What runs before this one make of a series counts if this run agrees.
         agrees = levels - self.value > loss / 2
         excess = np.where(np.isfinite(loss) & agrees, loss / limit, -np.inf)
-        best = np.argmax(excess, axis=0)
-        ratio = np.zeros(series.size)
-        # Its least squared z
-        watched = self.quantile**2 - 2 * np.log(SURE / (1 - SURE) / (WATCHED / (1 - WATCHED)))
-        suspicious = excess * self.quantile > np.sqrt(max(watched, 0.0))
-        for i in np.flatnonzero(suspicious.any(axis=0)).tolist():
-            starts = np.flatnonzero(suspicious[:, i]).tolist()
-            by_distance = (excess[starts, i] * self.quantile) ** 2 / 2
-            ratios = np.minimum(
-                by_distance, [self._ratio(i, nth, float(loss[nth, i])) for nth in starts]
-            )
-            best[i], ratio[i] = starts[int(np.argmax(ratios))], ratios.max()
-        chosen = (best, series)
+        best, ratio = self._most_likely(loss, excess)
         enough = self.quantile**2 / 2
         enough = max(enough - _discount(ratio - enough), 1.0)
         narrower = np.sqrt(2 * enough) / self.quantile
-        bad: Bools = (excess[chosen] > narrower) & (ratio > enough) & self._agree(best)
-        odds = np.clip(ratio - enough, -50, 50) + np.log(SURE / (1 - SURE))
+        narrowed = np.maximum(limit[best, series] * narrower, least)
+        is_low = agrees[best, series] & (loss[best, series] > narrowed)
+        bad: Bools = is_low & (ratio > enough) & self._agree(best)
+        odds = np.clip(ratio - enough, -50, 50) + _log_odds(SURE)
         confidence = np.minimum(1 / (1 + np.exp(-odds)), _MOST_SURE)
         # Often enough read, and as healthy readings of the group are: it is one.
-        unproven: Bools = (
-            (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
-        )
-        deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
-        reads_low = loss.copy()
-        reads_low[0] = np.minimum(loss[0], levels[0] - self.value)  # a stray moves the median less
-        near = (reads_low > np.where(STARTS == 0, NEAR_NOW, NEAR)[:, None] * limit) & (
-            deepest > np.minimum(self.quantile * alone, reference.cap)
-        )
-        shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
+        undecided = (self.count < AGREEING) | (confidence >= WATCHED)
+        unproven: Bools = (excess[0] > 1) & ~bad & undecided
+        told = bad | ((confidence >= WATCHED) & ~unproven)
+        shown = np.where(told, best, 0)
         return Scan(
-            STARTS[shown[0]], levels[shown], loss[shown], limit[shown],
-            confidence, bad, unproven, np.asarray(near.any(axis=0)),
-        )  # fmt: skip
+            start=STARTS[shown],
+            level=levels[shown, series],
+            loss=loss[shown, series],
+            limit=np.where(bad, narrowed, limit[shown, series]),
+            confidence=confidence,
+            bad=bad,
+            unproven=unproven,
+            near=self._near(loss, limit, error, alone),
+        )
+
+    def _most_likely(self, loss: Floats, excess: Floats) -> tuple[Ints, Floats]:
+        """Return (M) the place of the start that is most likely, and its log likelihood ratio.
+
+        `loss` and `excess`, that over its limit, are (S, M). The ratio is 0 where a change is too
+        unlikely to be told of.
+        """
+        best = np.argmax(excess, axis=0)
+        ratio = np.zeros(best.size)
+        least = self.quantile**2 - 2 * (_log_odds(SURE) - _log_odds(WATCHED))
+        z = excess * self.quantile
+        suspicious = z > np.sqrt(max(least, 0.0))
+        for i in np.flatnonzero(suspicious.any(axis=0)).tolist():
+            starts = np.flatnonzero(suspicious[:, i]).tolist()
+            by_reading = [self._ratio(i, nth, float(loss[nth, i])) for nth in starts]
+            ratios = np.minimum(z[starts, i] ** 2 / 2, by_reading)
+            best[i] = starts[int(np.argmax(ratios))]
+            ratio[i] = ratios.max()
+        return best, ratio
+
+    def _near(self, loss: Floats, limit: Floats, error: Floats, alone: Floats) -> Bools:
+        """Return (M) whether a series is so low, since any start, that further readings may show a
+        loss; for the errors see `_losses`.
+        """
+        by_chance = np.sqrt(np.maximum(error**2 - alone**2, 0))
+        deepest = loss + CHANCE * by_chance
+        shows = deepest > np.minimum(self.quantile * alone, self.reference.cap)
+        below = loss.copy()
+        by_median = self.reference.expected - self.value  # a stray moves the median less
+        below[0] = np.minimum(loss[0], by_median)
+        shares = np.where(STARTS == 0, NEAR_NOW, NEAR)
+        near = (below > shares[:, None] * limit) & shows
+        return np.asarray(near.any(axis=0))
 
     def _losses(self) -> tuple[Floats, Floats, Floats]:
         """Return (S, M) by start: the loss, its standard error, and the part of it that no further
@@ -134,18 +159,14 @@ class RunScan:
         """
         forecast = self.reference.forecast
         unexplained, certain = 1 - forecast.response, forecast.variance + self.unsure**2
-        total = certain + chance_of(
-            self.count, self.noise, self.reference.factor[self.reference.group]
-        )
+        factor = self.reference.factor[self.reference.group]
+        total = certain + chance_of(self.count, self.noise, factor)
         lower = np.where(self.count > 0, forecast.reading - self.location, 0.0)
         information = forecast.information + unexplained**2 / total
         information = np.where(information > 0, information, np.nan)
         loss = (unexplained * lower / total - forecast.score) / information
-        return (
-            loss,
-            1 / np.sqrt(information),
-            1 / np.sqrt(forecast.information + unexplained**2 / certain),
-        )
+        most_information = forecast.information + unexplained**2 / certain
+        return loss, 1 / np.sqrt(information), 1 / np.sqrt(most_information)
 
     def _without_common(
         self, loss: Floats, error: Floats, alone: Floats
@@ -162,18 +183,22 @@ class RunScan:
             if known.size < LEAST_PEERS:
                 continue
             common = np.nan_to_num(median_of(loss[:, known].T))
-            doubt = np.nan_to_num(MEDIAN_VARIANCE * median_of(error[:, known].T ** 2) / known.size)
+            of_one = median_of(error[:, known].T ** 2)
+            doubt = np.nan_to_num(MEDIAN_VARIANCE * of_one / known.size)
             usual = reference.drift[number] ** 2
             share = usual / (usual + doubt)
             most = 2 * np.sqrt(usual + doubt)
-            loss[:, at] -= (common - np.clip((1 - share) * common, -most, most))[:, None]
+            by_chance = np.clip((1 - share) * common, -most, most)
+            loss[:, at] -= (common - by_chance)[:, None]
+            added = (share * doubt)[:, None]
             for rows in (error, alone):
-                rows[:, at] = np.sqrt(rows[:, at] ** 2 + (share * doubt)[:, None])
+                rows[:, at] = np.sqrt(rows[:, at] ** 2 + added)
         return loss, error, alone
 
     def _agree(self, best: Ints) -> Bools:
         """Return whether there are three readings at least since the start."""
-        since = np.cumsum(np.vstack([self.count, self.reference.past.count[::-1]]), axis=0)
+        latest_first = np.vstack([self.count, self.reference.past.count[::-1]])
+        since = np.cumsum(latest_first, axis=0)
         return np.asarray(since[STARTS[best], np.arange(best.size)] >= AGREEING)
 
     def _ratio(self, i: int, nth: int, loss: float) -> float:
@@ -184,24 +209,29 @@ class RunScan:
         average, so that noise of another shape is not taken for a loss.
         """
         reference, noise = self.reference, float(self.noise[i])
-        level, group = reference.forecast.before[nth, i], reference.group[i]
+        past, group = reference.past, reference.group[i]
+        level = reference.forecast.before[nth, i]
         strays, healthy = float(reference.strays[group]), reference.healthy[group]
         mine = np.flatnonzero(healthy == reference.reads[i])[:1]
         # A loss that is new is no evidence that healthy readings stray
         if mine.size and not reference.runs[i]:
             healthy = np.delete(healthy, mine)
             strays = share_of_strays(healthy)
-        own = self.distance[:, i]
-        own = own[np.isfinite(own)] - level
+        own = finite(self.distance[:, i]) - level
         ratio = float(_log_ratio(own / noise, loss / noise).sum())
         ratio -= float(own.size * _healthy_yield(healthy, loss / noise, strays))
-        runs = np.arange(len(reference.past.count) - STARTS[nth], len(reference.past.count))
-        then = reference.past.location[runs, i] - level - reference.moved[runs, group]
-        then, count = then[np.isfinite(then)], reference.past.count[runs, i][np.isfinite(then)]
+        since = slice(len(past.count) - STARTS[nth], None)
+        then = past.location[since, i] - level - reference.moved[since, group]
+        count = past.count[since, i][np.isfinite(then)]
         sd = noise / np.sqrt(count)
+        of_runs = _log_ratio(finite(then) / sd, loss / sd)
         share = np.where(count < AGREEING, np.minimum(strays * count, 0.5), strays)
-        ratio += float((_log_ratio(then / sd, loss / sd) - _if_stray(loss / sd, share)).sum())
+        ratio += float((of_runs - _if_stray(loss / sd, share)).sum())
         return ratio
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1 - share))
 
 
 def _discount(margins: Floats) -> float:
@@ -225,10 +255,9 @@ def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:
     Of Student's t with `_TAILS` degrees of freedom (Lange, Little and Taylor, "Robust statistical
     modeling using the t distribution", 1989): what lies far below the loss says little about it.
     """
-    without, with_loss = np.square(scaled), np.square(np.add(scaled, loss))
-    return np.asarray(
-        (_TAILS + 1) / 2 * (np.log1p(without / (_TAILS - 2)) - np.log1p(with_loss / (_TAILS - 2)))
-    )
+    without = np.log1p(np.square(scaled) / (_TAILS - 2))
+    with_loss = np.log1p(np.square(np.add(scaled, loss)) / (_TAILS - 2))
+    return np.asarray((_TAILS + 1) / 2 * (without - with_loss))
 
 
 def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
@@ -242,8 +271,11 @@ def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
     """Return the mean log likelihood ratio of healthy readings: as computed or as `healthy` shows,
     the larger one.
     """
-    seen = float(np.mean(np.exp(_log_ratio(healthy, loss)))) if healthy.size else 1.0
-    return max(float(_if_stray(loss, strays)), math.log(seen))
+    computed = float(_if_stray(loss, strays))
+    if not healthy.size:
+        return max(computed, 0.0)
+    seen = float(np.mean(np.exp(_log_ratio(healthy, loss))))
+    return max(computed, math.log(seen))
 
 
 def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: Ints) -> Floats:
@@ -253,8 +285,7 @@ def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: 
     scaled = np.clip((distance - value) / reference.noise, -STRAYING, STRAYING)
     of_strays = reference.strays[reference.group] * count * STRAYING**2
     squares = np.maximum(np.nansum(scaled**2, axis=0) - of_strays, 0.0)
-    many = count >= AGREEING
-    louder, _ = moderated(
-        np.where(many, squares, 0.0), np.where(many, count - 1, 0), reference.degrees
-    )
+    squares = np.where(count >= AGREEING, squares, 0.0)
+    degrees = np.where(count >= AGREEING, count - 1, 0)
+    louder, _ = moderated(squares, degrees, reference.degrees)
     return reference.noise * louder

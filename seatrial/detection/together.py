@@ -17,7 +17,7 @@ from seatrial.detection.noise import (
     Ints,
     finite,
     median_of,
-    typical,
+    scatter,
     widening,
 )
 
@@ -44,9 +44,8 @@ def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
 
     Those below two standard errors become 0.
     """
-    return np.asarray(
-        shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2)
-    )
+    moved = np.where(shifts == 0, np.inf, shifts)
+    return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / moved) ** 2))
 
 
 def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
@@ -55,11 +54,14 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
     """
     together = np.empty(len(groups))
     for number, at in enumerate(groups):
-        seen = finite(np.where(shifts[:, number] != 0, shifts[:, number], np.nan))
+        seen = finite(shifts[:, number])
+        seen = seen[seen != 0]
         chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
-        usual = typical(np.abs(seen - np.median(seen))) * widening(seen.size) if seen.size else 0.0
-        at_least = float(assumed[at[0]]) if seen.size < ENOUGH else 0.0
-        together[number] = max(chance, usual, LEAST_NOISE, at_least)
+        together[number] = max(chance, LEAST_NOISE)
+        if seen.size:
+            together[number] = max(together[number], scatter(seen) * widening(seen.size))
+        if seen.size < ENOUGH:
+            together[number] = max(together[number], float(assumed[at[0]]))
     return together
 
 
@@ -73,20 +75,17 @@ def drift_of(
     """
     drift = np.empty(len(groups))
     for number, at in enumerate(groups):
-        runs = (2 * (count[:, at] > 0).sum(axis=1) >= at.size) & (at.size >= LEAST_PEERS)
-        if runs.sum() < ENOUGH:
+        measured = (count[:, at] > 0).sum(axis=1)
+        runs = 2 * measured >= at.size
+        if at.size < LEAST_PEERS or runs.sum() < ENOUGH:
             drift[number] = float(assumed[at[0]])
             continue
         readings = np.maximum(count[runs][:, at].mean(axis=1), 1)
-        chance = (
-            MEDIAN_VARIANCE
-            / at.size
-            * float(np.median(noise[at])) ** 2
-            * float(np.mean(1 / readings))
-        )
-        seen = shifts[runs, number]
-        beyond = typical(np.abs(seen - np.median(seen))) ** 2 - chance
-        drift[number] = np.sqrt(max(beyond, 0.0) + chance * np.sqrt(2 / runs.sum()))
+        of_one = float(np.median(noise[at])) ** 2
+        chance = MEDIAN_VARIANCE / at.size * of_one * float(np.mean(1 / readings))
+        beyond = scatter(shifts[runs, number]) ** 2 - chance
+        error = chance * np.sqrt(2 / runs.sum())
+        drift[number] = np.sqrt(max(beyond, 0.0) + error)
     return drift
 
 
@@ -109,20 +108,16 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
         own = shifts[:, number] if at.size >= LEAST_PEERS else distance[:, at[0]]
         if at.size in (2, AGREEING) or runs[at].max() < ENOUGH:
             continue
-        usual = np.array([_median_of_two(own[weekday[:-1] == day]) for day in range(7)])
-        usual = (
-            np.nan_to_num(usual - np.nanmedian(usual)) if np.isfinite(usual).any() else np.zeros(7)
-        )
+        usual, known = np.full(7, np.nan), np.ones(7)
+        for day in days:
+            of_day = finite(own[weekday[:-1] == day])
+            known[day] = max(of_day.size, 1)
+            if of_day.size > 1:
+                usual[day] = np.median(of_day)
+        if not np.isfinite(usual).any():
+            continue
+        usual = np.nan_to_num(usual - np.nanmedian(usual))
         left = finite(own - usual[weekday[:-1]])
-        each = np.array(
-            [max(int(np.isfinite(own[weekday[:-1] == day]).sum()), 1) for day in range(7)]
-        )
-        error = typical(np.abs(left - np.median(left))) * np.sqrt(MEDIAN_VARIANCE / each)
+        error = scatter(left) * np.sqrt(MEDIAN_VARIANCE / known)
         seasons[:, number] = beyond_chance(usual, error)[weekday]
     return seasons
-
-
-def _median_of_two(values: Floats) -> float:
-    """Return the median of two values or more; NaN of fewer."""
-    known = finite(values)
-    return float(np.median(known)) if known.size > 1 else np.nan

@@ -2,6 +2,7 @@
 metrics that come and go, changes that follow each other.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
@@ -17,6 +18,7 @@ from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 OLD, NEW = {"driver": "560.3"}, {"driver": "570.1"}
 MONDAY = date(2026, 1, 5)
 READINGS = 6
+LOSS_AND_LIMIT = re.compile(r"([\d.]+) % below .*limit ([\d.]+) %")
 
 
 def with_drivers(nodes: int, updated: int) -> tuple[Series, Series]:
@@ -280,9 +282,27 @@ def test_two_successive_changes_are_both_reported() -> None:
 
 def test_a_watched_series_raises_no_alert() -> None:
     """What may be a loss is said in the reason of a run that passes."""
-    fleet = Fleet(16, READINGS)
+    fleet = Fleet(1, READINGS)
     fleet.run(of_nodes(64), times=10)
-    fleet.run(of_nodes(64), factor=slow("node-9", by=0.03), times=12)
+    fleet.run(of_nodes(64), factor=slow("node-9", by=0.04), times=12)
     watched = [run for run in fleet.judged() if " looks " in run.reason.sentence]
     assert watched
     assert all(run.verdict is Verdict.PASS and not run.suspects for run in watched)
+
+
+def test_a_loss_that_nobody_acts_on_is_not_watched() -> None:
+    fleet = Fleet(3, READINGS)
+    fleet.run(of_nodes(64, noise=0.01), times=10)
+    fleet.run(of_nodes(64, noise=0.01), factor=slow("node-9", by=0.012), times=6)
+    assert all("looks" not in run.reason.sentence for run in fleet.judged())
+
+
+def test_the_limit_that_a_reason_names_is_below_the_loss_also_where_several_are_blamed() -> None:
+    fleet = Fleet(3, READINGS)
+    fleet.run(of_nodes(64), times=10)
+    several = slow(*(f"node-{n}" for n in range(8)), by=0.04)
+    fleet.run(of_nodes(64), factor=several, times=4)
+    evidence = [suspect.evidence.sentence for run in fleet.judged() for suspect in run.suspects]
+    found = [LOSS_AND_LIMIT.search(sentence) for sentence in evidence]
+    assert len(found) > 4
+    assert all(match and float(match[1]) >= float(match[2]) for match in found)
