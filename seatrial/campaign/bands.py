@@ -41,27 +41,35 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
     state = store.campaign(result.cluster, result.suite)
     if state is None or state.started != result.started:
         return []
-    run_ids = [phase.run_id for phase in state.counted]
-    minutes = (series_of(state, store, metric) for metric in store.minute_metrics(run_ids))
-    bands = [_band(_title(series.metric), by_hour(series)) for series in minutes]
+    bands = []
+    for metric in store.minute_metrics([phase.run_id for phase in state.counted]):
+        minutes = series_of(state, store, metric)
+        bands.append(_band(_title(metric), by_hour(minutes)))
     for phases in phase_numbers(state, store):
         for columns in alike(phases.series):
             first = phases.series[columns[0]]
-            if "message_bytes" not in first.conditions:
-                title = f"{metric_of(first)}, {unit_name(first.unit)}, in {phases.suite}"
-                bands.append(
-                    _band(title, zip(phases.began_s, phases.readings[:, columns], strict=True))
-                )
+            if "message_bytes" in first.conditions:
+                continue
+            title = f"{metric_of(first)}, {unit_name(first.unit)}, in {phases.suite}"
+            moments = zip(phases.began_s, phases.readings[:, columns], strict=True)
+            bands.append(_band(title, moments))
     return [band for band in bands if len(band.hours) > 1]
 
 
 def _title(metric: str) -> str:
+    """Return the title of a metric of devices, with its unit if it has one."""
     name, _, unit = metric.rpartition("_")
-    return f"{metric_name(name)}, {_UNITS[unit]}" if unit in _UNITS else metric_name(metric)
+    if unit not in _UNITS:
+        return metric_name(metric)
+    return f"{metric_name(name)}, {_UNITS[unit]}"
 
 
 def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:
     """Summarize each moment that has readings: its hour, and their lowest, median and highest."""
-    known = ((at_s / 3600, readings[np.isfinite(readings)]) for at_s, readings in moments)
-    rows = [(hour, each.min(), np.median(each), each.max()) for hour, each in known if each.size]
-    return Band(title, *map(tuple, np.array(rows).reshape(-1, 4).T.tolist()))
+    rows = []
+    for at_s, readings in moments:
+        known = readings[np.isfinite(readings)]
+        if known.size:
+            rows.append((at_s / 3600, known.min(), np.median(known), known.max()))
+    hours, low, middle, high = map(tuple, np.array(rows).reshape(-1, 4).T.tolist())
+    return Band(title, hours, low, middle, high)

@@ -32,7 +32,8 @@ _LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones
 _OUTLYING = 5.0
 _HOUR_S = 3600.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
-_LIMIT, _FLOOR = 0.05, 0.5  # of what it was: losses that are degraded, and that fail
+_LIMIT = 0.05  # of what it was: a loss that is degraded
+_FLOOR = 0.5  # of what it was: less than this fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +54,26 @@ def drift_check(
     `minutes` are readings that devices reported; without enough phases they are not judged.
     `is_shared`: one machine plays all nodes, so that a slowdown of all of them is not judged.
     """
-    long = [each for each in phases if len(each.began_s) >= LEAST_PHASES]
-    if not long:
-        most = max((len(each.began_s) for each in phases), default=0)
-        return Check(
-            DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
-        )
-    long += [each for each in minutes if len(each.began_s) >= LEAST_PHASES]
-    judgements = [
-        judgement for each in long for judgement in _judgements(each, is_shared=is_shared)
-    ]
+    lengths = [len(each.began_s) for each in phases]
+    most = max(lengths, default=0)
+    if most < LEAST_PHASES:
+        reason = Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
+        return Check(DRIFT, Verdict.NOT_RUN, reason)
+    judgements = list[Judgement]()
+    for each in (*phases, *minutes):
+        if len(each.began_s) >= LEAST_PHASES:
+            judgements += _judgements(each, is_shared=is_shared)
     bad = [judgement for judgement in judgements if not judgement.passed]
     passed = Reason.of("drift-none", count=len(judgements))
     reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
-    verdict = worst(judgement.verdict for judgement in judgements)
-    measurements = tuple(judgement.measurement for judgement in judgements)
-    suspects = tuple(filter(None, map(_suspect, bad)))
     return Check(
-        DRIFT, verdict, join(reasons) or passed, 0.0, measurements, tuple(judgements), suspects
+        name=DRIFT,
+        verdict=worst(judgement.verdict for judgement in judgements),
+        reason=join(reasons) or passed,
+        seconds=0.0,
+        measurements=tuple(judgement.measurement for judgement in judgements),
+        judgements=tuple(judgements),
+        suspects=tuple(filter(None, map(_suspect, bad))),
     )
 
 
@@ -95,64 +98,76 @@ def _table(
     stored = store.readings(run_ids, [m.series() for m in series])
     frame = pd.DataFrame({"run": stored.run, "series": stored.series, "value": stored.value})
     medians = frame.groupby(["run", "series"], sort=False)["value"].median()
+    row = medians.index.get_level_values(0)
+    column = medians.index.get_level_values(1)
     table = np.full((len(run_ids), len(series)), np.nan)
-    table[medians.index.get_level_values(0), medians.index.get_level_values(1)] = medians.to_numpy()
+    table[row, column] = medians.to_numpy()
     return table
 
 
 def _suspect(judgement: Judgement) -> Suspect | None:
-    kind, name = judgement.measurement.subject.kind, judgement.measurement.subject.name
-    if kind not in ("node", "gpu", "link"):
+    """Return the part that a judgement blames; None for the cluster as a whole."""
+    subject = judgement.measurement.subject
+    if subject.kind not in ("node", "gpu", "link"):
         return None
-    return Suspect(kind, name, 0.9, judgement.reason, judgement.verdict)
+    return Suspect(subject.kind, subject.name, 0.9, judgement.reason, judgement.verdict)
 
 
 def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]:
     """Yield a judgement for each series that has readings at both ends."""
+    count = len(phases.series)
     relative = np.array(phases.readings)
-    judged = np.zeros(len(phases.series), dtype=bool)
+    judged = np.zeros(count, dtype=bool)
     for columns in alike(phases.series):
         is_compared = len(columns) >= _LEAST_PEERS
         if is_compared:
-            relative[:, columns] /= median_of(relative[:, columns].T)[:, None]
+            usual = median_of(relative[:, columns].T)
+            relative[:, columns] /= usual[:, None]
         judged[columns] = is_compared or not is_shared
-    begin, end = _ends(phases.began_s)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kept = median_of(relative[end]) / median_of(relative[begin])
-    falls = np.array([m.better == "higher" for m in phases.series])
-    kept = np.where(falls, kept, 1 / kept)
+    kept = _kept(phases, relative)
     enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
     judged &= np.isfinite(kept) & enough
-    outlying = np.zeros(len(phases.series))
+    outlying = np.zeros(count, dtype=bool)
     for columns in alike(phases.series):
-        outlying[columns] = _scores(kept[columns])
-    chance = np.ones(len(phases.series))
-    lost = np.flatnonzero(judged & (kept < 1 - _LIMIT))
+        outlying[columns] = _scores(kept[columns]) >= _OUTLYING
+    lost = judged & (kept < 1 - _LIMIT)
+    chance = np.ones(count)
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
-    for column in np.flatnonzero(judged):
-        drifts = chance[column] * judged.sum() <= _CHANCE or (
-            column in lost and outlying[column] >= _OUTLYING
-        )
+    drifts = (chance * judged.sum() <= _CHANCE) | (lost & outlying)
+    for column in np.flatnonzero(judged).tolist():
         yield _judgement(
             phases,
-            int(column),
+            column,
             relative[:, column],
-            float(kept[column]),
-            float(chance[column]),
-            drifts,
+            kept=float(kept[column]),
+            chance=float(chance[column]),
+            drifts=bool(drifts[column]),
         )
+
+
+def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """Return what share of each number is left at the end; of times, what share of the speed."""
+    begin, end = _ends(phases.began_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = median_of(readings[end]) / median_of(readings[begin])
+    falls = np.array([m.better == "higher" for m in phases.series])
+    return np.where(falls, kept, 1 / kept)
 
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return how far each part fell below like parts, in units of their robust spread; 0 for few
     parts.
     """
+    none = np.zeros(len(kept))
     known = kept[np.isfinite(kept)]
     if len(known) < _LEAST_SPREAD:
-        return np.zeros(len(kept))
+        return none
     middle = np.median(known)
     spread = 1.4826 * np.median(np.abs(known - middle))
-    return np.nan_to_num((middle - kept) / spread) if spread else np.zeros(len(kept))
+    if not spread:
+        return none
+    scores: NDArray[np.float64] = np.nan_to_num((middle - kept) / spread)
+    return scores
 
 
 def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
@@ -161,9 +176,11 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
     """
     columns: dict[tuple[object, ...], list[int]] = {}
     for column, m in enumerate(series):
-        if m.better:
-            conditions = tuple(sorted((key, str(value)) for key, value in m.conditions.items()))
-            columns.setdefault((m.metric, m.subject.kind, conditions), []).append(column)
+        if not m.better:
+            continue
+        conditions = sorted((name, str(value)) for name, value in m.conditions.items())
+        key = (m.metric, m.subject.kind, tuple(conditions))
+        columns.setdefault(key, []).append(column)
     yield from map(np.array, columns.values())
 
 
@@ -171,9 +188,10 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
     """Return the phases of the first and of the last hour; of a campaign that is shorter than three
     hours, thirds.
     """
-    length = began_s[-1] - began_s[0]
-    end = min(_HOUR_S, length / 3)
-    return began_s <= began_s[0] + end, began_s >= began_s[-1] - end
+    first = began_s[0]
+    last = began_s[-1]
+    end = min(_HOUR_S, (last - first) / 3)
+    return began_s <= first + end, began_s >= last - end
 
 
 def _judgement(
@@ -184,22 +202,32 @@ def _judgement(
     chance: float,
     drifts: bool,
 ) -> Judgement:
+    """Return the judgement of a series that kept a share of its number; `chance` is that of as much
+    without a drift.
+    """
     m = phases.series[column]
-    conditions = {**m.conditions, "of": m.metric, "suite": phases.suite}
-    measured = Measurement("drift", 100 * (kept - 1), "%", m.subject, conditions)
-    expected = Expected(low=-100 * _LIMIT)
-    if not drifts:
-        return Judgement(measured, Verdict.PASS, Reason(), "first hour", expected, kept - 1)
-    known = np.isfinite(readings)
-    slope = theil_sen(phases.began_s[known] / _HOUR_S, readings[known] / np.nanmedian(readings))
-    reason = Reason.of(
-        "drift-found",
-        what=measurement_name(m),
-        percent=f"{100 * (1 - kept):.0f}",
-        slope=f"{100 * slope.median:+.2g}",
-        low=f"{100 * slope.low:+.2g}",
-        high=f"{100 * slope.high:+.2g}",
-        chance=f"{chance:.1g}",
+    measured = Measurement(
+        metric="drift",
+        value=100 * (kept - 1),
+        unit="%",
+        subject=m.subject,
+        conditions={**m.conditions, "of": m.metric, "suite": phases.suite},
     )
-    verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
-    return Judgement(measured, verdict, reason, "first hour", expected, kept - 1)
+    verdict = Verdict.PASS
+    reason = Reason()
+    if drifts:
+        known = np.isfinite(readings)
+        hours = phases.began_s[known] / _HOUR_S
+        slope = theil_sen(hours, readings[known] / np.nanmedian(readings))
+        verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
+        reason = Reason.of(
+            "drift-found",
+            what=measurement_name(m),
+            percent=f"{100 * (1 - kept):.0f}",
+            slope=f"{100 * slope.median:+.2g}",
+            low=f"{100 * slope.low:+.2g}",
+            high=f"{100 * slope.high:+.2g}",
+            chance=f"{chance:.1g}",
+        )
+    expected = Expected(low=-100 * _LIMIT)
+    return Judgement(measured, verdict, reason, "first hour", expected, deviation=kept - 1)

@@ -22,12 +22,14 @@ def campaign_check(
     """Return the check `campaign`; `runs` are the phases by run id, `stopped` is why it ended
     before its time.
     """
-    bad = list(_failed(state, runs))
     suspects = tuple(_left_out(state))
-    reasons = [stopped, *(placed(each.name, each.evidence) for each in suspects), *notes, *bad]
+    left_out = [placed(suspect.name, suspect.evidence) for suspect in suspects]
+    reasons = [stopped, *left_out, *notes, *_failed(state, runs)]
     verdicts = [phase.verdict for phase in state.counted if phase.verdict]
-    verdicts += [Verdict.FAIL] if suspects else []
-    verdicts += [Verdict.INCONCLUSIVE] if stopped or not state.counted else []
+    if suspects:
+        verdicts.append(Verdict.FAIL)
+    if stopped or not state.counted:
+        verdicts.append(Verdict.INCONCLUSIVE)
     passed = Reason.of(
         "campaign-passed",
         phases=count(len(state.counted), "phase"),
@@ -35,13 +37,13 @@ def campaign_check(
     )
     judgements = tuple(_judgements(state, runs))
     return Check(
-        CAMPAIGN,
-        worst(verdicts),
-        join(reasons) or passed,
-        state.spent_s,
-        tuple(judgement.measurement for judgement in judgements),
-        judgements,
-        suspects,
+        name=CAMPAIGN,
+        verdict=worst(verdicts),
+        reason=join(reasons) or passed,
+        seconds=state.spent_s,
+        measurements=tuple(judgement.measurement for judgement in judgements),
+        judgements=judgements,
+        suspects=suspects,
     )
 
 
@@ -53,12 +55,11 @@ def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason
         if phase.verdict is not Verdict.PASS and row is not None:
             alike.setdefault((phase.suite, phase.code), []).append(row)
     for (suite, _), rows in alike.items():
-        of = sum(phase.suite == suite for phase in state.counted)
         first = rows[0]
         yield Reason.of(
             "campaign-phases-failed",
             count=len(rows),
-            of=of,
+            of=sum(phase.suite == suite for phase in state.counted),
             suite=suite,
             reason=first.reason,
             run=first.run_id,
@@ -66,14 +67,15 @@ def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason
 
 
 def _left_out(state: CampaignState) -> Iterator[Suspect]:
+    """Yield the nodes that the campaign left out, with the hour and the code."""
     for out in state.left_out:
-        hour, code = f"{out.since_s / 3600:.2f}", out.code or "broken"
-        yield Suspect(
-            "node",
-            out.node,
-            1.0,
-            Reason.of("campaign-left-out", hour=hour, what=code, run=out.run_id),
+        reason = Reason.of(
+            "campaign-left-out",
+            hour=f"{out.since_s / 3600:.2f}",
+            what=out.code or "broken",
+            run=out.run_id,
         )
+        yield Suspect("node", out.node, 1.0, reason)
 
 
 def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:
@@ -81,11 +83,12 @@ def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Ju
     baseline.
     """
     whole = Subject("cluster", state.cluster)
-    hours, goal = state.spent_s / 3600, state.goal_s / 3600
     verdict = Verdict.PASS if state.is_over else Verdict.INCONCLUSIVE
-    measured = Measurement("campaign_hours", hours, "h", whole)
-    yield Judgement(measured, verdict, Reason(), "suite", Expected(low=goal))
+    hours = Measurement("campaign_hours", state.spent_s / 3600, "h", whole)
+    goal = Expected(low=state.goal_s / 3600)
+    yield Judgement(hours, verdict, Reason(), "suite", goal)
     phases = [runs[phase.run_id] for phase in state.counted if phase.run_id in runs]
-    if alone := sum(row.lacks_baseline for row in phases):
-        measured = Measurement("uncompared_phases", alone, "", whole, better="lower")
-        yield Judgement(measured, Verdict.PASS, Reason(), "sanity")
+    alone = sum(row.lacks_baseline for row in phases)
+    if alone:
+        uncompared = Measurement("uncompared_phases", alone, "", whole, better="lower")
+        yield Judgement(uncompared, Verdict.PASS, Reason(), "sanity")

@@ -36,8 +36,11 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
 
     Raises SeatrialError.
     """
-    phases = [(phase.began_s, store.minutes(phase.run_id, metric)) for phase in state.counted]
-    known = [(began_s, table) for began_s, table in phases if table is not None]
+    known = []
+    for phase in state.counted:
+        table = store.minutes(phase.run_id, metric)
+        if table is not None:
+            known.append((phase.began_s, table))
     parts = sorted({part for _, table in known for part in table.parts})
     place = {part: column for column, part in enumerate(parts)}
     rows = sum(len(table.times_s) for _, table in known)
@@ -45,8 +48,9 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
     times: list[float] = []
     for began_s, table in known:
         columns = [place[part] for part in table.parts]
-        readings[len(times) : len(times) + len(table.times_s), columns] = table.readings
+        first = len(times)
         times += [began_s + at for at in table.times_s]
+        readings[first : len(times), columns] = table.readings
     return MetricMinutes(metric, parts, times, readings)
 
 
@@ -57,54 +61,53 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
     minutes = [series for series in minutes if series.readings.size]
     if not minutes:
         return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
-    judgements = [
-        judgement for series in minutes if series.metric in _RISES for judgement in _judged(series)
-    ]
+    judgements = list[Judgement]()
+    notes = list[Reason]()
+    for series in minutes:
+        if series.metric in _RISES:
+            judgements += _judged(series)
+        notes += _notes(series)
+    notes += filter(None, map(_worst_minute, minutes))
     bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
     parts = len({part for series in minutes for part in series.parts})
     steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
-    suspects = tuple(
-        Suspect(*_kind_of(str(j.measurement.conditions["part"])), 0.9, j.reason, j.verdict)
-        for j in bad
-    )
     check = Check(
-        MINUTES,
-        worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
-        join(judgement.reason for judgement in bad) or steady,
-        0.0,
-        tuple(judgement.measurement for judgement in judgements),
-        tuple(judgements),
-        suspects,
+        name=MINUTES,
+        verdict=worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
+        reason=join(judgement.reason for judgement in bad) or steady,
+        seconds=0.0,
+        measurements=tuple(judgement.measurement for judgement in judgements),
+        judgements=tuple(judgements),
+        suspects=tuple(map(_suspect, bad)),
     )
-    notes = [
-        *(note for series in minutes for note in _notes(series)),
-        *filter(None, map(_worst_minute, minutes)),
-    ]
     return check, notes
+
+
+def _suspect(judgement: Judgement) -> Suspect:
+    """Return the GPU or node that a judgement blames."""
+    kind, name = _kind_of(str(judgement.measurement.conditions["part"]))
+    return Suspect(kind, name, 0.9, judgement.reason, judgement.verdict)
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:
     """Yield how much each part rose."""
-    bad = _RISES[series.metric]
     for part, rose in zip(series.parts, risen(series), strict=True):
         kind, name = _kind_of(part)
         measured = Measurement(
-            "rise",
-            float(rose),
-            "",
-            Subject(kind, name),
-            {"of": series.metric, "part": part},
+            metric="rise",
+            value=float(rose),
+            unit="",
+            subject=Subject(kind, name),
+            conditions={"of": series.metric, "part": part},
             better="lower",
         )
-        reason = (
-            Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}")
-            if rose
-            else Reason()
-        )
-        yield Judgement(
-            measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0)
-        )
+        verdict = Verdict.PASS
+        reason = Reason()
+        if rose:
+            verdict = _RISES[series.metric]
+            reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}")
+        yield Judgement(measured, verdict, reason, "first minute", Expected(high=0))
 
 
 def risen(series: MetricMinutes) -> "NDArray[np.float64]":
@@ -123,6 +126,7 @@ def risen(series: MetricMinutes) -> "NDArray[np.float64]":
 
 
 def _notes(series: MetricMinutes) -> Iterator[Reason]:
+    """Yield which parts rose, of a metric whose rise is no fault."""
     if series.metric not in _NOTED:
         return
     rose = {part: by for part, by in zip(series.parts, risen(series), strict=True) if by}
@@ -147,13 +151,13 @@ def _worst_minute(series: MetricMinutes) -> Reason | None:
     if series.metric == "power_w":
         watts = np.nansum(series.readings, axis=1)
         at = int(np.argmax(watts))
-        return Reason.of(
-            "minutes-most-power", kilowatts=number(watts[at] / 1000), hour=_hour(series, at)
-        )
+        kilowatts = number(watts[at] / 1000)
+        return Reason.of("minutes-most-power", kilowatts=kilowatts, hour=_hour(series, at))
     return None
 
 
 def _hour(series: MetricMinutes, row: int) -> str:
+    """Format the hour of the campaign at which a reading was taken."""
     return f"{series.times_s[row] / _HOUR_S:.2f}"
 
 
@@ -161,24 +165,32 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     """Return the hourly medians of a metric that falls when a device slows down; None for another
     metric.
     """
-    if series.metric not in _DRIFTING or not len(series.times_s):
+    unit = _DRIFTING.get(series.metric)
+    if unit is None or not len(series.times_s):
         return None
-    hours = list(by_hour(series))
-    medians = [median_of(readings.astype(float)) for _, readings in hours]
-    unit = _DRIFTING[series.metric]
-    measured = [
-        Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts
-    ]
-    return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians))
+    starts_s = []
+    medians = []
+    for start_s, readings in by_hour(series):
+        starts_s.append(start_s)
+        medians.append(median_of(readings.astype(float)))
+    subjects = [Subject(*_kind_of(part)) for part in series.parts]
+    return PhaseNumbers(
+        suite=MINUTES,
+        began_s=np.array(starts_s),
+        series=[Measurement(series.metric, 0.0, unit, subject) for subject in subjects],
+        readings=np.array(medians),
+    )
 
 
 def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
     """Yield the start and the readings of each hour; of a short campaign, of each twelfth."""
     times_s = np.array(series.times_s)
-    step = max(1.0, min(_HOUR_S, (times_s[-1] - times_s[0]) / _BINS))
-    bins = ((times_s - times_s[0]) // step).astype(int)
+    since_first_s = times_s - times_s[0]
+    step = max(1.0, min(_HOUR_S, since_first_s[-1] / _BINS))
+    bins = (since_first_s // step).astype(int)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
-    yield from zip(times_s[starts].tolist(), np.split(series.readings, starts[1:]), strict=True)
+    readings = np.split(series.readings, starts[1:])
+    yield from zip(times_s[starts].tolist(), readings, strict=True)
 
 
 def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:
@@ -186,4 +198,6 @@ def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:
     or of processors.
     """
     node, _, rest = part.partition("/")
-    return ("gpu", part) if rest.startswith("gpu-") else ("node", node)
+    if rest.startswith("gpu-"):
+        return "gpu", part
+    return "node", node

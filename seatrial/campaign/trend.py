@@ -34,32 +34,41 @@ def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> 
     Raises ValueError for fewer than two readings.
     """
     known = np.isfinite(readings)
-    times, readings = times[known], readings[known]
+    times = times[known]
+    readings = readings[known]
     first, second = np.triu_indices(len(times), 1)
     if not len(first):
         raise ValueError("a slope needs two readings")
     slopes = np.sort((readings[second] - readings[first]) / (times[second] - times[first]))
+    last = len(slopes) - 1
+    middle = last / 2
     reach = _Z95 * math.sqrt(_variance(len(times))) / 2
-    middle = (len(slopes) - 1) / 2
-    low, high = math.floor(middle - reach), math.ceil(middle + reach)
-    bounds = slopes[max(low, 0)], slopes[min(high, len(slopes) - 1)]
-    return Slope(float(np.median(slopes)), float(bounds[0]), float(bounds[1]))
+    low = max(math.floor(middle - reach), 0)
+    high = min(math.ceil(middle + reach), last)
+    return Slope(
+        median=float(np.median(slopes)),
+        low=float(slopes[low]),
+        high=float(slopes[high]),
+    )
 
 
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the
     order of time.
     """
-    first, second = np.triu_indices(len(readings), 1)
+    rows, columns = readings.shape
+    first, second = np.triu_indices(rows, 1)
     at_once = max(1, _AT_ONCE // max(1, len(first)))
-    score = np.zeros(readings.shape[1])
-    for begin in range(0, readings.shape[1], at_once):
-        some = readings[:, begin : begin + at_once]
-        score[begin : begin + at_once] = np.nansum(np.sign(some[second] - some[first]), axis=0)
-    p_values = np.ones(readings.shape[1])
+    score = np.zeros(columns)
+    for begin in range(0, columns, at_once):
+        some = slice(begin, begin + at_once)
+        rises = np.sign(readings[second, some] - readings[first, some])
+        score[some] = np.nansum(rises, axis=0)
+    p_values = np.ones(columns)
     counts = np.isfinite(readings).sum(axis=0)
     for column in np.flatnonzero((counts > 1) & (score != 0)):
-        z = (abs(score[column]) - 1) / math.sqrt(_variance(int(counts[column])))
+        deviation = math.sqrt(_variance(int(counts[column])))
+        z = (abs(score[column]) - 1) / deviation
         p_values[column] = math.erfc(z / math.sqrt(2))
     return p_values
 

@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
 _OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
+_KEYS = ("metric", "subject_kind", "subject", "unit", "better", "check", "model")  # of a series
+_LEGAL: Mapping[str, Sequence[str]] = {
+    "subject_kind": get_args(SubjectKind),
+    "better": ("higher", "lower", ""),
+}
 # Of measurements.csv
 _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")
 _KEPT = ("first", "rest", "location", "within", "count", "good")  # of each run, for those after it
@@ -62,6 +67,7 @@ class ReplayedRun:
     readings: int
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the run in the document of `seatrial replay --json`."""
         suspects = [
             {"kind": s.kind, "name": s.name, "confidence": s.confidence} for s in self.suspects
         ]
@@ -85,23 +91,25 @@ def read_rows(path: Path) -> "pd.DataFrame":
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path}: cannot be read as CSV: {printable(str(error))}") from error
+    columns = len(rows.columns)
     if not isinstance(rows.index, pd.RangeIndex):  # pandas takes what is too much for names of rows
-        cells, columns = len(rows.columns) + rows.index.nlevels, len(rows.columns)
+        cells = columns + rows.index.nlevels
         raise InputError(f"{path}: line 2: {cells} cells, and the header names {columns} columns")
-    missing = [name for name in NEEDED if name not in rows.columns]
-    if missing:
-        names = [printable(str(column)) for column in rows.columns]
-        present = f"there are {', '.join(names[:20])}"
-        raise InputError(
-            "; ".join(
-                f"{path}: column {name} is missing; {nearest_of(name, names) or present}"
-                for name in missing
-            )
-        )
-    errors = [f"{path}: line {line}: {problem}" for line, problem in islice(_bad_cells(rows), 5)]
+    errors = list(_missing_columns(rows))
+    if not errors:
+        errors = [f"line {line}: {problem}" for line, problem in islice(_bad_cells(rows), 5)]
     if errors:
-        raise InputError("; ".join(errors))
+        raise InputError("; ".join(f"{path}: {error}" for error in errors))
     return rows
+
+
+def _missing_columns(rows: "pd.DataFrame") -> Iterator[str]:
+    """Yield that a column is missing, and what may be meant for it."""
+    names = [printable(str(column)) for column in rows.columns]
+    for name in NEEDED:
+        if name not in rows.columns:
+            near = nearest_of(name, names) or f"there are {', '.join(names[:20])}"
+            yield f"column {name} is missing; {near}"
 
 
 def _bad_cells(rows: "pd.DataFrame") -> Iterator[tuple[int, str]]:
@@ -113,33 +121,29 @@ def _bad_cells(rows: "pd.DataFrame") -> Iterator[tuple[int, str]]:
     for column in ("run_id", "metric", "subject"):
         for at in rows.index[rows[column].str.strip() == ""]:
             yield at + 2, f"{column}: is empty"
-    numbers = pd.to_numeric(rows["value"], errors="coerce")
-    no_numbers = rows["value"][
-        numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))
-    ]
-    for at, text in no_numbers.items():
+    values = rows["value"]
+    is_number = pd.to_numeric(values, errors="coerce").notna()
+    is_number |= values.str.lower().isin(("nan", "inf", "-inf"))
+    for at, text in values[~is_number].items():
         yield cast(int, at) + 2, f"value: {printable(text)[:40]!r} is not a number"
-    for column, legal in (
-        ("subject_kind", get_args(SubjectKind)),
-        ("better", ("higher", "lower", "")),
-    ):
-        if column in rows.columns:
-            for at, text in rows[column][~rows[column].isin(legal)].items():
-                near = nearest_of(text, [word for word in legal if word])
-                legal_words = near or f"legal: {', '.join(legal)}".rstrip(", ")
-                yield cast(int, at) + 2, f"{column}: {printable(text)[:40]!r}; {legal_words}"
+    for column, legal in _LEGAL.items():
+        if column not in rows.columns:
+            continue
+        for at, text in rows[column][~rows[column].isin(legal)].items():
+            words = [word for word in legal if word]
+            near = nearest_of(text, words) or f"legal: {', '.join(words)}"
+            yield cast(int, at) + 2, f"{column}: {printable(text)[:40]!r}; {near}"
 
 
 def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
     """Judge each run of `rows` by the runs before it, in order of `started`, else of the rows."""
     frame = _tidy(rows)
     replayed: dict[tuple[str, ...], ReplayedRun] = {}
-    for key, part in frame.groupby(["cluster", "suite"], sort=False):
-        replayed |= {(*map(str, key), run.run_id): run for run in _Replay(part).runs()}
-    return [
-        replayed[key]
-        for key in frame[["cluster", "suite", "run_id"]].drop_duplicates().itertuples(index=False)
-    ]
+    for (cluster, suite), part in frame.groupby(["cluster", "suite"], sort=False):
+        for run in _Replay(part).runs():
+            replayed[str(cluster), str(suite), run.run_id] = run
+    runs = frame[["cluster", "suite", "run_id"]].drop_duplicates()
+    return [replayed[key] for key in runs.itertuples(index=False)]
 
 
 def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
@@ -150,43 +154,36 @@ def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
 
     frame = rows.drop(columns=[name for name in _RESULTS if name in rows.columns]).copy()
     for name in (*_OPTIONAL, *NEEDED):
-        column = frame[name] if name in frame.columns else pd.Series("", index=frame.index)
-        frame[name] = column if name == "value" else column.fillna("").astype(str)
+        if name not in frame.columns:
+            frame[name] = ""
+        elif name != "value":
+            frame[name] = frame[name].fillna("").astype(str)
     frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
     if "better" not in rows.columns:
         frame["better"] = np.where(frame["unit"].isin(sorted(TIMES)), "lower", "higher")
     frame = frame[frame["better"] != ""]
-    return frame.sort_values("started", kind="stable") if (frame["started"] != "").all() else frame
+    if (frame["started"] == "").any():
+        return frame
+    return frame.sort_values("started", kind="stable")
 
 
 class _Replay:
     """The runs of one cluster and suite, one after the other; M series in all, T runs."""
 
     def __init__(self, frame: "pd.DataFrame") -> None:
-        conditions = [
-            c for c in frame.columns if c not in (*NEEDED, *_OPTIONAL) and frame[c].notna().any()
-        ]
-        keys = [
-            "metric",
-            "subject_kind",
-            "subject",
-            "unit",
-            "better",
-            "check",
-            "model",
-            *conditions,
-        ]
-        series = frame.groupby(keys, sort=False, dropna=False)
+        others = frame.columns.difference([*NEEDED, *_OPTIONAL], sort=False)
+        conditions = [name for name in others if frame[name].notna().any()]
+        series = frame.groupby([*_KEYS, *conditions], sort=False, dropna=False)
         self._frame = frame.assign(series=series.ngroup())
-        self._series = [
-            _series_of(dict(row), conditions) for row in series.head(1).to_dict("records")
-        ]
+        first_rows = series.head(1).to_dict("records")
+        self._series = [_series_of(dict(row), conditions) for row in first_rows]
         self._runs: list[RunRow] = []
         self._weekdays: list[int] = []
         self._rows = {name: np.empty((0, len(self._series))) for name in _KEPT}
         self._tables: dict[Hashable, SeriesTable] = {}
 
     def runs(self) -> Iterator[ReplayedRun]:
+        """Yield the judgement of each run by those before it."""
         for run_id, rows in self._frame.groupby("run_id", sort=False):
             nth = rows.groupby("series").cumcount().to_numpy()
             places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
@@ -195,72 +192,73 @@ class _Replay:
             self._weekdays.append(_weekday(str(rows["started"].iloc[0])))
             judge = SeriesJudge(self._table(rows, places), self._past(places))
             judged = _read(judge, values)
-            measured = [
-                replace(m, value=float(v))
-                for m, v in zip(judge.table.first, values[0], strict=True)
-            ]
-            broken = [
-                j
-                for m in measured
-                if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None
-            ]
+            broken = list[Judgement]()
+            for m, value in zip(judge.table.first, values[0].tolist(), strict=True):
+                measured = replace(m, value=value)
+                if not measured.finite or value <= 0:
+                    judgement = judge_number(measured, ())
+                    broken += [judgement] if judgement else []
             run = _concluded(str(run_id), judged, findings(judged), broken)
             self._keep(run, places, judged)
             yield run
 
     def _table(self, rows: "pd.DataFrame", places: Ints) -> SeriesTable:
+        """Return the table of a run's series, that of the last run if it had the same ones."""
         facts = _facts(rows)
-        key = places.tobytes(), frozenset(facts.items())
+        key = (places.tobytes(), frozenset(facts.items()))
         if key not in self._tables:
-            self._tables = {
-                key: SeriesTable.of([self._series[i] for i in places], group_nodes(facts))
-            }
+            table = SeriesTable.of([self._series[i] for i in places], group_nodes(facts))
+            self._tables = {key: table}
         return self._tables[key]
 
     def _past(self, places: Ints) -> Past:
         """Return the last runs of the series; for a new one, those over another number of ranks."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
-        some = np.array(
-            [i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64
-        )
-        taught = self._rows["good"][some].sum(axis=0)
-        source = [
-            i if taught[i] >= AGREEING else carried(i, self._series, taught > 0)
-            for i in places.tolist()
-        ]
-        own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
+        some = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
+        at = np.array(some, dtype=np.int64)
+        taught = self._rows["good"][at].sum(axis=0)
+        source = places.copy()
+        for i, place in enumerate(places.tolist()):
+            if taught[place] < AGREEING:
+                source[i] = carried(place, self._series, taught > 0)
+        own = np.ix_(at, places)
+        other = np.ix_(at, source)
         measured = self._rows["count"][own] > 0
-        first, rest, location, within, count, good = (
-            np.where(measured, rows[own], rows[other]) for rows in self._rows.values()
+        past = {
+            name: np.where(measured, rows[own], rows[other]) for name, rows in self._rows.items()
+        }
+        weekdays = [*(self._weekdays[i] for i in some), self._weekdays[-1]]
+        return Past(
+            first=past["first"],
+            rest=past["rest"],
+            location=past["location"],
+            within=past["within"],
+            count=past["count"].astype(np.int64),
+            good=past["good"] > 0,
+            weekday=np.array(weekdays, dtype=np.int64),
         )
-        weekday = np.array([*(self._weekdays[i] for i in some), self._weekdays[-1]], dtype=np.int64)
-        return Past(first, rest, location, within, count.astype(np.int64), good > 0, weekday)
 
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedSeries) -> None:
-        readings, outcome = judged.readings, judged.outcome
+        """Keep what the run measured for those after it."""
+        readings = judged.readings
+        outcome = judged.outcome
+        number = outcome.readings
         rest = np.full(places.size, np.nan)
-        np.divide(
-            np.nansum(readings[1:], axis=0),
-            outcome.readings - 1,
-            out=rest,
-            where=outcome.readings > 1,
-        )
-        mean = np.nansum(readings, axis=0) / np.maximum(outcome.readings, 1)
-        within = np.nansum((readings - mean) ** 2, axis=0)
-        own = (
-            readings[0],
-            rest,
-            outcome.location,
-            within,
-            outcome.readings,
-            ~judged.bad & ~judged.unproven,
-        )
-        for (name, rows), values in zip(self._rows.items(), own, strict=True):
-            row = np.full(
-                (1, len(self._series)), 0.0 if name in ("within", "count", "good") else np.nan
-            )
+        np.divide(np.nansum(readings[1:], axis=0), number - 1, out=rest, where=number > 1)
+        mean = np.nansum(readings, axis=0) / np.maximum(number, 1)
+        own = {
+            "first": readings[0],
+            "rest": rest,
+            "location": outcome.location,
+            "within": np.nansum((readings - mean) ** 2, axis=0),
+            "count": number,
+            "good": ~judged.bad & ~judged.unproven,
+        }
+        for name, values in own.items():
+            missing = 0.0 if name in ("within", "count", "good") else np.nan
+            row = np.full((1, len(self._series)), missing)
             row[0, places] = values
-            self._rows[name] = np.vstack([rows, row])
+            self._rows[name] = np.vstack([self._rows[name], row])
         at = datetime.fromtimestamp(len(self._runs), UTC)
         self._runs.append(RunRow(run.run_id, "", "", at, at, run.verdict, run.reason, {}, ""))
 
@@ -272,10 +270,9 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     outcome = judge.outcome()
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
-        unsettled = outcome.doubtful | outcome.supporting
-        repeats = np.where(
-            unsettled & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan
-        )
+        following = logs[row, np.arange(row.size)]
+        asked = (outcome.doubtful | outcome.supporting) & (outcome.readings < len(logs))
+        repeats = np.where(asked, following, np.nan)
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)
         judge.add(repeats)
@@ -285,36 +282,47 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
 def _concluded(
     run_id: str, judged: JudgedSeries, findings: Sequence[Finding], broken: Sequence[Judgement]
 ) -> ReplayedRun:
-    unproven = [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
-    broken = [j for j in broken if not j.passed]
-    bad = [*(finding.judgement for finding in findings), *unproven, *broken]
-    suspects = tuple(suspect for finding in findings for suspect in finding.suspects)
-    readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
+    """Return the judgement of a run: the worst of what is bad, else that it passed."""
+    bad = [finding.judgement for finding in findings]
+    bad += [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
+    bad += [judgement for judgement in broken if not judgement.passed]
+    outcome = judged.outcome
+    readings = int(outcome.readings.sum())
     if not bad:
         reason = Reason.of("replayed-without-baseline")
-        if judged_series:
-            reason = Reason.of(
-                "replayed-pass", judged=judged_series, series=len(judged.table.first)
-            )
+        if count := int(outcome.judged.sum()):
+            reason = Reason.of("replayed-pass", judged=count, series=len(judged.table.first))
         return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
-    first = min(bad, key=lambda j: j.verdict.severity)
+    first = min(bad, key=lambda judgement: judgement.verdict.severity)
     others = other_problems(judgement.measurement for judgement in bad if judgement is not first)
-    return ReplayedRun(run_id, first.verdict, join((first.reason, others)), suspects, readings)
+    return ReplayedRun(
+        run_id=run_id,
+        verdict=first.verdict,
+        reason=join((first.reason, others)),
+        suspects=tuple(suspect for finding in findings for suspect in finding.suspects),
+        readings=readings,
+    )
 
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
     """Return the series that a row is of, without its value."""
-    labels = {
-        name: _condition(str(row[name]))
-        for name in conditions
-        if row[name] and row[name] == row[name]
-    }
+    labels = {}
+    for name in conditions:
+        if row[name] and row[name] == row[name]:  # NaN is not itself
+            labels[name] = _condition(str(row[name]))
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
-    subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
-    return Measurement(row["metric"], math.nan, row["unit"], subject, labels, better=better)
+    return Measurement(
+        metric=row["metric"],
+        value=math.nan,
+        unit=row["unit"],
+        subject=Subject(cast(SubjectKind, row["subject_kind"]), row["subject"]),
+        conditions=labels,
+        better=better,
+    )
 
 
 def _weekday(started: str) -> int:
+    """Return the day of the week, 0 to 6, or UNKNOWN_DAY for what is no time."""
     try:
         return datetime.fromisoformat(started).weekday()
     except ValueError:
@@ -322,7 +330,10 @@ def _weekday(started: str) -> int:
 
 
 def _condition(text: str) -> str | int:
-    return int(text) if text.isdecimal() and len(text) < 16 else text
+    """Return a whole number as one, and anything else as it is."""
+    if text.isdecimal() and len(text) < 16:
+        return int(text)
+    return text
 
 
 def _facts(rows: "pd.DataFrame") -> Hardware:
@@ -330,8 +341,11 @@ def _facts(rows: "pd.DataFrame") -> Hardware:
     nodes = rows[rows["subject_kind"].isin(("node", "gpu"))].drop_duplicates("subject")
     facts: dict[str, NodeHardware] = {}
     for subject, model, driver, clock in nodes[["subject", *FACTS]].itertuples(index=False):
-        mhz = int(float(clock)) if clock.replace(".", "", 1).isdecimal() else None
-        facts.setdefault(subject.partition("/")[0], NodeHardware(model, mhz, driver=driver))
+        node, _, _ = subject.partition("/")
+        mhz = None
+        if clock.replace(".", "", 1).isdecimal():
+            mhz = int(float(clock))
+        facts.setdefault(node, NodeHardware(model, mhz, driver=driver))
     return facts
 
 
@@ -342,12 +356,15 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
     context = RunContext(
-        run.cluster, whole_name(run.suite), run.fingerprint, run.started, run.nodes
+        cluster=run.cluster,
+        suite=whole_name(run.suite),
+        fingerprint=run.fingerprint,
+        started=run.started,
+        nodes=run.nodes,
     )
     knowledge = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged, len(run.nodes))
-    result = replace(
-        run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged)
-    )
+    suspects = merge_suspects(judged)
+    result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=suspects)
     return replace(result, next_steps=next_steps(result))
