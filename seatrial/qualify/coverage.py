@@ -1,5 +1,6 @@
 """How much of a cluster has passed a test lately, and the GPU hours that tests took. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,37 +34,46 @@ class Coverage:
 
     @property
     def overdue_nodes(self) -> list[str]:
+        """Those that did not pass within `max_age`, the oldest first."""
         return overdue(self.nodes, self.max_age)
 
     @property
     def overdue_gpus(self) -> list[str]:
+        """Those that did not pass within `max_age`, the oldest first."""
         return overdue(self.gpus, self.max_age)
 
     @property
     def overdue_pairs(self) -> list[Pair]:
+        """Those that did not pass within `pair_max_age`, the oldest first."""
         return overdue(self.pairs, self.pair_max_age)
 
     @property
     def share(self) -> float:
         """The share of nodes that passed within `max_age`; 1 without nodes."""
-        return 1 - len(self.overdue_nodes) / len(self.nodes) if self.nodes else 1.0
+        if not self.nodes:
+            return 1.0
+        return 1 - len(self.overdue_nodes) / len(self.nodes)
 
     def lines(self) -> list[str]:
         """Return lines for people: the share, and what is overdue, the oldest first."""
-        tested = len(self.nodes) - len(self.overdue_nodes)
-        lines = [f"{tested} of {len(self.nodes)} nodes passed within {self.max_age / _DAY:g} days"]
-        if names := self.overdue_nodes:
-            lines[0] += f"; {host_list(names)}: {_oldest(self.nodes, names)}"
+        late = self.overdue_nodes
+        all_nodes = len(self.nodes)
+        days = f"{self.max_age / _DAY:g} days"
+        covered = f"{all_nodes - len(late)} of {all_nodes} nodes passed within {days}"
+        if late:
+            covered += f"; {host_list(late)}: {_oldest(self.nodes, late)}"
+        lines = [covered]
         if gpus := self.overdue_gpus:
             lines.append(f"{len(gpus)} of {len(self.gpus)} GPUs: {_oldest(self.gpus, gpus)}")
         if self.pairs:
-            covered = len(self.pairs) - len(self.overdue_pairs)
+            passed = len(self.pairs) - len(self.overdue_pairs)
             within = f"within {self.pair_max_age / _DAY:g} days"
-            lines.append(f"{covered} of {len(self.pairs)} pairs of leaf switches passed {within}")
+            lines.append(f"{passed} of {len(self.pairs)} pairs of leaf switches passed {within}")
         lines.append(f"checks took {self.gpu_hours_week:.1f} GPU hours in the last 7 days")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the document of the coverage, ages in seconds."""
         return {
             "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
             "gpus": {name: _seconds(age) for name, age in self.gpus.items()},
@@ -88,20 +98,22 @@ def coverage(
 
     `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
     """
-    since_test = {node.name: evidence.age(node.name) for node in nodes}
-    ages = {name: age if age < LONG_AGO else None for name, age in since_test.items()}
+    ages: dict[str, timedelta | None] = {}
     gpus: dict[str, timedelta | None] = {}
     for node in nodes:
+        since_test = evidence.age(node.name)
+        age = since_test if since_test < LONG_AGO else None
+        ages[node.name] = age
         for number in range(gpus_per_node):
             name = f"{node.name}/gpu-{number}"
-            gpus[name] = _gpu_age(ages[node.name], measured_gpus.get(name), evidence.now)
+            gpus[name] = _gpu_age(age, measured_gpus.get(name), evidence.now)
     return Coverage(
-        ages,
-        gpus,
-        _pairs(nodes, evidence),
-        timedelta(days=settings.max_age_days),
-        timedelta(days=settings.pair_max_age_days),
-        gpu_hours(evidence.tests, evidence.now - _WEEK),
+        nodes=ages,
+        gpus=gpus,
+        pairs=_pairs(nodes, evidence),
+        max_age=timedelta(days=settings.max_age_days),
+        pair_max_age=timedelta(days=settings.pair_max_age_days),
+        gpu_hours_week=gpu_hours(evidence.tests, evidence.now - _WEEK),
     )
 
 
@@ -112,23 +124,25 @@ def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
 
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
     """Return what is older than the limit or was never tested, the oldest first."""
-    late = [(age or LONG_AGO, name) for name, age in ages.items() if age is None or age > limit]
-    return [name for _, name in sorted(late, key=lambda item: (-item[0], item[1]))]
+    late = [name for name, age in ages.items() if age is None or age > limit]
+
+    def oldest_first(name: Any) -> tuple[timedelta, Any]:
+        return -(ages[name] or LONG_AGO), name
+
+    return sorted(late, key=oldest_first)
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
     """Return the age of each pair of groups that two nodes can be of; none where the platform knows
     no groups.
     """
-    members: dict[str, int] = {}
-    for node in nodes:
-        if node.group:
-            members[node.group] = members.get(node.group, 0) + 1
+    members = Counter(node.group for node in nodes if node.group)
     ages = evidence.pair_ages({node.name: node.group for node in nodes})
     pairs: dict[Pair, timedelta | None] = {}
     for first, second in combinations_with_replacement(sorted(members), 2):
         if first != second or members[first] > 1:
-            pairs[pair_of(first, second)] = ages.get(pair_of(first, second))
+            pair = pair_of(first, second)
+            pairs[pair] = ages.get(pair)
     return pairs
 
 
@@ -144,8 +158,11 @@ def _gpu_age(
 def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:
     """Return how long the first of `names`, the oldest, has not been tested."""
     age = ages[names[0]]
-    return "never tested" if age is None else f"untested for {age / _DAY:.0f} days at most"
+    if age is None:
+        return "never tested"
+    return f"untested for {age / _DAY:.0f} days at most"
 
 
 def _seconds(age: timedelta | None) -> float | None:
+    """Return an age in whole seconds."""
     return None if age is None else round(age.total_seconds())

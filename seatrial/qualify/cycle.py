@@ -73,7 +73,9 @@ def run_pass(cluster: Cluster, selection: Selection) -> Outcome:
 
 class _Pass:
     def __init__(self, cluster: Cluster, selection: Selection) -> None:
-        self._cluster, self._selection = cluster, selection
+        """Begin the pass now."""
+        self._cluster = cluster
+        self._selection = selection
         self._max_age = timedelta(days=cluster.settings.max_age_days)
         self._until = cluster.now() + LONGEST
         self._tried: set[str] = set()
@@ -85,7 +87,8 @@ class _Pass:
         """Test until nothing is left to do; a pass that watches looks again until the next pass
         comes.
         """
-        nodes, evidence = self._cluster.service.nodes(), self._evidence()
+        nodes = self._cluster.service.nodes()
+        evidence = self._evidence()
         chosen = candidates(nodes, evidence, self._selection, self._max_age)
         self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
         while self._cluster.now() < self._until:
@@ -120,22 +123,27 @@ class _Pass:
         """
         if self._pairs_left <= 0 or not (self._selection.idle or self._selection.names):
             return False
+        self._pairs_left -= 1
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
         free = proven(nodes, evidence, self._max_age)
         pair = choose_pair(free, evidence, max_age, self._selection.names)
-        self._pairs_left -= 1
-        if pair:
-            self._test(PAIRS, pair)
-        return bool(pair)
+        if pair is None:
+            return False
+        self._test(PAIRS, pair)
+        return True
 
     def _due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> list[str]:
         """Return the nodes, busy or not, that wait for a test."""
-        in_service = [
-            node for node in nodes if node.state != "out" and node.name not in self._tried
-        ]
-        return [node.name for node in in_service if is_due(node, evidence, self._max_age)]
+        due = []
+        for node in nodes:
+            if node.state == "out" or node.name in self._tried:
+                continue
+            if is_due(node, evidence, self._max_age):
+                due.append(node.name)
+        return due
 
     def _wait_for(self, due: list[str]) -> None:
+        """Wait until the next look, and say for which nodes if they have changed."""
         if due != self._awaited:
             log.info("waiting for nodes that are due and not idle: %s", host_list(due))
             self._awaited = due
@@ -169,4 +177,5 @@ class _Pass:
             self.outcome.failed.append(placed(decision.node, error.reason))
 
     def _evidence(self) -> Evidence:
+        """Return what the tests until now say."""
         return Evidence.of(self._cluster.tests(), self._cluster.now())

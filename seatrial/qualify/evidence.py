@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
 from seatrial.model.verdict import Verdict
 
-ALONE, PAIRS = "qualify", "qualify-pairs"  # suites: of nodes by themselves, and of two
+ALONE = "qualify"  # the suite of nodes by themselves
+PAIRS = "qualify-pairs"  # and that of two
 GAVE_WAY = "gave-way"  # the code of a test that another job has ended
 LONG_AGO = timedelta(days=3650)
 CONFIRMED_BY = 2  # tests of a node that is only slow, and partners of one that is slow in pairs
@@ -17,7 +18,9 @@ Pair = tuple[str, str]  # sorted
 
 def pair_of(first: str, second: str) -> Pair:
     """Return the pair of two nodes, or of two groups, whatever their order."""
-    return (first, second) if first <= second else (second, first)
+    if first <= second:
+        return (first, second)
+    return (second, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,19 @@ class Evidence:
         paired = defaultdict[str, list[NodeTest]](list)
         last: dict[str, NodeTest] = {}
         for test in ordered:
-            is_pair = test.suite == PAIRS
-            if not is_pair and test.code != GAVE_WAY:
+            of_its_kind = alone
+            if test.suite == PAIRS:
+                of_its_kind = paired
+            elif test.code != GAVE_WAY:
                 last[test.node] = test
             if is_conclusive(test):
-                (paired if is_pair else alone)[test.node].append(test)
+                of_its_kind[test.node].append(test)
         names = alone.keys() | paired.keys()
         records = {name: Record(alone.get(name, ()), paired.get(name, ())) for name in names}
         return cls(now, ordered, records, last)
 
     def record(self, node: str) -> Record:
+        """Return the conclusive tests of a node."""
         return self.records.get(node, Record())
 
     def age(self, node: str) -> timedelta:

@@ -24,11 +24,8 @@ def proven(
     theirs is in doubt.
     """
     idle = [node for node in nodes if node.state == "idle"]
-    return [
-        node
-        for node in idle
-        if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age
-    ]
+    passed = [node for node in idle if evidence.record(node.name).is_proven]
+    return [node for node in passed if evidence.age(node.name) < max_age]
 
 
 def choose_pair(
@@ -40,15 +37,13 @@ def choose_pair(
     `among` names nodes of which the pair has one; whatever its age, if it is given.
     """
     choice = _Choice.of(nodes, evidence, max_age)
-    pairs = [pair for pair in combinations(nodes, 2) if choice.is_new(*pair)]
-    if among:
-        pairs = [
-            (first, second)
-            for first, second in pairs
-            if first.name in among or second.name in among
-        ]
-    else:
-        pairs = [pair for pair in pairs if choice.is_due(*pair)]
+    pairs = []
+    for first, second in combinations(nodes, 2):
+        is_asked = choice.is_due(first, second)
+        if among:
+            is_asked = first.name in among or second.name in among
+        if is_asked and choice.is_new(first, second):
+            pairs.append((first, second))
     return max(pairs, key=lambda pair: choice.priority(*pair), default=None)
 
 
@@ -63,7 +58,8 @@ class _Choice:
 
     @classmethod
     def of(cls, nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> "_Choice":
-        group_of = {node.name: node.group or node.name for node in nodes}
+        """Read from the evidence what decides between pairs of these nodes."""
+        group_of = {node.name: _group(node) for node in nodes}
         slow = {node.name: slow_with(evidence.record(node.name).paired) for node in nodes}
         return cls(evidence, max_age, evidence.pair_ages(group_of), slow)
 
@@ -72,16 +68,20 @@ class _Choice:
 
         Of two in doubt, neither can clear the other.
         """
-        if self.slow[first.name] and self.slow[second.name]:
+        slow_with_first = self.slow[first.name]
+        slow_with_second = self.slow[second.name]
+        if slow_with_first and slow_with_second:
             return False
-        return second.name not in self.slow[first.name] and first.name not in self.slow[second.name]
+        return second.name not in slow_with_first and first.name not in slow_with_second
 
     def is_due(self, first: ServiceNode, second: ServiceNode) -> bool:
+        """Return whether one is in doubt, or their groups have not been tested for long."""
         return self._in_doubt(first, second) or self._age(first, second) >= DUE_AT * self.max_age
 
     def priority(
         self, first: ServiceNode, second: ServiceNode
     ) -> tuple[bool, timedelta, timedelta]:
+        """Return what makes a pair come first: a doubt, the age of their groups, then their own."""
         own_age = self._since_paired(first) + self._since_paired(second)
         return self._in_doubt(first, second), self._age(first, second), own_age
 
@@ -90,13 +90,21 @@ class _Choice:
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
-        return self.ages.get(
-            pair_of(first.group or first.name, second.group or second.name), LONG_AGO
-        )
+        """Return how long the groups of the two have not been tested."""
+        pair = pair_of(_group(first), _group(second))
+        return self.ages.get(pair, LONG_AGO)
 
     def _since_paired(self, node: ServiceNode) -> timedelta:
+        """Return the age of the node's last test of two."""
         paired = self.evidence.record(node.name).paired
-        return self.evidence.now - paired[-1].ended if paired else LONG_AGO
+        if not paired:
+            return LONG_AGO
+        return self.evidence.now - paired[-1].ended
+
+
+def _group(node: ServiceNode) -> str:
+    """Return the group of a node; one without a group is its own."""
+    return node.group or node.name
 
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:

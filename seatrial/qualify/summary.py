@@ -1,19 +1,19 @@
 """What a pass found, as the result of a run: for people, for alerts and as an exit status. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from seatrial.history.node_tests import NOT_COMPARED
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, RunResult, Suspect
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import Selection
 from seatrial.qualify.coverage import Coverage
 from seatrial.qualify.cycle import Outcome
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
-from seatrial.qualify.gate import reason_kept_out
+from seatrial.qualify.gate import Decision, reason_kept_out
 from seatrial.text.headline import conclude
 from seatrial.text.hostlist import host_list
 
@@ -31,17 +31,16 @@ def pass_result(
     """Return the result of a pass: bad where a node is kept out, inconclusive where a named node
     was not tested.
     """
-    check = Check(
-        "gate", _verdict(outcome, selection), _reason(outcome), suspects=_suspects(outcome)
-    )
+    verdict = _verdict(outcome, selection)
+    check = Check("gate", verdict, _reason(outcome), suspects=_suspects(outcome))
     return RunResult(
-        run_id,
-        cluster,
-        ALONE,
-        started,
-        finished,
-        check.verdict,
-        check.reason,
+        run_id=run_id,
+        cluster=cluster,
+        suite=ALONE,
+        started=started,
+        finished=finished,
+        verdict=check.verdict,
+        reason=check.reason,
         checks=(check,),
         suspects=check.suspects,
         notes=tuple(lines(outcome)),
@@ -59,7 +58,8 @@ def lines(outcome: Outcome) -> list[str]:
         shown.append(f"{test.node}{partner}: {test.verdict.value}{code}, run {test.run_id}")
     shown += outcome.refused
     shown += [decision.reason.sentence for decision in outcome.decisions if decision.reason]
-    shown += [outcome.common.sentence] if outcome.common else []
+    if outcome.common:
+        shown.append(outcome.common.sentence)
     return [*shown, *map(str, outcome.failed)]
 
 
@@ -76,70 +76,71 @@ def standing_result(
     Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not
     tested in time.
     """
-    suspects = [_standing(node, evidence) for node in nodes]
-    kept_out = [suspect for suspect in suspects if suspect]
+    kept_out = tuple(suspect for node in nodes if (suspect := _standing(node, evidence)))
     reason = join((*(suspect.evidence for suspect in kept_out), outcome.common))
-    checks = [
-        Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))
-    ]
+    verdict = Verdict.FAIL if reason else Verdict.PASS
+    checks = [Check("gate", verdict, reason, suspects=kept_out)]
     if late := coverage.overdue_nodes:
-        untested = Reason.of(
-            "qualify-untested", nodes=host_list(late), days=f"{coverage.max_age / _DAY:g}"
-        )
+        days = f"{coverage.max_age / _DAY:g}"
+        untested = Reason.of("qualify-untested", nodes=host_list(late), days=days)
         checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
     verdict, why = conclude(checks)
-    notes = tuple(coverage.lines())
     return replace(
         base,
         verdict=verdict,
         reason=why,
         checks=tuple(checks),
-        suspects=tuple(kept_out),
-        notes=notes,
+        suspects=kept_out,
+        notes=tuple(coverage.lines()),
     )
 
 
 def _verdict(outcome: Outcome, selection: Selection) -> Verdict:
-    verdicts = [Verdict.FAIL] if outcome.nodes("keep out") or outcome.common else []
-    faults = [test for test in outcome.tested if test.verdict.is_fault]
-    verdicts += [Verdict.DEGRADED] if faults else []  # one more test is to confirm it
+    """Return the verdict of a pass, by what was decided and what was tested."""
+    if outcome.nodes("keep out") or outcome.common:
+        return Verdict.FAIL
+    if any(test.verdict.is_fault for test in outcome.tested):
+        return Verdict.DEGRADED  # one more test is to confirm it
     last = {test.node: test.verdict for test in outcome.tested if test.suite != PAIRS}
     asked = selection.names or tuple(last)
-    if any(last.get(name) is not Verdict.PASS for name in asked) and not verdicts:
-        verdicts.append(Verdict.INCONCLUSIVE)
-    return worst([Verdict.PASS, *verdicts])
+    if all(last.get(name) is Verdict.PASS for name in asked):
+        return Verdict.PASS
+    return Verdict.INCONCLUSIVE
 
 
 def _reason(outcome: Outcome) -> Reason:
-    problems = [decision.reason for decision in outcome.decisions if decision.action == "keep out"]
+    """Return why nodes are kept out, else how the tests of the pass ended."""
+    problems = [decision.reason for decision in _kept_out(outcome)]
     if reason := join((*problems, outcome.common, *outcome.failed)):
         return reason
-    passed = _count(test.node for test in outcome.tested if test.passed)
+    if not outcome.tested:
+        why = "".join(f"{line}; " for line in outcome.refused)
+        return Reason.of("qualify-nothing-tested", why=why)
+    passed = len({test.node for test in outcome.tested if test.passed})
     others = [test for test in outcome.tested if not test.passed]
     if others:
-        code = others[0].code or others[0].verdict.value
         return Reason.of(
             "qualify-open",
             passed=passed,
             nodes=host_list({test.node for test in others}),
-            found=code,
+            found=others[0].code or others[0].verdict.value,
         )
-    if not outcome.tested:
-        why = "".join(f"{line}; " for line in outcome.refused)
-        return Reason.of("qualify-nothing-tested", why=why)
-    blind = _count(test.node for test in outcome.tested if test.code == NOT_COMPARED)
-    return uncoded(
-        f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else "")
-    )
+    words = f"{passed} nodes passed"
+    if blind := len({test.node for test in outcome.tested if test.code == NOT_COMPARED}):
+        words += f", {blind} of them compared with nothing"
+    return uncoded(words)
 
 
-def _count(names: Iterable[str]) -> int:
-    return len(set(names))
+def _kept_out(outcome: Outcome) -> list[Decision]:
+    """Return the decisions to keep a node out of service."""
+    return [decision for decision in outcome.decisions if decision.action == "keep out"]
 
 
 def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
-    kept_out = [decision for decision in outcome.decisions if decision.action == "keep out"]
-    return tuple(Suspect("node", decision.node, 1.0, decision.reason) for decision in kept_out)
+    """Return the nodes that are kept out."""
+    return tuple(
+        Suspect("node", decision.node, 1.0, decision.reason) for decision in _kept_out(outcome)
+    )
 
 
 def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
@@ -149,6 +150,6 @@ def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
     if not is_out and (not failures or evidence.is_doubtful(node.name)):
         return None
     reason = Reason.of("qualify-kept-out", node=node.name, found=node.why)
-    return Suspect(
-        "node", node.name, 1.0, reason_kept_out(node.name, failures[0]) if failures else reason
-    )
+    if failures:
+        reason = reason_kept_out(node.name, failures[0])
+    return Suspect("node", node.name, 1.0, reason)
