@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 # of the page's style.
 VARIABLES = (*(f"--series-{n}" for n in range(1, 9)), "--soft", "--line", "--fail", "--degraded")
 SERIES = tuple(f"C{n}" for n in range(8))
-INK, GRID, BAD, WEAK = "C8", "C9", "C10", "C11"
+INK = "C8"
+GRID = "C9"
+BAD = "C10"
+WEAK = "C11"
 # matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put
 # in their place.
 _PLACEHOLDERS = {variable: f"#0101{n:02x}" for n, variable in enumerate(VARIABLES, 0x10)}
@@ -59,6 +62,7 @@ _CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"xlink:href="), "href="),
     (re.compile(r"\s*\n\s*"), " "),
 )
+_COORDINATES = re.compile(r' (?:d|x|y|transform)="[^"]*"')
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
 _WORST = (Verdict.FAIL, Verdict.CORRUPT)
 
@@ -95,16 +99,13 @@ def inline_svg(
     circles = []  # to point at: larger than what is seen
     for mark in marks:
         x, y = axes.transData.transform((mark.x, mark.y))
+        from_top = 72 * height_in - y
+        circle = f'<circle cx="{x:.1f}" cy="{from_top:.1f}" r="7">'
         tooltip = escape("\n".join(filter(None, mark.lines)))
-        circles.append(
-            f'<circle cx="{x:.1f}" cy="{72 * height_in - y:.1f}" '
-            f'r="7"><title>{tooltip}</title></circle>'
-        )
-    hits = (
-        f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>'
-        if circles
-        else ""
-    )
+        circles.append(f"{circle}<title>{tooltip}</title></circle>")
+    hits = ""
+    if circles:
+        hits = f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>'
     return _inline(text.getvalue(), name, title, hits)
 
 
@@ -116,15 +117,14 @@ def styled(
     import matplotlib
     from cycler import cycler
 
-    settings: dict[Any, Any] = {
-        **_STYLE,
-        "axes.prop_cycle": cycler(color=[colours[variable] for variable in VARIABLES]),
-        **dict.fromkeys(
-            ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["--soft"]
-        ),
-        **dict.fromkeys(("axes.edgecolor", "grid.color"), colours["--line"]),
-        **style,
-    }
+    settings = dict(_STYLE)
+    cycle = [colours[variable] for variable in VARIABLES]
+    settings["axes.prop_cycle"] = cycler(color=cycle)
+    for text in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"):
+        settings[text] = colours["--soft"]
+    for line in ("axes.edgecolor", "grid.color"):
+        settings[line] = colours["--line"]
+    settings |= style
     with matplotlib.rc_context(settings):
         yield
 
@@ -134,8 +134,12 @@ def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, 
     from matplotlib.figure import Figure
 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
-    width, height = 72 * width_in, 72 * height_in
-    left, right, bottom = 44, 10, 22  # a layout that fits itself would draw everything twice
+    width = 72 * width_in
+    height = 72 * height_in
+    # A layout that fits itself would draw everything twice
+    left = 44
+    right = 10
+    bottom = 22
     inside = (
         left / width,
         bottom / height,
@@ -152,20 +156,22 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     body = svg[svg.index("<svg") :]
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
-    # A hundredth of a point is finer than any screen.
-    body = re.sub(
-        r' (?:d|x|y|transform)="[^"]*"',
-        lambda attribute: re.sub(r"(\.\d\d)\d+", r"\1", attribute[0]),
-        body,
-    )
+    body = _COORDINATES.sub(_to_hundredths, body)
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
     for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")
-    view_box = re.search(r'viewBox="[^"]*"', svg)
+    match = re.search(r'viewBox="[^"]*"', svg)
+    view_box = match[0] if match else ""
     label = escape(title)
-    frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
-    drawn = body[body.index(">") + 1 : body.rindex("</svg>")]
+    frame = f'{view_box} class="chart" role="img" aria-label="{label}"'
+    start = body.index(">") + 1
+    drawn = body[start : body.rindex("</svg>")]
     return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
+
+
+def _to_hundredths(attribute: re.Match[str]) -> str:
+    """Return coordinates to a hundredth of a point, which is finer than any screen."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
@@ -184,36 +190,45 @@ def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> st
 
 def busbw_title(curves: Sequence[Curve]) -> str:
     """Return the chart in words, for those who do not see it."""
-    named = ", ".join(
-        f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s"
-        for c in curves
-    )
-    return f"busbw over message size: {named}"
+    named = []
+    for curve in curves:
+        highest = max(point.busbw_gb_s for point in curve.points)
+        named.append(f"{curve.operation} up to {words.number(highest)} GB/s")
+    return f"busbw over message size: {', '.join(named)}"
 
 
 def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
     """Explain the marks that the chart has."""
-    points = [point for curve in curves for point in curve.points]
-    expected = [*(point.expected for point in points), *(curve.plateau for curve in curves)]
-    parts = (
-        (any(e.low is not None for e in expected), "Shaded or dashed: what is expected."),
-        (any(last(p) is not None for p in points), "Dotted: the last good run."),
-        (any(p.verdict not in (None, Verdict.PASS) for p in points), "A cross: not a pass."),
-    )
-    return " ".join(text for there, text in parts if there)
+    points = _points(curves)
+    expected = [point.expected for point in points]
+    expected += [curve.plateau for curve in curves]
+    sentences = []
+    if any(each.low is not None for each in expected):
+        sentences.append("Shaded or dashed: what is expected.")
+    if any(last(point) is not None for point in points):
+        sentences.append("Dotted: the last good run.")
+    if any(point.verdict not in (None, Verdict.PASS) for point in points):
+        sentences.append("A cross: not a pass.")
+    return " ".join(sentences)
+
+
+def _points(curves: Sequence[Curve]) -> list[Point]:
+    return [point for curve in curves for point in curve.points]
 
 
 def _legend_height(curves: Sequence[Curve]) -> int:
     """Return the height in points; a single curve needs no legend."""
-    return 0 if len(curves) == 1 else 18 * -(-len(curves) // 5)
+    if len(curves) == 1:
+        return 0
+    lines = -(-len(curves) // 5)
+    return 18 * lines
 
 
 def loss_chart(losses: Sequence[float]) -> str:
     """Return the training loss of each step."""
-    title = (
-        f"training loss over {len(losses)} steps: {words.number(losses[0])} to "
-        f"{words.number(losses[-1])}"
-    )
+    first = words.number(losses[0])
+    last = words.number(losses[-1])
+    title = f"training loss over {len(losses)} steps: {first} to {last}"
     return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses))
 
 
@@ -221,29 +236,14 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     """Draw the curves on empty axes; return the marks of their points."""
     axes.set_xscale("log", base=2)
     axes.set_title("busbw, GB/s", pad=8 + _legend_height(curves))
-    for curve, colour in zip(curves, SERIES * (1 + len(curves) // len(SERIES)), strict=False):
-        sizes = [point.message_bytes for point in curve.points]
-        rates, label = (
-            [point.busbw_gb_s for point in curve.points],
-            words.plain(curve.operation)[:60],
-        )
-        axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
-        _draw_expected(axes, curve, colour)
-        before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
-        if len(before) > 1:
-            axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
-        _mark_bad(axes, curve.points)
-    points = [point for curve in curves for point in curve.points]
+    colours = SERIES * (1 + len(curves) // len(SERIES))
+    for curve, colour in zip(curves, colours, strict=False):
+        _draw_curve(axes, curve, last, colour)
+    points = _points(curves)
     _size_axis(axes, sorted({point.message_bytes for point in points}))
     axes.set_ylim(bottom=0)
     if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
-        open_above = [p for p in points if p.expected.low is not None and p.expected.high is None]
-        if len(open_above) > 1:
-            sizes, lows = (
-                [p.message_bytes for p in open_above],
-                [p.expected.low or 0.0 for p in open_above],
-            )
-            axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
+        _shade_open_above(axes, points)
     else:
         axes.legend(
             loc="lower left",
@@ -255,6 +255,35 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
 
 
+def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
+    sizes = [point.message_bytes for point in curve.points]
+    rates = [point.busbw_gb_s for point in curve.points]
+    label = words.plain(curve.operation)[:60]
+    axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
+    _draw_expected(axes, curve, colour)
+    before = []
+    for point in curve.points:
+        value = last(point)
+        if value is not None:
+            before.append((point.message_bytes, value))
+    if len(before) > 1:
+        axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
+    _mark_bad(axes, curve.points)
+
+
+def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
+    """Shade above what is expected at least, where nothing is expected at most."""
+    sizes, lows = [], []
+    for point in points:
+        expected = point.expected
+        if expected.low is not None and expected.high is None:
+            sizes.append(point.message_bytes)
+            lows.append(expected.low)
+    if len(sizes) > 1:
+        _, top = axes.get_ylim()
+        axes.fill_between(sizes, lows, top, color=SERIES[0], alpha=0.08, lw=0)
+
+
 def _shown(verdict: Verdict | None) -> str:
     return f" · {words.GLYPHS[verdict]} {verdict.value}" if verdict else ""
 
@@ -263,34 +292,39 @@ def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
     """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good
     run.
     """
-    expected = words.interval(point.expected, "GB/s")
-    lines = (
+    rate = words.quantity(point.busbw_gb_s, "GB/s")
+    lines = [
         f"{curve.operation}, {format_size(point.message_bytes)}",
-        f"{words.quantity(point.busbw_gb_s, 'GB/s')}{_shown(point.verdict)}",
-        f"expected {expected} ({point.source})" if expected != "–" else "",
-        f"last good run {words.quantity(last, 'GB/s')}" if last is not None else "",
-    )
-    return Mark(point.message_bytes, point.busbw_gb_s, lines)
+        f"{rate}{_shown(point.verdict)}",
+    ]
+    expected = words.interval(point.expected, "GB/s")
+    if expected != "–":
+        lines.append(f"expected {expected} ({point.source})")
+    if last is not None:
+        lines.append(f"last good run {words.quantity(last, 'GB/s')}")
+    return Mark(point.message_bytes, point.busbw_gb_s, tuple(lines))
 
 
 def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """Shade where points have both bounds, dash where only one; else the plateau's bound over the
     largest messages.
     """
-    both = [
-        (p.message_bytes, p.expected.low, p.expected.high)
-        for p in curve.points
-        if (p.expected.low is not None and p.expected.high is not None)
-    ]
+    both, lows = [], []
+    for point in curve.points:
+        size, low, high = point.message_bytes, point.expected.low, point.expected.high
+        if low is not None:
+            lows.append((size, low))
+            if high is not None:
+                both.append((size, low, high))
     if len(both) > 1:
         sizes, low_edge, high_edge = _columns(both)
         axes.fill_between(sizes, low_edge, high_edge, color=colour, alpha=0.16, lw=0)
         return
-    lows = [(p.message_bytes, p.expected.low) for p in curve.points if p.expected.low is not None]
     if len(lows) > 1:
         axes.plot(*_columns(lows), "--", color=colour, lw=1, alpha=0.8)
         return
-    large = [p.message_bytes for p in curve.points][-max(2, len(curve.points) // 4) :]
+    largest = max(2, len(curve.points) // 4)
+    large = [point.message_bytes for point in curve.points[-largest:]]
     low, high = curve.plateau.low, curve.plateau.high
     if low is not None and high is not None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
@@ -304,10 +338,14 @@ def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
     for verdict in set(Verdict) - {Verdict.PASS}:
-        colour = BAD if verdict in _WORST else WEAK
         marked = [(p.message_bytes, p.busbw_gb_s) for p in points if p.verdict is verdict]
         if marked:
+            colour = _bad_colour(verdict)
             axes.plot(*_columns(marked), "x", color=colour, ms=5, mew=1.8, zorder=5)
+
+
+def _bad_colour(verdict: Verdict | None) -> str:
+    return BAD if verdict in _WORST else WEAK
 
 
 def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
@@ -324,16 +362,17 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("loss by step", pad=8)
-    axes.plot(range(1, len(losses) + 1), losses, color=SERIES[0], lw=1.8)
+    steps = range(1, len(losses) + 1)
+    axes.plot(steps, losses, color=SERIES[0], lw=1.8)
     axes.margins(x=0.01)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     stride = -(-len(losses) // 200)
-    steps = list(enumerate(losses, 1))[::stride]
-    return [
-        Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}"))
-        for n, loss in steps
-        if math.isfinite(loss)
-    ]
+    marks = []
+    for step in steps[::stride]:
+        loss = losses[step - 1]
+        if math.isfinite(loss):
+            marks.append(Mark(step, loss, (f"step {step}", f"loss {words.number(loss)}")))
+    return marks
 
 
 def band_chart(name: str, band: Band) -> str:
@@ -350,32 +389,27 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     axes.plot(band.hours, band.middle, color=SERIES[0], lw=1.4)
     axes.margins(x=0.01)
     _widen_value_axis(axes)
-    return [
-        Mark(
-            hour,
-            middle,
-            (
-                f"hour {hour:.2f}",
-                f"median {words.number(middle)}",
-                f"{words.number(low)} to {words.number(high)}",
-            ),
+    marks = []
+    for hour, low, middle, high in zip(band.hours, band.low, band.middle, band.high, strict=True):
+        lines = (
+            f"hour {hour:.2f}",
+            f"median {words.number(middle)}",
+            f"{words.number(low)} to {words.number(high)}",
         )
-        for hour, low, middle, high in zip(
-            band.hours, band.low, band.middle, band.high, strict=True
-        )
-    ]
+        marks.append(Mark(hour, middle, lines))
+    return marks
 
 
 def trend_chart(name: str, headline: Headline) -> str:
     """Return one point per run, oldest first, this run last and larger; `name` is unique on the
     page.
     """
+    trend = headline.trend
     unit = words.unit_name(headline.measurement.unit)
-    values = (
-        f"{words.number(headline.trend[0].value)} to {words.number(headline.trend[-1].value)} "
-        f"{unit}"
-    ).strip()
-    title = f"{headline.name} over {len(headline.trend)} runs: {values}"
+    first = words.number(trend[0].value)
+    last = words.number(trend[-1].value)
+    values = f"{first} to {last} {unit}".strip()
+    title = f"{headline.name} over {len(trend)} runs: {values}"
     return inline_svg(
         name, title, lambda axes: _draw(axes, headline, unit), width_in=4.6, height_in=1.9
     )
@@ -383,32 +417,48 @@ def trend_chart(name: str, headline: Headline) -> str:
 
 def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     trend = headline.trend
-    axes.set_title(f"{headline.name}{f', {unit}' if unit else ''}", pad=8)
-    axes.plot(range(len(trend)), [then.value for then in trend], color=SERIES[0], lw=1, alpha=0.45)
-    for verdict in dict.fromkeys(then.verdict for then in trend):
-        at = [i for i, then in enumerate(trend) if then.verdict is verdict]
-        passed = verdict in (None, Verdict.PASS)
-        colour, sign = (SERIES[0], "o") if passed else (BAD if verdict in _WORST else WEAK, "x")
-        axes.plot(
-            at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False
-        )
-    axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
+    in_unit = f", {unit}" if unit else ""
+    axes.set_title(f"{headline.name}{in_unit}", pad=8)
+    values = [then.value for then in trend]
+    axes.plot(range(len(trend)), values, color=SERIES[0], lw=1, alpha=0.45)
+    _mark_verdicts(axes, trend)
+    axes.plot([len(trend) - 1], [values[-1]], "o", ms=8, mfc="none", color=INK, clip_on=False)
     low, high = headline.expected.low, headline.expected.high
+    bound = high if low is None else low
     if low is not None and high is not None:
         axes.axhspan(low, high, color=SERIES[0], alpha=0.12, lw=0)
-    elif (bound := low if low is not None else high) is not None:
+    elif bound is not None:
         axes.axhline(bound, color=SERIES[0], lw=1, ls="--", alpha=0.8)
     for i, then in enumerate(trend):
         if then.software:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
+    _time_axis(axes, trend)
+    _widen_value_axis(axes)
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
+
+
+def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
+    for verdict in dict.fromkeys(then.verdict for then in trend):
+        places = [i for i, then in enumerate(trend) if then.verdict is verdict]
+        values = [trend[i].value for i in places]
+        colour, sign = _bad_colour(verdict), "x"
+        if verdict in (None, Verdict.PASS):
+            colour, sign = SERIES[0], "o"
+        axes.plot(places, values, sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
+
+
+def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     days = {then.started.date() for then in trend}
-    shown = "%H:%M" if len(days) == 1 else "%-d %b" if len(days) == len(trend) else "%-d %b %H:%M"
-    stride = -(-len(trend) // (5 if len(shown) < 8 else 3))
+    shown = "%-d %b %H:%M"
+    if len(days) == 1:
+        shown = "%H:%M"
+    elif len(days) == len(trend):
+        shown = "%-d %b"
+    most_ticks = 5 if len(shown) < 8 else 3
+    stride = -(-len(trend) // most_ticks)
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
     axes.set_xlim(-0.7, len(trend) - 0.3)
-    _widen_value_axis(axes)
-    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
 def _widen_value_axis(axes: "Axes") -> None:
@@ -424,9 +474,10 @@ def _widen_value_axis(axes: "Axes") -> None:
 
 
 def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
+    value = words.quantity(then.value, unit)
     return (
         words.moment(then.started),
-        f"{words.quantity(then.value, unit)}{_shown(then.verdict)}",
+        f"{value}{_shown(then.verdict)}",
         f"changed: {then.software}" if then.software else "",
         f"run {then.run_id}",
     )

@@ -3,8 +3,10 @@
 Pure.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 from seatrial.model.curves import Reading, readings
@@ -28,6 +30,7 @@ class Column:
 
 
 Place = tuple[str, Column]  # a node and a column
+Readings = list[Reading]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +117,30 @@ class HeatMap:
 def heat_map(result: RunResult) -> HeatMap | None:
     """Return the map; None if nothing was measured on nodes, and none is blamed."""
     columns, cells = _cells(result)
-    names = dict.fromkeys(
-        (*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells))
-    )
-    blames = {node: blames for node, blames in _blames(result).items() if node in names}
-    for node, of_node in blames.items():
-        for blame in of_node:
+    names = dict.fromkeys(str(node.get("name")) for node in result.nodes)
+    names |= dict.fromkeys(node for node, _ in cells)
+    blames = _blames(result)
+    for node in blames:
+        if node not in names:
+            continue
+        for blame in blames[node]:
             if blame.verdict:
                 marked = _blamed_cells(node, blame, columns, cells)
                 columns += [column for _, column in marked if column not in columns]
                 cells |= marked
     if not columns:
         return None
-    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
+    rows = []
+    for name in names:
+        of_node = blames.get(name, ())
+        rows.append(_row(name, columns, cells, of_node))
     lines = tuple(sorted(rows, key=_worst_first))
-    alone = (
-        lines
-        if len(lines) <= NODES_SHOWN
-        else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
-    )
-    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
+    alone = lines
+    if len(lines) > NODES_SHOWN:
+        bad = [line for line in lines if not line.clean]
+        alone = tuple(bad[:NODES_SHOWN])
+    alike = _grouped(lines[len(alone) :])
+    return HeatMap(tuple(columns), lines, alone, alike)
 
 
 def _blamed_cells(
@@ -143,111 +150,136 @@ def _blamed_cells(
     column of its own.
     """
     own = [column for column in columns if column.check == blame.check]
-    known = [cells[node, column] for column in own if (node, column) in cells]
-    if any(cell.verdict not in (None, Verdict.PASS) for cell in known):
-        return {}
-    missing = [column for column in own if (node, column) not in cells]
-    cell = Cell(blame.verdict, NOT_MEASURED.text if missing else "blamed", blame.evidence.sentence)
-    return {(node, column): cell for column in missing or [Column(blame.check, BLAMED)]}
+    missing = []
+    for column in own:
+        known = cells.get((node, column))
+        if known is None:
+            missing.append(column)
+        elif known.verdict not in (None, Verdict.PASS):
+            return {}
+    text = NOT_MEASURED.text
+    if not missing:
+        text = "blamed"
+        missing = [Column(blame.check, BLAMED)]
+    cell = Cell(blame.verdict, text, blame.evidence.sentence)
+    return {(node, column): cell for column in missing}
 
 
 def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
-    alike: dict[object, list[HeatMapRow]] = {}
+    alike: dict[object, list[HeatMapRow]] = defaultdict(list)
     for line in lines:
-        alike.setdefault(tuple((cell.verdict, cell.compared) for cell in line.cells), []).append(
-            line
-        )
-    return tuple(
-        NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values()
-    )
+        look = tuple((cell.verdict, cell.compared) for cell in line.cells)
+        alike[look].append(line)
+    groups = []
+    for group in alike.values():
+        nodes = tuple(line.node for line in group)
+        groups.append(NodeGroup(nodes, group[0].cells))
+    return tuple(groups)
 
 
 def _row(
     name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]
 ) -> HeatMapRow:
-    shown = tuple(cells.get((name, column), _MISSING[column.title == BLAMED]) for column in columns)
+    shown = []
+    for column in columns:
+        missing = _MISSING[column.title == BLAMED]
+        shown.append(cells.get((name, column), missing))
     if not blames:
-        return HeatMapRow(name, shown)
+        return HeatMapRow(name, tuple(shown))
+    confidence = max(blame.confidence for blame in blames)
     sure = [blame.verdict for blame in blames if blame.verdict]
-    return HeatMapRow(
-        name, shown, max(blame.confidence for blame in blames), worst(sure) if sure else None
-    )
+    return HeatMapRow(name, tuple(shown), confidence, worst(sure) if sure else None)
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
     """Return what each node is blamed for, by node."""
-    blames: dict[str, list[Blame]] = {}
+    blames: dict[str, list[Blame]] = defaultdict(list)
     for check in result.checks:
         for suspect in (*check.suspects, *check.raw.suspects):
-            verdict = (suspect.verdict or check.verdict) if suspect.confidence >= SURE else None
+            verdict = None
+            if suspect.confidence >= SURE:
+                verdict = suspect.verdict or check.verdict
             blame = Blame(check.name, suspect.confidence, verdict, suspect.evidence)
-            _add(blames, suspect, blame)
+            blames[_blamed_node(suspect)].append(blame)
     for suspect in result.suspects:
-        _add(blames, suspect, Blame("", suspect.confidence, None, suspect.evidence))
+        blame = Blame("", suspect.confidence, None, suspect.evidence)
+        blames[_blamed_node(suspect)].append(blame)
+    blames.pop("", None)  # of what is no node
     return blames
 
 
-def _add(blames: dict[str, list[Blame]], suspect: Suspect, blame: Blame) -> None:
-    if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
-        blames.setdefault(node, []).append(blame)
+def _blamed_node(suspect: Suspect) -> str:
+    kind = cast(SubjectKind, suspect.kind)
+    return _node(Subject(kind, suspect.name))
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     """Return columns and cells of the metrics that were judged on any node."""
-    readings_by_node: dict[Column, dict[str, list[Reading]]] = {}
+    readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(_no_readings)
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
-                column = Column(check.name, words.metric_of(reading.measurement))
-                readings_by_node.setdefault(column, {}).setdefault(node, []).append(reading)
-    judged = {
-        column: nodes
-        for column, nodes in readings_by_node.items()
-        if any(reading.judgement for group in nodes.values() for reading in group)
-    }
-    return list(judged), {
-        (node, column): _cell(group)
-        for column, nodes in judged.items()
-        for node, group in nodes.items()
-    }
+                metric = words.metric_of(reading.measurement)
+                column = Column(check.name, metric)
+                readings_by_node[column][node].append(reading)
+    judged = []
+    cells: dict[Place, Cell] = {}
+    for column, by_node in readings_by_node.items():
+        readings_of_column = chain.from_iterable(by_node.values())
+        if any(reading.judgement for reading in readings_of_column):
+            judged.append(column)
+            for node, group in by_node.items():
+                cells[node, column] = _cell(group)
+    return judged, cells
+
+
+def _no_readings() -> dict[str, Readings]:
+    return defaultdict(list)
 
 
 def _node(subject: Subject) -> str:
     """Return the node of a node or GPU ("node-3/gpu-1", "node-3:1"); "" for other subjects."""
     if subject.kind == "node":
         return subject.name
-    return subject.name.replace(":", "/").partition("/")[0] if subject.kind == "gpu" else ""
+    if subject.kind == "gpu":
+        return subject.name.replace(":", "/").partition("/")[0]
+    return ""
 
 
 def _cell(group: Sequence[Reading]) -> Cell:
     """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
     m, judgement = worst.measurement, worst.judgement
-    facts = [words.measurement_name(m), words.quantity(m.value, m.unit)]
+    value = words.quantity(m.value, m.unit)
+    facts = [words.measurement_name(m), value]
     if judgement:
+        facts.append(judgement.verdict.value)
         expected = words.interval(judgement.expected, m.unit)
-        facts += [
-            judgement.verdict.value,
-            f"expected {expected} ({judgement.source})" if expected != "–" else "",
-            "" if judgement.compared else "no baseline yet",
-        ]
+        if expected != "–":
+            facts.append(f"expected {expected} ({judgement.source})")
+        if not judgement.compared:
+            facts.append("no baseline yet")
     if len(group) > 1:
         facts.append(f"the worst of {len(group)}")
     return Cell(
         judgement.verdict if judgement else None,
-        words.quantity(m.value, m.unit),
-        ", ".join(text for text in facts if text),
-        judgement.compared if judgement else True,
+        text=value,
+        tooltip=", ".join(filter(None, facts)),
+        compared=judgement.compared if judgement else True,
     )
 
 
 def _severity(reading: Reading) -> tuple[int, float]:
     """Return a sort key with readings that were only recorded last."""
-    if reading.judgement is None:
+    judgement = reading.judgement
+    if judgement is None:
         return len(Verdict), 0.0
-    return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)
+    distance = abs(judgement.deviation or 0.0)
+    return judgement.verdict.severity, -distance
 
 
 def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
-    bad = sorted(verdict.severity for verdict in (*line.verdicts, line.blamed_for) if verdict)
-    return (line.clean, bad, -(line.blamed or 0.0))
+    verdicts = (*line.verdicts, line.blamed_for)
+    bad = sorted(verdict.severity for verdict in verdicts if verdict)
+    confidence = line.blamed or 0.0
+    return (line.clean, bad, -confidence)

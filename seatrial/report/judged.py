@@ -13,6 +13,7 @@ import click
 
 from seatrial.model.curves import SHARE
 from seatrial.model.explanations import explanation_of
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import parts_of
 from seatrial.model.result import Check, Expected, NextStep, next_line, verdict_line
 from seatrial.model.verdict import Verdict
@@ -20,7 +21,10 @@ from seatrial.text import words
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
+    from seatrial.causes.table import Finding
     from seatrial.logs.judge import Log, LogsJudgement
+
+Document = dict[str, Any]
 
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 _COLOURS = {
@@ -33,47 +37,52 @@ _COLOURS = {
 }
 
 
-def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
+def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> Document:
     """Return verdict, reason with its code and next step, what the logs name, and every judgement
     as in run.json.
     """
     code = judged.reason.code
-    named = [
-        (log.name, each)
-        for log in logs
-        for sweep in log.sweeps
-        for each in (*sweep.findings, *sweep.notes)
-    ]
-    shown = [
-        (name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named
-    ]
-    held_against_nothing = [
-        m for check in judged.checks if not check.judgements for m in check.measurements
-    ]
+    findings = dict.fromkeys(_named(logs))
+    judgements: list[Document] = []
+    measurements: list[Document] = []
+    for check in judged.checks:
+        judgements += [judgement.to_dict() for judgement in check.judgements]
+        if not check.judgements:  # held against nothing
+            measurements += map(_measurement, check.measurements)
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason.sentence,
         "code": code,
         "next_step": _next_step(code or ""),
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)]
+        "findings": [{"log": log, **finding.to_dict()} for log, finding in findings]
         + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
-        "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
-        "measurements": [
-            {
-                "metric": m.metric,
-                "value": m.value,
-                "unit": m.unit,
-                "subject": {"kind": m.subject.kind, "name": m.subject.name},
-                "conditions": dict(m.conditions),
-            }
-            for m in held_against_nothing
-        ],
+        "judgements": judgements,
+        "measurements": measurements,
     }
 
 
-def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
+def _named(logs: "Iterable[Log]") -> "Iterator[tuple[str, Finding]]":
+    """Yield what the logs name, each with its log, without secrets."""
+    for log in logs:
+        for sweep in log.sweeps:
+            for finding in (*sweep.findings, *sweep.notes):
+                evidence = Secrets().out_of_line(finding.evidence)
+                yield log.name, replace(finding, evidence=evidence)
+
+
+def _measurement(m: Measurement) -> Document:
+    return {
+        "metric": m.metric,
+        "value": m.value,
+        "unit": m.unit,
+        "subject": {"kind": m.subject.kind, "name": m.subject.name},
+        "conditions": dict(m.conditions),
+    }
+
+
+def _of_tools(logs: "Iterable[Log]") -> list[Document]:
     """Return what other tools found, with the fields of a cause in a log."""
     return [
         {
@@ -104,44 +113,59 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str], hints: Seque
     line.
     """
     encoding = sys.stdout.encoding or "ascii"
-    rows = [(*_judgement_cells(check), check.verdict.value) for check in judged.checks]
-    for line in _aligned((_COLUMNS, *rows), encoding):
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for check in judged.checks:
+        rows.append((*_judgement_cells(check), check.verdict.value))
+    for line in _aligned(rows, encoding):
         click.echo(line)
     click.echo()
     bad = [check for check in judged.checks if not check.passed]
-    sentences = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
-    sentences += (
-        [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
-    )
-    steps = dict.fromkeys(check.reason.code or "" for check in bad)
-    sentences += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
-    for line in (*sentences, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
+    sentences = []
+    if len(judged.checks) > 1:
+        sentences += [f"{check.name}: {check.reason}" for check in bad]
+    if not_judged:
+        unknown = words.some_of(not_judged, 20)
+        sentences.append(f"not judged, nothing known in it: {unknown}")
+    for code in dict.fromkeys(check.reason.code or "" for check in bad):
+        if step := _next_step(code):
+            sentences.append(next_line(NextStep(step, code)))
+    last = verdict_line(judged.verdict, judged.coverage, judged.reason)
+    for line in (*sentences, *hints, last):
         click.echo(words.plain(line, encoding))
 
 
 def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
     """Yield the rows as aligned lines, with a coloured verdict in the last column."""
-    plain = [tuple(map(partial(words.plain, encoding=encoding), row)) for row in rows]
+    to_plain = partial(words.plain, encoding=encoding)
+    plain = [tuple(map(to_plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
     for *cells, last in plain:
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-        yield "  ".join(
-            (*padded, click.style(last, fg=_COLOURS.get(last), bold=last in _COLOURS or None))
-        )
+        colour = _COLOURS.get(last)
+        verdict = click.style(last, fg=colour, bold=colour is not None or None)
+        yield "  ".join((*padded, verdict))
 
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:
     """Return the cells log, operation, plateau, share, expected and latency."""
-    plateau, share, latency = (
-        next((m for m in check.measurements if m.metric == metric), None)
-        for metric in ("busbw_plateau", SHARE, "latency")
-    )
-    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
+    by_metric = {m.metric: m for m in reversed(check.measurements)}
+    plateau = by_metric.get("busbw_plateau")
+    operation = busbw = expected = ""
+    if plateau:
+        operation = str(plateau.conditions["operation"])
+        busbw = words.quantity(plateau.value, "GB/s")
+        interval = Expected()
+        for judgement in reversed(check.judgements):
+            if judgement.measurement.metric == "busbw_plateau":
+                interval = judgement.expected
+        expected = words.interval(interval, "GB/s")
+    share = by_metric.get(SHARE)
+    latency = by_metric.get("latency")
     return (
         check.name,
-        str(plateau.conditions["operation"]) if plateau else "",
-        words.quantity(plateau.value, "GB/s") if plateau else "",
+        operation,
+        busbw,
         words.fraction(share.value) if share else "",
-        words.interval(next(intervals, Expected()), "GB/s") if plateau else "",
+        expected,
         words.quantity(latency.value, "us") if latency else "",
     )

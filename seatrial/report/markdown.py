@@ -30,14 +30,18 @@ def summary(result: RunResult) -> str:
         )
         for check in result.checks
     ]
-    notes = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
+    notes = []
+    for note in result.notes[:MAX_ROWS]:
+        in_one_line = " ".join(note.split())
+        notes.append(f"- {escape(in_one_line)}")
+    notes += _more(len(result.notes), "notes")
     parts = [
         f"## {words.GLYPHS[result.verdict]} {escape(result.cluster)}",
         "\n\n".join((f"**{verdict}**", *others)),
         _facts(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), checks),
-        "\n".join([*notes, *_more(len(result.notes), "notes")]),
+        "\n".join(notes),
         _bad(result),
         " · ".join(
             f"{escape(name)} `{code(version)}`"
@@ -55,11 +59,14 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
-    numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
-    changed = [
-        fact for fact in software(result, context.past) if last and fact.before != fact.after
-    ]
-    rows = ((fact.what, fact.before or "–", fact.after or "–") for fact in changed)
+    headlines = headline_numbers(result, context.past)
+    numbers = _table(title, head, map(_headline_row, headlines))
+    rows = []
+    for fact in software(result, context.past):
+        if last and fact.before != fact.after:
+            before = fact.before or "–"
+            after = fact.after or "–"
+            rows.append((fact.what, before, after))
     parts = (
         summary(result),
         numbers,
@@ -92,25 +99,25 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
 
 
 def _facts(result: RunResult) -> str:
+    suite = escape(result.suite)
     took = words.duration(result.seconds)
     nodes = words.count(len(result.nodes), "node")
     started = words.moment(result.started)
-    return (
-        f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
-    )
+    run_id = code(result.run_id)
+    return f"suite {suite} · {nodes} · {started} · {took} · run `{run_id}`"
 
 
 def _suspects(result: RunResult) -> str:
     if not result.suspects:
         return ""
-    listed = [
-        (
-            f"- **{escape(words.suspect_name(s, result.nodes))}** "
-            f"({words.fraction(s.confidence)}): {escape(s.evidence)}"
-        )
-        for s in result.suspects[:MAX_ROWS]
-    ]
-    return "\n".join(["### Suspects", "", *listed, *_more(len(result.suspects), "suspects")])
+    lines = ["### Suspects", ""]
+    for suspect in result.suspects[:MAX_ROWS]:
+        name = escape(words.suspect_name(suspect, result.nodes))
+        confidence = words.fraction(suspect.confidence)
+        evidence = escape(suspect.evidence)
+        lines.append(f"- **{name}** ({confidence}): {evidence}")
+    lines += _more(len(result.suspects), "suspects")
+    return "\n".join(lines)
 
 
 def _headline_row(headline: Headline) -> tuple[str, ...]:
@@ -141,20 +148,27 @@ def _bad(result: RunResult) -> str:
     table = _table(
         "Not as expected", ("what", "measured", "expected", "off by", "source", "verdict"), rows
     )
-    return "\n".join([table, *_more(len(bad), "judgements")])
+    lines = [table, *_more(len(bad), "judgements")]
+    return "\n".join(lines)
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
+    body = [_line(map(escape, row)) for row in rows]
     if not body:
         return ""
-    return "\n".join(
-        [f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *body]
-    )
+    rule = "|" + "---|" * len(head)
+    return "\n".join([f"### {title}", "", _line(head), rule, *body])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _more(count: int, noun: str) -> list[str]:
-    return ["", f"and {count - MAX_ROWS} more {noun} in `run.json`"] if count > MAX_ROWS else []
+    more = count - MAX_ROWS
+    if more <= 0:
+        return []
+    return ["", f"and {more} more {noun} in `run.json`"]
 
 
 def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
@@ -165,12 +179,15 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
     heat = heat_map(result)
     titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []
     rows = heat.lines if heat else ()
+    last_good = None
+    if last:
+        started = last.started.isoformat(timespec="seconds")
+        last_good = {"run_id": last.run_id, "started": started}
+    headlines = headline_numbers(result, context.past)
     return {
         "run": result.to_dict(),
-        "last_good": {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")}
-        if last
-        else None,
-        "headlines": [_headline(headline) for headline in headline_numbers(result, context.past)],
+        "last_good": last_good,
+        "headlines": [_headline(headline) for headline in headlines],
         "software": [
             {"what": f.what, "last_good": f.before, "this_run": f.after}
             for f in software(result, context.past)

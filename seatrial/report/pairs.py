@@ -4,7 +4,7 @@ operation. Pure.
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ NODES_SHOWN = 40
 _SURE = 0.5  # the confidence from which a finding orders and marks the nodes
 _HALF = 0.5  # of the speed of like pairs, below which a pair has failed
 
-Tests = Sequence[Mapping[str, Any]]
+Test = Mapping[str, Any]
+Tests = Sequence[Test]
+Sides = Sequence[Sequence[str]]  # the nodes of each side of a cut
 Pairs = Mapping[frozenset[str], Tests]
 
 
@@ -54,62 +56,69 @@ def pair_matrix(result: RunResult) -> PairMatrix | None:
     tested.
     """
     document = result.localization or {}
-    blamed = [name for suspect in result.suspects for name in suspect.nodes]
-    return next(iter(pair_matrices(document, blamed)), None)
+    blamed = []
+    for suspect in result.suspects:
+        blamed += suspect.nodes
+    for matrix in pair_matrices(document, blamed):
+        return matrix
+    return None
 
 
 def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> list[PairMatrix]:
     """Return a matrix for each operation in a localisation's document, all with the nodes in the
     same order.
     """
-    by_operation: dict[str, dict[frozenset[str], list[Mapping[str, Any]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    by_operation: dict[str, dict[frozenset[str], list[Test]]] = defaultdict(_no_pairs)
     for test in document.get("tests", ()):
-        if len(set(test["nodes"])) == 2:
-            operation = str(test.get("collective") or document.get("collective") or "")
-            by_operation[operation][frozenset(test["nodes"])].append(test)
-    findings = [
-        finding
-        for finding in document.get("findings", ())
-        if finding.get("confidence", 1.0) >= _SURE
-    ]
-    named = {
-        name
-        for finding in findings
-        if finding["kind"] != "cut"
-        for name in finding.get("nodes", ())
-    }
-    marked = frozenset((*blamed, *named))
-    cut = next((finding["sides"] for finding in findings if finding["kind"] == "cut"), ())
-    nodes = _ordered(by_operation.values(), marked, cut)
+        pair = frozenset(test["nodes"])
+        if len(pair) == 2:
+            operation = test.get("collective") or document.get("collective") or ""
+            by_operation[str(operation)][pair].append(test)
+    named: set[str] = set()
+    cuts = []
+    for finding in document.get("findings", ()):
+        if finding.get("confidence", 1.0) < _SURE:
+            continue
+        if finding["kind"] == "cut":
+            cuts.append(finding["sides"])
+        else:
+            named.update(finding.get("nodes", ()))
+    marked = named.union(blamed)
+    sides = cuts[0] if cuts else ()
+    nodes = _ordered(by_operation.values(), marked, sides)
     return [
-        _matrix(operation, pairs, nodes, marked, cut) for operation, pairs in by_operation.items()
+        _matrix(operation, pairs, nodes, frozenset(marked), sides)
+        for operation, pairs in by_operation.items()
     ]
 
 
-def _ordered(
-    operations: Iterable[Pairs], blamed: frozenset[str], sides: Sequence[Sequence[str]]
-) -> list[str]:
+def _no_pairs() -> dict[frozenset[str], list[Test]]:
+    return defaultdict(list)
+
+
+def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> list[str]:
     """Return all nodes: those that are blamed first, then by slow tests; within the sides of a
     cut.
     """
     slow: Counter[str] = Counter()
     for pairs in operations:
         for pair, tests in pairs.items():
-            slow.update(dict.fromkeys(pair, sum(bool(test["slow"]) for test in tests)))
+            slow_tests = sum(bool(test["slow"]) for test in tests)
+            slow.update(dict.fromkeys(pair, slow_tests))
+
+    def doubt(node: str) -> tuple[bool, int, str]:
+        return node not in blamed, -slow[node], node
+
+    shown = sorted(slow, key=doubt)[:NODES_SHOWN]
     side_of = _side_of(sides)
-    by_doubt = sorted(slow, key=lambda node: (node not in blamed, -slow[node], node))[:NODES_SHOWN]
-    shown = set(by_doubt)
-    first = sorted(
-        slow,
-        key=lambda node: (side_of.get(node, len(sides)), node not in blamed, -slow[node], node),
-    )
-    return [node for node in first if node in shown]
+    return sorted(shown, key=lambda node: side_of.get(node, len(sides)))
 
 
-def _side_of(sides: Sequence[Sequence[str]]) -> dict[str, int]:
-    return {node: place for place, side in enumerate(sides) for node in side}
+def _side_of(sides: Sides) -> dict[str, int]:
+    side_of: dict[str, int] = {}
+    for place, side in enumerate(sides):
+        side_of |= dict.fromkeys(side, place)
+    return side_of
 
 
 def _matrix(
@@ -117,31 +126,48 @@ def _matrix(
     pairs: Pairs,
     nodes: Sequence[str],
     blamed: frozenset[str],
-    sides: Sequence[Sequence[str]],
+    sides: Sides,
 ) -> PairMatrix:
-    lines = tuple(tuple(_cell(pairs.get(frozenset((a, b)), ())) for b in nodes) for a in nodes)
-    left_out = len({node for pair in pairs for node in pair} - set(nodes))
+    lines = []
+    for first in nodes:
+        tests = [pairs.get(frozenset((first, second)), ()) for second in nodes]
+        lines.append(tuple(map(_cell, tests)))
+    tested = {node for pair in pairs for node in pair}
     side_of = _side_of(sides)
     numbers = [side_of.get(node, len(sides)) for node in nodes]
-    starts = tuple(i for i in range(1, len(nodes)) if numbers[i] != numbers[i - 1])
-    split = starts[0] if len(sides) == 2 and starts else 0
-    return PairMatrix(tuple(nodes), lines, split, left_out, operation, starts, blamed)
+    starts = [i for i in range(1, len(nodes)) if numbers[i] != numbers[i - 1]]
+    return PairMatrix(
+        nodes=tuple(nodes),
+        lines=tuple(lines),
+        split=starts[0] if len(sides) == 2 and starts else 0,
+        left_out=len(tested.difference(nodes)),
+        operation=operation,
+        starts=tuple(starts),
+        blamed=blamed,
+    )
 
 
 def _cell(tests: Tests) -> PairCell:
     if not tests:
         return PairCell()
     ratios = [test["ratio"] for test in tests if test["ratio"] is not None]
-    text = f"{100 * statistics.median(ratios):.0f} %" if ratios else "failed"
-    slow = 2 * sum(test["slow"] for test in tests) > len(tests)
-    rates = [
-        words.quantity(test["busbw_gb_s"], "GB/s") if test["busbw_gb_s"] else "failed"
-        for test in tests
-    ]
-    return PairCell(text, _verdict(slow, ratios), ", ".join(rates))
+    text = "failed"
+    if ratios:
+        median = statistics.median(ratios)
+        text = f"{100 * median:.0f} %"
+    slow_tests = sum(test["slow"] for test in tests)
+    is_slow = 2 * slow_tests > len(tests)
+    verdict = _verdict(is_slow, ratios)
+    rates = []
+    for test in tests:
+        rate = test["busbw_gb_s"]
+        rates.append(words.quantity(rate, "GB/s") if rate else "failed")
+    return PairCell(text, verdict, tooltip=", ".join(rates))
 
 
 def _verdict(slow: bool, ratios: Sequence[float]) -> Verdict:
     if not slow:
         return Verdict.PASS
-    return Verdict.FAIL if not ratios or statistics.median(ratios) < _HALF else Verdict.DEGRADED
+    if not ratios or statistics.median(ratios) < _HALF:
+        return Verdict.FAIL
+    return Verdict.DEGRADED

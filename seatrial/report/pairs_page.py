@@ -6,11 +6,12 @@ from html import escape
 from seatrial.model.verdict import Verdict
 from seatrial.report.pairs import PairCell, PairMatrix
 
-_BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
-_PLAIN = {Verdict.FAIL: "#", Verdict.DEGRADED: "+", Verdict.PASS: "."}
+_VERDICTS = (Verdict.FAIL, Verdict.DEGRADED, Verdict.PASS)
+_BLOCKS = dict(zip(_VERDICTS, "█▒·", strict=True))
+_PLAIN = dict(zip(_VERDICTS, "#+.", strict=True))
+_COLOURS = dict(zip(_VERDICTS, ("#c0392b", "#f0ad4e", "#dfeee0"), strict=True))
 _TITLE = "Pairs of nodes"
 _NAME = 24  # characters of a node's name in a terminal
-_COLOURS = {Verdict.FAIL: "#c0392b", Verdict.DEGRADED: "#f0ad4e", Verdict.PASS: "#dfeee0"}
 _STYLE = """
 body { font: 14px system-ui, sans-serif; margin: 2em; color: #222; background: #fff; }
 table { border-collapse: collapse; margin: 0 2em 2em 0; }
@@ -21,33 +22,35 @@ th.blamed { font-weight: bold; color: #c0392b; }
 .start { border-left: 3px solid #222; }
 tr.start > * { border-top: 3px solid #222; border-left-width: 1px; }
 tr.start > .start { border-left-width: 3px; }
-""" + "".join(
-    f"td.{verdict.value} {{ background: {colour}; }}\n" for verdict, colour in _COLOURS.items()
-)
+"""
+for _verdict, _colour in _COLOURS.items():
+    _STYLE += f"td.{_verdict.value} {{ background: {_colour}; }}\n"
 
 
 def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     """Return a line for each node with a mark for each pair, a gap between the sides of a cut, and
     a legend.
     """
-    marks = _BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16") else _PLAIN
-    width = min(_NAME, max(len(node) for node in matrix.nodes))
-    fine, slow, bad = marks[Verdict.PASS], marks[Verdict.DEGRADED], marks[Verdict.FAIL]
-    lines = [
-        (
-            f"{matrix.operation or 'pairs'}: {fine} as fast as like pairs, {slow} slower, "
-            f"{bad} below half or failed"
-        )
-    ]
-    for place, (node, cells) in enumerate(zip(matrix.nodes, matrix.lines, strict=True)):
+    name = encoding.lower().replace("-", "")
+    marks = _BLOCKS if name in ("utf8", "utf16") else _PLAIN
+    longest = max(map(len, matrix.nodes))
+    width = min(_NAME, longest)
+    fine = marks[Verdict.PASS]
+    slow = marks[Verdict.DEGRADED]
+    bad = marks[Verdict.FAIL]
+    title = matrix.operation or "pairs"
+    legend = f"{fine} as fast as like pairs, {slow} slower, {bad} below half or failed"
+    lines = [f"{title}: {legend}"]
+    rows = zip(matrix.nodes, matrix.lines, strict=True)
+    for place, (node, cells) in enumerate(rows):
         if place in matrix.starts:
             lines.append("")
-        # A blank was not tested
-        texts = [marks[cell.verdict] if cell.verdict else " " for cell in cells]
-        row = "".join(("  " if i in matrix.starts else " ") + text for i, text in enumerate(texts))
-        lines.append(
-            f"{'>' if node in matrix.blamed else ' '} {node[:width]:<{width}}{row}".rstrip()
-        )
+        pointer = ">" if node in matrix.blamed else " "
+        line = f"{pointer} {node[:width]:<{width}}"
+        for column, cell in enumerate(cells):
+            line += "  " if column in matrix.starts else " "
+            line += marks[cell.verdict] if cell.verdict else " "  # which was not tested
+        lines.append(line.rstrip())
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
@@ -58,8 +61,10 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
     All texts are escaped.
     """
-    paragraphs = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
-    panels = "".join(_panel(matrix) for matrix in matrices)
+    paragraphs = ""
+    for line in lines:
+        paragraphs += f"<p>{escape(line)}</p>\n"
+    panels = "".join(map(_panel, matrices))
     head = f'<meta charset="utf-8">\n<title>{_TITLE}</title>\n<style>{_STYLE}</style>'
     body = f"<h1>{_TITLE}</h1>\n{paragraphs}{panels}"
     return (
@@ -69,32 +74,42 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
 
 def _panel(matrix: PairMatrix) -> str:
-    columns = "".join(_heading(matrix, i, "column") for i in range(len(matrix.nodes)))
-    rows = "".join(_row(matrix, i) for i in range(len(matrix.nodes)))
-    more = f"<p>{matrix.left_out} more nodes are not shown.</p>\n" if matrix.left_out else ""
+    columns = rows = more = ""
+    for place in range(len(matrix.nodes)):
+        columns += _heading(matrix, place, "column")
+        rows += _row(matrix, place)
+    if matrix.left_out:
+        more = f"<p>{matrix.left_out} more nodes are not shown.</p>\n"
     title = escape(matrix.operation or "pairs")
-    return f"<h2>{title}</h2>\n<table>\n<tr><th></th>{columns}</tr>\n{rows}</table>\n{more}"
+    table = f"<table>\n<tr><th></th>{columns}</tr>\n{rows}</table>"
+    return f"<h2>{title}</h2>\n{table}\n{more}"
 
 
 def _heading(matrix: PairMatrix, place: int, kind: str) -> str:
     node = matrix.nodes[place]
     classes = [kind] if kind else []
-    classes += ["blamed"] if node in matrix.blamed else []
-    classes += ["start"] if kind and place in matrix.starts else []
+    if node in matrix.blamed:
+        classes.append("blamed")
+    if kind and place in matrix.starts:
+        classes.append("start")
     return f'<th class="{" ".join(classes)}">{escape(node)}</th>'
 
 
 def _row(matrix: PairMatrix, place: int) -> str:
-    cells = "".join(_data(cell, i in matrix.starts) for i, cell in enumerate(matrix.lines[place]))
+    cells = ""
+    for column, cell in enumerate(matrix.lines[place]):
+        cells += _data(cell, column in matrix.starts)
     start = ' class="start"' if place in matrix.starts else ""
-    return f"<tr{start}>{_heading(matrix, place, '')}{cells}</tr>\n"
+    heading = _heading(matrix, place, "")
+    return f"<tr{start}>{heading}{cells}</tr>\n"
 
 
 def _data(cell: PairCell, start: bool) -> str:
-    classes = " ".join(
-        filter(None, (cell.verdict.value if cell.verdict else "", "start" if start else ""))
-    )
-    return (
-        f'<td class="{classes}" '
-        f'title="{escape(cell.tooltip)}">{escape(cell.text.removesuffix(" %"))}</td>'
-    )
+    classes = []
+    if cell.verdict:
+        classes.append(cell.verdict.value)
+    if start:
+        classes.append("start")
+    tooltip = escape(cell.tooltip)
+    text = escape(cell.text.removesuffix(" %"))
+    return f'<td class="{" ".join(classes)}" title="{tooltip}">{text}</td>'

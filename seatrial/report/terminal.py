@@ -19,6 +19,7 @@ from seatrial.text.headline import lines, own_reason
 if TYPE_CHECKING:
     from seatrial.runs.difference import Change, Difference
 
+Cells = Sequence[str | Text]  # of a row
 STYLES: dict[str, str] = {
     Verdict.PASS: "bold green",
     Verdict.DEGRADED: "bold yellow",
@@ -49,21 +50,21 @@ class _Grid(Table):
     """A table whose lines end with their text: rich pads each to the width of the widest."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        rendered = (
-            each for each in super().__rich_console__(console, options) if isinstance(each, Segment)
-        )
-        for line in Segment.split_lines(rendered):
+        rendered = super().__rich_console__(console, options)
+        segments = (each for each in rendered if isinstance(each, Segment))
+        for line in Segment.split_lines(segments):
             while line and not line[-1].text.strip():
                 line.pop()
-            yield from line[:-1]
             if line:
-                yield Segment(line[-1].text.rstrip(), line[-1].style)
+                *others, last = line
+                yield from others
+                yield Segment(last.text.rstrip(), last.style)
             yield Segment.line()
 
 
 def table(
     headings: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
+    rows: Iterable[Cells],
     encoding: str,
     folded: Collection[str] = (),
 ) -> Table:
@@ -74,9 +75,11 @@ def table(
     for heading in headings:
         grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
     for row in rows:
-        grid.add_row(
-            *(cell if isinstance(cell, Text) else Text(words.plain(cell, encoding)) for cell in row)
-        )
+        cells = []
+        for cell in row:
+            is_styled = isinstance(cell, Text)
+            cells.append(cell if is_styled else Text(words.plain(cell, encoding)))
+        grid.add_row(*cells)
     return grid
 
 
@@ -84,14 +87,14 @@ def verdict_cell(verdict: Verdict, lacks_baseline: bool) -> Text:
     """Return a verdict in its colour; a pass of which something was compared with nothing in
     grey.
     """
-    return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
+    colour = "bright_black" if lacks_baseline else STYLES[verdict]
+    return Text(verdict.value, colour)
 
 
 def print_line(console: Console, text: str) -> None:
     """Print one line of plain text, never wrapped."""
-    console.print(
-        words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True
-    )
+    plain = words.plain(text, console.encoding)
+    console.print(plain, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_rows(console: Console, lines: Sequence[str]) -> None:
@@ -108,21 +111,22 @@ def show_summary(result: RunResult, console: Console) -> None:
     if result.suspects:
         console.print(_suspects(result.suspects, result.nodes, encoding))
         console.print()
-    rows = (
-        (
+    rows = []
+    curves = []
+    for check in result.checks:
+        lacks_baseline = bool(check.coverage.without_baseline)
+        row = (
             check.name,
-            verdict_cell(check.verdict, bool(check.coverage.without_baseline)),
+            verdict_cell(check.verdict, lacks_baseline),
             words.duration(check.seconds),
             own_reason(check, result.suspects),
         )
-        for check in result.checks
-    )
-    checks = table(
-        ("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason")
-    )
+        rows.append(row)
+        curves += [(check, curve) for curve in busbw_curves(check)]
+    headings = ("check", "verdict", "time", "reason")
+    checks = table(headings, rows, encoding, folded=("time", "reason"))
     checks.columns[2].justify = "right"
     console.print(checks)
-    curves = [(check, curve) for check in result.checks for curve in busbw_curves(check)]
     if curves:
         console.print()
         console.print(_sweep(curves, encoding))
@@ -135,42 +139,50 @@ def closing_lines(result: RunResult, encoding: str | None = None) -> str:
     In characters that `encoding` (standard output's when None) can print.
     """
     verdict, *others = lines(result)
-    return "\n".join(
-        words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (*others, verdict)
-    )
+    encoding = encoding or sys.stdout.encoding or "ascii"
+    plain = []
+    for line in (*others, verdict):
+        plain.append(words.plain(line, encoding))
+    return "\n".join(plain)
 
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """Return one line per operation: its plateau, and its curve from the smallest message to the
     largest.
     """
-    shares = [share(check, curve.operation) for check, curve in curves]
+    shares = []
+    for check, curve in curves:
+        shares.append(share(check, curve.operation))
     # A column of its own only where there is something to say
     has_shares = any(share is not None for share in shares)
-    headings = ("operation", "busbw", *(("of links",) if has_shares else ()), "curve", "expected")
-    rows = (
-        (
+    headings = ["operation", "busbw", "curve", "expected"]
+    rows = []
+    for (check, curve), of_links in zip(curves, shares, strict=True):
+        expected = curve.plateau
+        if expected == Expected():
+            expected = curve.points[-1].expected
+        row = [
             curve.operation,
             words.quantity(plateau(check, curve.operation), "GB/s"),
-            *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
-            words.interval(
-                curve.plateau if curve.plateau != Expected() else curve.points[-1].expected, "GB/s"
-            ),
-        )
-        for (check, curve), share in zip(curves, shares, strict=True)
-    )
+            words.interval(expected, "GB/s"),
+        ]
+        if has_shares:
+            shown = "" if of_links is None else words.fraction(of_links)
+            row.insert(2, shown)
+        rows.append(row)
+    if has_shares:
+        headings.insert(2, "of links")
     return table(headings, rows, encoding, folded=headings)
 
 
 def _curve(curve: Curve, encoding: str) -> str:
-    first, last = (
-        format_size(point.message_bytes) for point in (curve.points[0], curve.points[-1])
-    )
+    first = format_size(curve.points[0].message_bytes)
+    last = format_size(curve.points[-1].message_bytes)
     drawn = sparkline([point.busbw_gb_s for point in curve.points])
-    return (
-        f"{first} {drawn} {last}" if drawn == words.plain(drawn, encoding) else f"{first} to {last}"
-    )
+    if drawn != words.plain(drawn, encoding):
+        return f"{first} to {last}"
+    return f"{first} {drawn} {last}"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -178,23 +190,28 @@ def sparkline(values: Sequence[float]) -> str:
     top = max(values, default=0.0)
     if top <= 0:
         return _BARS[0] * len(values)
-    return "".join(_BARS[round(max(0.0, value) / top * (len(_BARS) - 1))] for value in values)
+    highest = len(_BARS) - 1
+    bars = ""
+    for value in values:
+        share_of_top = max(0.0, value) / top
+        bars += _BARS[round(share_of_top * highest)]
+    return bars
 
 
 def _suspects(
     suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], encoding: str
 ) -> Table:
     headings = ("suspect", "confidence", "evidence")
-    rows: list[Sequence[str | Text]] = [
-        (
-            Text(words.plain(words.suspect_name(s, nodes), encoding), "bold"),
-            words.fraction(s.confidence),
-            s.evidence.sentence,
-        )
-        for s in suspects[:MAX_SUSPECTS]
-    ]
-    if len(suspects) > MAX_SUSPECTS:
-        rows.append((Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), "", ""))
+    rows: list[Cells] = []
+    for suspect in suspects[:MAX_SUSPECTS]:
+        name = words.plain(words.suspect_name(suspect, nodes), encoding)
+        confidence = words.fraction(suspect.confidence)
+        evidence = suspect.evidence.sentence
+        rows.append((Text(name, "bold"), confidence, evidence))
+    more = len(suspects) - MAX_SUSPECTS
+    if more > 0:
+        note = Text(f"and {more:,} more", "dim")
+        rows.append((note, "", ""))
     return table(headings, rows, encoding, folded=headings)
 
 
@@ -203,34 +220,37 @@ def show_difference(difference: "Difference") -> None:
     says so.
     """
     console = output()
-    for name, run in (("before", difference.before), ("after", difference.after)):
+    before, after = difference.before, difference.after
+    for name, run in (("before", before), ("after", after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")
-        print_line(
-            console,
-            f"{name}: {run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}",
-        )
-    if (one := difference.before.cluster) != (other := difference.after.cluster):
+        verdict, *_ = lines(run)
+        of = f"{run.run_id} of {run.cluster}, {run.suite}, {started}"
+        print_line(console, f"{name}: {of}: {verdict}")
+    if before.cluster != after.cluster:
         print_line(
             console,
             (
-                f"two clusters, {one} and {other}: what is of a whole cluster is held against "
-                "the other's"
+                f"two clusters, {before.cluster} and {after.cluster}: what is of a whole cluster is "
+                "held against the other's"
             ),
         )
-    _show(console, "verdicts", ("", "before", "after"), map(_sides, difference.verdicts))
-    _show(console, "software and shape", ("", "before", "after"), map(_sides, difference.software))
+    sides = ("", "before", "after")
+    _show(console, "verdicts", sides, map(_sides, difference.verdicts))
+    _show(console, "software and shape", sides, map(_sides, difference.software))
+    measurements = difference.measurements
     # What moved less did not move
-    beyond = difference.measurements[difference.measurements["sigmas"] >= 1.0]
+    beyond = measurements[measurements["sigmas"] >= 1.0]
+    headings = (*sides, "change", "sigmas", "")
     shown = map(_cells, beyond[:MAX_ROWS].itertuples())
-    _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
+    _show(console, "measurements", headings, shown)
     left_out = (
         (len(beyond) - MAX_ROWS, "more moved beyond their noise"),
-        (len(difference.measurements) - len(beyond), "moved no further than their noise"),
+        (len(measurements) - len(beyond), "moved no further than their noise"),
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    rest = ", ".join(f"{count} {text}" for count, text in left_out if count > 0)
-    print_line(console, rest or "nothing else was measured in both")
+    rest = [f"{count} {text}" for count, text in left_out if count > 0]
+    print_line(console, ", ".join(rest) or "nothing else was measured in both")
 
 
 def _sides(change: "Change") -> tuple[str, str, str]:
@@ -238,25 +258,26 @@ def _sides(change: "Change") -> tuple[str, str, str]:
 
 
 def _cells(row: Any) -> tuple[str | Text, ...]:
-    change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {words.number(row.ratio)}"
-    before, after = (words.quantity(value, row.unit) for value in (row.before, row.after))
+    percent = (row.ratio - 1) * 100
+    change = f"{percent:+.1f} %"
+    if row.ratio >= 10:
+        change = f"x {words.number(row.ratio)}"
     return (
         row.what,
-        before,
-        after,
+        words.quantity(row.before, row.unit),
+        words.quantity(row.after, row.unit),
         change,
         f"{row.sigmas:.1f}",
         Text(row.direction, _STYLES[row.direction]),
     )
 
 
-def _show(
-    console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]
-) -> None:
-    grid = table(
-        columns, rows, console.encoding, folded=columns if len(columns) == 3 else columns[:1]
-    )
+def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Cells]) -> None:
+    folded = columns if len(columns) == 3 else columns[:1]
+    grid = table(columns, rows, console.encoding, folded)
     console.print()
-    print_line(console, title if grid.row_count else f"{title}: nothing changed")
-    if grid.row_count:
-        console.print(grid)
+    if not grid.row_count:
+        print_line(console, f"{title}: nothing changed")
+        return
+    print_line(console, title)
+    console.print(grid)
