@@ -27,9 +27,8 @@ NotRow = Literal["short", "glued", "no"]
 something else.
 """
 
-_START = re.compile(
-    rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)"
-)
+_TYPE = "|".join(sorted(TYPES, key=len, reverse=True))
+_START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{_TYPE})(?!\S)")
 _STAMP = re.compile(r"(?<!\s)\s++\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
 # Of rccl-tests' -A or -M
 _CHOICE = re.compile(r"(?<!\s)\s++[A-Za-z][\w+]{1,20}\s+(?:LL\d*|Simple)\s+\d{1,4}\s*$")
@@ -63,9 +62,9 @@ def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
 
 
 def _in_microseconds(side: Timing | None) -> Timing | None:
-    return (
-        side if side is None or side.time_us is None else replace(side, time_us=side.time_us * 1000)
-    )
+    if side is None or side.time_us is None:
+        return side
+    return replace(side, time_us=side.time_us * 1000)
 
 
 def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
@@ -74,11 +73,14 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     text = cells(text)
     start = _START.search(text)
     if start is None:
-        return _row_without_type(text, layout) if layout is not None and not layout.typed else "no"
+        if layout is None or layout.typed:
+            return "no"
+        return _row_without_type(text, layout)
     text = text[start.start() :]
     if row := _fitting(text.split(), layout):
         return row
-    tokens = _CHOICE.sub("", _STAMP.sub("", text)).split()
+    without_stamp = _STAMP.sub("", text)
+    tokens = _CHOICE.sub("", without_stamp).split()
     if layout is not None and tokens[len(layout.columns) :] == ["N/A", "N/A", "N/A"]:
         tokens = tokens[:-3]
     return _fitting(tokens, layout) or _shaped(tokens, layout) or _part_of_row(tokens, layout)
@@ -86,13 +88,16 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
 
 def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow:
     """Return the row of placeholders, or why it is not a row."""
-    column_count = len(layout.columns) if layout is not None and layout.typed else 13
-    if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
+    column_count = 13
+    if layout is not None and layout.typed:
+        column_count = len(layout.columns)
+    numbers = tokens[5:]
+    if len(tokens) < column_count and all(map(_numeric, numbers)):
         return "short"
-    if all(map(_PLACEHOLDER.match, tokens[5:])):
-        columns = (*_LEADING, *_redop(tokens))
-        return _row((*columns, "root"), tokens) or _row(columns, tokens) or "glued"
-    return "glued"
+    if not all(map(_PLACEHOLDER.match, numbers)):
+        return "glued"
+    columns = (*_LEADING, *_redop(tokens))
+    return _row((*columns, "root"), tokens) or _row(columns, tokens) or "glued"
 
 
 def glued_piece(text: str) -> str:
@@ -108,28 +113,42 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
     """Return whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets
     hypercube pass.
     """
-    if row.size < TYPES.get(row.type or "", 0) * (row.count or 0):
+    if row.size < _width(row):
         return False
+    if cpu_time:
+        return True
     for side in row.sides:
-        if not cpu_time and side.time_us and side.time_us > 0 and side.algbw_gb_s is not None:
-            expected = expected_algbw(row.size, side.time_us)
-            if not expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06:
+        time_us, algbw = side.time_us, side.algbw_gb_s
+        if time_us and time_us > 0 and algbw is not None:
+            expected = expected_algbw(row.size, time_us)
+            if not expected / slack - 0.06 <= algbw <= expected * slack + 0.06:
                 return False
     return True
+
+
+def _width(row: Row) -> int:
+    """Return the bytes of `count` elements; 0 where they are not known."""
+    return TYPES.get(row.type or "", 0) * (row.count or 0)
 
 
 def consistent(row: Row, *, cpu_time: bool) -> bool:
     """Return whether the row's numbers agree within print rounding, which a row joined from wrong
     pieces never does.
     """
-    width = TYPES.get(row.type or "", 0) * (row.count or 0)
-    whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
-    fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
-    return fits and (cpu_time or all(_agrees(row.size, side) for side in row.sides))
+    if not row.sides:
+        return False
+    if any(None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides):
+        return False
+    width = _width(row)
+    if width and row.size % width != 0:
+        return False
+    return cpu_time or all(_agrees(row.size, side) for side in row.sides)
 
 
 def _agrees(size: int, side: Timing) -> bool:
-    time_us, algbw, busbw = side.time_us or 0.0, side.algbw_gb_s or 0.0, side.busbw_gb_s or 0.0
+    time_us = side.time_us or 0.0
+    algbw = side.algbw_gb_s or 0.0
+    busbw = side.busbw_gb_s or 0.0
     if time_us <= 0 or busbw > 2 * algbw + 0.02:
         return False
     expected = expected_algbw(size, time_us)
@@ -142,10 +161,15 @@ def _agrees(size: int, side: Timing) -> bool:
 
 def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     """Read a row without a data type: it must have every column, and its numbers must agree."""
-    text = cells(text).strip()
-    tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()
-    row = _row(layout.columns, tokens) if len(tokens) == len(layout.columns) else None
-    return row if row and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time) else "no"
+    tokens = cells(text).strip().split(layout.separator)
+    if layout.separator:
+        tokens = [token.strip() for token in tokens]
+    if len(tokens) != len(layout.columns):
+        return "no"
+    row = _row(layout.columns, tokens)
+    if row and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time):
+        return row
+    return "no"
 
 
 def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
@@ -153,15 +177,14 @@ def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     it does not fit.
     """
     columns = layout.columns if layout is not None and layout.typed else ()
-    if (
-        len(tokens) == len(columns) - 1
-        and "redop" in columns[:-1]
-        and _numeric(tokens[columns.index("redop")])
-    ):
-        columns = tuple(name for name in columns if name != "redop")
-    if len(tokens) != len(columns) or (
-        "redop" in columns and _numeric(tokens[columns.index("redop")])
-    ):
+    if "redop" in columns:
+        place = columns.index("redop")
+        is_blank = place < len(tokens) and _numeric(tokens[place])
+        if is_blank and len(tokens) == len(columns) - 1 and place < len(columns) - 1:
+            columns = columns[:place] + columns[place + 1 :]
+        elif is_blank:
+            return None
+    if len(tokens) != len(columns):
         return None
     return _row(columns, tokens)
 
@@ -175,56 +198,63 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     numbers = tokens[3 + len(redop) :]
     if not numbers or not all(map(_numeric, numbers)):
         return None
-    two_sided = layout is not None and "in.time" in layout.columns and "out.time" in layout.columns
-    widths = [(2, 8), (2, 4), (2, 3), (1, 4), (1, 3)]  # sides, and columns of each
-    bare = [(s, w) for s, w in widths if len(numbers) == s * w and not numbers[0].startswith("-")]
-    rooted = [
-        (s, w)
-        for s, w in widths
-        if len(numbers) == s * w + 1 and re.fullmatch(r"-?\d+", numbers[0])
-    ]
-    for sides, width in bare + rooted:
-        if sides == 1 and two_sided:
-            continue
-        root = ("root",) if len(numbers) > sides * width else ()
-        body = _body(numbers[len(root) :], sides, width)
-        return _row((*_LEADING, *redop, *root, *body), tokens)
+    two_sided = layout is not None and {"in.time", "out.time"} <= set(layout.columns)
+    is_bare = not numbers[0].startswith("-")
+    is_rooted = bool(re.fullmatch(r"-?\d+", numbers[0]))
+    for root, may_be in (((), is_bare), (("root",), is_rooted)):
+        body = numbers[len(root) :]
+        for sides, width in ((2, 8), (2, 4), (2, 3), (1, 4), (1, 3)):  # sides, and columns of each
+            if not may_be or len(body) != sides * width or (sides == 1 and two_sided):
+                continue
+            names = _body(body, sides, width)
+            return _row((*_LEADING, *redop, *root, *names), tokens)
     return None
 
 
 def _redop(tokens: list[str]) -> tuple[str, ...]:
-    return ("redop",) if len(tokens) > 3 and tokens[3].lower() in REDOPS else ()
+    if len(tokens) > 3 and tokens[3].lower() in REDOPS:
+        return ("redop",)
+    return ()
 
 
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
-    if width == 4 and any(
-        _SMALL_ERROR.match(number) and float(number) < 1 for number in numbers[3::4]
-    ):
+    if width == 4 and any(map(_is_small_error, numbers[3::4])):
         names[3] = "error"
     return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
+def _is_small_error(number: str) -> bool:
+    return bool(_SMALL_ERROR.match(number)) and float(number) < 1
+
+
 def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
     """Return the row with these columns; None where a token is not of its column's kind."""
+    fields: dict[str, Any] = {}
     try:
-        fields = {
-            name: read(token)
-            for (name, read), token in zip(_readers(columns), tokens, strict=False)
-        }
+        for (name, read), token in zip(_readers(columns), tokens, strict=False):
+            fields[name] = read(token)
     except ValueError:
         return None
-    size, count, type_, redop, root = map(fields.get, (*_LEADING, "redop", "root"))
-    return (
-        Row(size, count, type_, redop, root, _side(fields, "out"), _side(fields, "in"))
-        if size is not None
-        else None
+    size = fields.get("size")
+    if size is None:
+        return None
+    return Row(
+        size,
+        count=fields.get("count"),
+        type=fields.get("type"),
+        redop=fields.get("redop"),
+        root=fields.get("root"),
+        out_of_place=_side(fields, "out"),
+        in_place=_side(fields, "in"),
     )
 
 
 def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
-    return Timing(*map(fields.get, _TIMING[side])) if f"{side}.busbw" in fields else None
+    if f"{side}.busbw" not in fields:
+        return None
+    return Timing(*map(fields.get, _TIMING[side]))
 
 
 @lru_cache(64)
@@ -232,7 +262,11 @@ def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Callable[[str], Any]]
     """Return the columns, each with what reads its tokens and raises ValueError for those of
     another kind.
     """
-    return tuple((name, _READERS.get(name.rpartition(".")[2], _number)) for name in columns)
+    readers = []
+    for name in columns:
+        kind = name.rpartition(".")[2]
+        readers.append((name, _READERS.get(kind, _number)))
+    return tuple(readers)
 
 
 def _number(token: str) -> float | None:
@@ -244,11 +278,13 @@ def _number(token: str) -> float | None:
             return None
         if not _NUMBER.match(token):
             raise
-        value = float(token.rstrip("*").replace(",", "").replace("_", ""))
+        digits = token.rstrip("*").replace(",", "").replace("_", "")
+        value = float(digits)
+    is_finite = math.isfinite(value)
     # Python reads more than programs print
-    if ("_" in token or not math.isfinite(value)) and not _numeric(token):
+    if ("_" in token or not is_finite) and not _numeric(token):
         raise ValueError(token)
-    return value if math.isfinite(value) else None
+    return value if is_finite else None
 
 
 def _whole(token: str) -> int | None:
@@ -284,7 +320,9 @@ def _word(token: str) -> str | None:
 
 
 def _numeric(token: str) -> bool:
-    return token.isdecimal() or bool(_NUMBER.match(token)) or token.lower() in _NO_NUMBER
+    if token.isdecimal() or _NUMBER.match(token):
+        return True
+    return token.lower() in _NO_NUMBER
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {

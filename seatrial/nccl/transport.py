@@ -40,7 +40,9 @@ _NETWORK_WORDS = ("NET", "network", "nNodes", "plugin", " via ")
 _WORDS = (*_NETWORK_WORDS, " -> Algo ", "NCCL_", "ALGO=")
 _MAX_NETWORKS = 16
 _MAX_CHOICES = 256
-_MAX_HOSTS, _MAX_PORTS, _MAX_RATES = 1 << 13, 256, 1 << 17
+_MAX_HOSTS = 1 << 13
+_MAX_PORTS = 256
+_MAX_RATES = 1 << 17
 _SOCKETS = ("socket", "fastsocket")  # FastSocket: Google's plugin of several TCP connections
 _TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, without RDMA
 _NVLS = frozenset({"NVLS", "NVLSTree"})
@@ -90,17 +92,18 @@ class Transport:
 
         None if unlisted.
         """
-        counts = ((sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics)
-        fewest = min(counts, default=None)
-        return fewest and (fewest[1], fewest[0])
+        if not self.nics:
+            return None
+        counts = [(sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics]
+        count, host = min(counts)
+        return host, count
 
     @property
     def sockets_only(self) -> bool:
         """Whether all that was used is TCP, by NCCL's sockets or under libfabric."""
-        over_tcp = self.provider is not None and _is_tcp(self.provider)
-        return over_tcp or (
-            bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks)
-        )
+        if self.provider is not None and _is_tcp(self.provider):
+            return True
+        return bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks)
 
     @property
     def algorithm(self) -> str | None:
@@ -111,31 +114,40 @@ class Transport:
         NCCL_ALGO=^NVLS.
         """
         if self.choices:
-            return self.choices[-1][1]
+            _, algorithm, _ = self.choices[-1]
+            return algorithm
         settings = dict(self.settings)
         requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
         known = frozenset(_NUMBERED["algorithm"])
         named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
-        allowed = named if named and not requested.startswith("^") else known - named
+        allowed = known - named
+        if named and not requested.startswith("^"):
+            allowed = named
         if settings.get("NVLS_ENABLE") == "0":
             allowed -= _NVLS
-        return next(iter(allowed)) if len(allowed) == 1 else None if _NVLS & allowed else NO_NVLS
+        if len(allowed) == 1:
+            return next(iter(allowed))
+        return None if _NVLS & allowed else NO_NVLS
 
     @property
     def words(self) -> str:
         """The path of the data, as far as it is known: "over IB with GPUDirect RDMA, by
         Ring/Simple".
         """
-        direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[
-            self.gpu_direct
-        ]
-        network = (
-            f"over {' and '.join(self.networks)}{direct}"
-            if self.networks and self.nodes != 1
-            else ""
-        )
-        chosen = "/".join(self.choices[-1][1:]) if self.choices else self.algorithm
-        return ", ".join(part for part in (network, f"by {chosen}" if chosen else "") if part)
+        parts = []
+        if self.networks and self.nodes != 1:
+            network = f"over {' and '.join(self.networks)}"
+            if self.gpu_direct is not None:
+                with_or_without = "with" if self.gpu_direct else "without"
+                network += f" {with_or_without} GPUDirect RDMA"
+            parts.append(network)
+        chosen = self.algorithm
+        if self.choices:
+            _, algorithm, protocol = self.choices[-1]
+            chosen = f"{algorithm}/{protocol}"
+        if chosen:
+            parts.append(f"by {chosen}")
+        return ", ".join(parts)
 
 
 class TransportReader:
@@ -161,23 +173,24 @@ class TransportReader:
     def take(self, text: str) -> None:
         """Take one line that is already `clean`."""
         if "NCCL_" in text or "ALGO=" in text:
-            self._settings.update({name: value[:80] for name, value in _SET.findall(text)})
+            for name, value in _SET.findall(text):
+                self._settings[name] = value[:80]
             if match := _CHOSEN_DEVICES.search(text):
-                names = match[1].split(",")
-                # One name, or one without a number, stands for all that begin so.
-                if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-                    self._take_ports(
-                        {name if ":" in name else f"{name}:1": Nic() for name in names}, text
-                    )
+                self._chosen_devices(match[1].split(","), text)
         if " Bytes -> Algo " in text:
             match = _CHOSEN.search(text)
             if match and len(self._choices) < _MAX_CHOICES:
-                self._choices[int(match[1])] = (
-                    _named("algorithm", match[2]),
-                    _named("protocol", match[3]),
-                )
+                size, algorithm, protocol = match.groups()
+                choice = (_named("algorithm", algorithm), _named("protocol", protocol))
+                self._choices[int(size)] = choice
         elif any(word in text for word in _NETWORK_WORDS):
             self._network_line(text)
+
+    def _chosen_devices(self, names: list[str], text: str) -> None:
+        # One name, or one without a number, stands for all that begin so.
+        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
+            ports = [name if ":" in name else f"{name}:1" for name in names]
+            self._take_ports(dict.fromkeys(ports, Nic()), text)
 
     def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
@@ -186,33 +199,46 @@ class TransportReader:
             self._network(match[1], text)
             self._gpu_direct = bool(self._gpu_direct or match[2])
         elif _INSIDE.search(text):
-            self._inside = self._inside or text.strip()[:300]
+            self._inside = self._inside or _evidence(text)
         elif match := _NODES.search(text):
-            self._nodes = max(self._nodes or 0, int(match[1][:9]))
+            nodes = int(match[1][:9])
+            self._nodes = max(self._nodes or 0, nodes)
         elif match := _PROVIDER.search(text):
+            provider = match[1]
             # One that is TCP stays, whatever other ranks selected.
-            if self._provider is None or (_is_tcp(match[1]) and not _is_tcp(self._provider[0])):
-                self._provider = match[1][:80], text.strip()[:300]
-            if nics := _NIC_COUNT.search(text):
-                self._take_ports({str(number): Nic() for number in range(int(nics[1]))}, text)
+            if self._provider is None or (_is_tcp(provider) and not self._is_over_tcp()):
+                self._provider = provider[:80], _evidence(text)
+            if found := _NIC_COUNT.search(text):
+                numbers = range(int(found[1]))
+                self._take_ports({str(number): Nic() for number in numbers}, text)
         elif match := _USED_DEVICES.search(text):
-            self._take_ports({port: Nic(link) for port, link in _PORT.findall(match[1])}, text)
+            ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
+            self._take_ports(ports, text)
         elif match := _PORT_RATE.search(text):
             if len(self._rates) < _MAX_RATES:
-                self._rates[_host_of(text), f"{match[1]}:{match[2]}"] = int(match[3]) // 1000
+                device, port, mbit_s = match.groups()
+                self._rates[_host_of(text), f"{device}:{port}"] = int(mbit_s) // 1000
         elif _NO_DEVICE.search(text):
-            self._no_device = self._no_device or text.strip()[:300]
+            self._no_device = self._no_device or _evidence(text)
+
+    def _is_over_tcp(self) -> bool:
+        return self._provider is not None and _is_tcp(self._provider[0])
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one
         each add up.
         """
+        if not ports:
+            return
         host = _host_of(text)
-        if not ports or (host not in self._ports and len(self._ports) >= _MAX_HOSTS):
+        if host not in self._ports and len(self._ports) >= _MAX_HOSTS:
             return
         known = self._ports.setdefault(host, {})
         for port, nic in ports.items():
-            for half in (port, f"{port}+") if "bond" in port else (port,):
+            halves = [port]
+            if "bond" in port:
+                halves.append(f"{port}+")
+            for half in halves:
                 if nic.link or half not in known:
                     known[half] = nic
                 if len(known) == _MAX_PORTS:
@@ -220,43 +246,54 @@ class TransportReader:
 
     def _nics(self) -> Iterator[tuple[str, tuple[Nic, ...]]]:
         for host, ports in self._ports.items():
-            yield (
-                host,
-                tuple(
-                    nic._replace(gbit_s=self._rates.get((host, port), 0))
-                    for port, nic in ports.items()
-                ),
-            )
+            nics = []
+            for port, nic in ports.items():
+                rate = self._rates.get((host, port), 0)
+                nics.append(nic._replace(gbit_s=rate))
+            yield host, tuple(nics)
 
     def transport(self) -> Transport | None:
         """Return the evidence so far; None where neither a network nor an algorithm nor a setting
         was named.
         """
-        networks = self._networks or (
-            {"Socket": self._no_device} if self._no_device and not self._provider else {}
+        networks = self._networks
+        if not networks and self._no_device and not self._provider:
+            networks = {"Socket": self._no_device}
+        found = (
+            networks,
+            self._choices,
+            self._settings,
+            self._provider,
+            self._ports,
+            self._inside,
         )
-        if not (
-            networks
-            or self._choices
-            or self._settings
-            or self._provider
-            or self._ports
-            or self._inside
-        ):
+        if not any(found):
             return None
         evidence = next(iter(networks.values()), "")
-        if self._provider and _is_tcp(self._provider[0]):
-            evidence = self._provider[1]
-        choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
+        provider = None
+        if self._provider:
+            provider, selection = self._provider
+            if _is_tcp(provider):
+                evidence = selection
         return Transport(
-            tuple(networks), self._gpu_direct, self._nodes, evidence,
-            choices, tuple(sorted(self._settings.items())),
-            self._provider and self._provider[0], tuple(self._nics()), self._inside,
-        )  # fmt: skip
+            networks=tuple(networks),
+            gpu_direct=self._gpu_direct,
+            nodes=self._nodes,
+            evidence=evidence,
+            choices=tuple((size, *choice) for size, choice in sorted(self._choices.items())),
+            settings=tuple(sorted(self._settings.items())),
+            provider=provider,
+            nics=tuple(self._nics()),
+            inside=self._inside,
+        )
 
     def _network(self, name: str, text: str) -> None:
         if len(self._networks) < _MAX_NETWORKS:
-            self._networks.setdefault(name[:80], text.strip()[:300])
+            self._networks.setdefault(name[:80], _evidence(text))
+
+
+def _evidence(text: str) -> str:
+    return text.strip()[:300]
 
 
 def _host_of(text: str) -> str:
@@ -270,7 +307,8 @@ def _named(kind: str, word: str) -> str:
     """
     names = _NUMBERED[kind]
     if word.isdecimal():
-        return names[int(word[:9])] if int(word[:9]) < len(names) else word
+        number = int(word[:9])
+        return names[number] if number < len(names) else word
     bare = word.replace("_", "").lower()
     return next((name for name in names if name.lower() == bare), word)
 
