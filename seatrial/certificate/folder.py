@@ -51,7 +51,8 @@ def write(
     load(requirements)  # its errors name the file as it was given
     try:
         check_parents(target)
-        if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+        is_new = not os.path.lexists(target)
+        if not is_new and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
         parent = target.absolute().parent
         if not parent.is_dir():
@@ -62,7 +63,8 @@ def write(
             certificate = _fill(folder, runs, requirements, key, paper=paper)
             folder.rename(target)
     except OSError as error:
-        raise InputError(f"--out {target}: cannot be written: {error.strerror or error}") from error
+        problem = error.strerror or error
+        raise InputError(f"--out {target}: cannot be written: {problem}") from error
     return certificate
 
 
@@ -72,7 +74,8 @@ def _fill(
     """Copy the evidence, decide by the copies, and seal everything."""
     secrets = Secrets.of(os.environ)
     stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
-    names, left = [REQUIREMENTS], MAX_EVIDENCE
+    names = [REQUIREMENTS]
+    left = MAX_EVIDENCE
     for number, run in enumerate(runs, 1):
         name = _evidence(number)
         file = run / "run.json" if run.is_dir() else run
@@ -83,9 +86,11 @@ def _fill(
                 raise InputError(f"RUN {file}: {_TOO_MUCH}")
             stage(file, folder / name, secrets)
         except OSError as error:
-            raise InputError(f"RUN {file}: cannot be copied: {error.strerror or error}") from error
+            problem = error.strerror or error
+            raise InputError(f"RUN {file}: cannot be copied: {problem}") from error
         names.append(name)
-    certificate = _certificate(folder, len(runs), now().replace(microsecond=0))
+    issued = now().replace(microsecond=0)
+    certificate = _certificate(folder, len(runs), issued)
     page = as_page(certificate)
     (folder / CERTIFICATE).write_text(as_json(certificate), encoding="utf-8")
     (folder / PAGE).write_text(page, encoding="utf-8")
@@ -93,9 +98,11 @@ def _fill(
     if paper:
         from seatrial.report.paper import pdf_of
 
-        (folder / PAPER).write_bytes(pdf_of(page))
+        pdf = pdf_of(page)
+        (folder / PAPER).write_bytes(pdf)
         names.append(PAPER)
-    for name in (*names, *seal(folder, names, key)):
+    names += seal(folder, names, key)
+    for name in names:
         (folder / name).chmod(0o600)
     return certificate
 
@@ -106,11 +113,13 @@ def follows(folder: Path) -> str:
     Its files must be unchanged by their manifest.
     """
     try:
-        text, page = _read(folder / CERTIFICATE), _read(folder / PAGE)
+        text = _read(folder / CERTIFICATE)
+        page = _read(folder / PAGE)
         recorded = json.loads(text)
         if not isinstance(recorded, dict) or recorded.get("schema") != SCHEMA:
             return f"{CERTIFICATE}: is no certificate of schema {SCHEMA}"
-        issued = datetime.fromisoformat(str(recorded.get("issued")))
+        written = str(recorded.get("issued"))
+        issued = datetime.fromisoformat(written)
         if issued.tzinfo is None:
             return f"{CERTIFICATE}: issued: must have an offset from UTC"
         listed = recorded.get("runs")
@@ -131,22 +140,23 @@ def follows(folder: Path) -> str:
 def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
     names = [_evidence(number) for number in range(1, count + 1)]
-    if sum((folder / name).stat().st_size for name in names) > MAX_EVIDENCE:
+    sizes = [(folder / name).stat().st_size for name in names]
+    if sum(sizes) > MAX_EVIDENCE:
         raise InputError(f"{EVIDENCE}: {_TOO_MUCH}")
-    runs = []
-    for name in names:
-        runs.append(EvidenceRun(name, load_result(folder / name)))
-    ids = [run.result.run_id for run in runs]
-    twice = next((run_id for run_id in ids if ids.count(run_id) > 1), None)
-    if twice is not None:
-        raise InputError(f"RUN {twice}: is given twice; give each run once")
-    last = max(runs, key=lambda run: run.result.finished).result
+    results = [load_result(folder / name) for name in names]
+    ids = [result.run_id for result in results]
+    for run_id in ids:
+        if ids.count(run_id) > 1:
+            raise InputError(f"RUN {run_id}: is given twice; give each run once")
+    last = max(results, key=lambda result: result.finished)
     if issued < last.finished:
         raise InputError(
             f"RUN {last.run_id}: ended after the certificate's time {issued.isoformat()}; "
             "check the clock"
         )
-    return document(load(folder / REQUIREMENTS), runs, issued)
+    requirements = load(folder / REQUIREMENTS)
+    runs = list(map(EvidenceRun, names, results))
+    return document(requirements, runs, issued)
 
 
 def _difference(recorded: Document, expected: Document) -> str:
@@ -158,16 +168,15 @@ def _difference(recorded: Document, expected: Document) -> str:
         if field != "requirements" and recorded.get(field) != value:
             return f"{field} does not follow from its evidence"
     rows = recorded.get("requirements")
-    if not isinstance(rows, list) or len(rows) != len(expected["requirements"]):
+    derived_rows = expected["requirements"]
+    if not isinstance(rows, list) or len(rows) != len(derived_rows):
         return "requirements are not those of its requirements.yaml"
-    for row, derived in zip(rows, expected["requirements"], strict=True):
+    for row, derived in zip(rows, derived_rows, strict=True):
         if not isinstance(row, dict):
             return "requirements: must be a list of objects"
-        wrong = next(
-            (name for name in (*derived, *row) if row.get(name) != derived.get(name)), None
-        )
-        if wrong is not None:
-            return f"{derived['id']}: {wrong} does not follow from its evidence"
+        for name in (*derived, *row):
+            if row.get(name) != derived.get(name):
+                return f"{derived['id']}: {name} does not follow from its evidence"
     return ""
 
 

@@ -4,7 +4,7 @@
 from it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -72,24 +72,28 @@ def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
     places: Places = {}
     _place_all("", "", schema, schema["$defs"], places)
     titles = _titles(places)
-    yield Section("Fields", ("",), schema.get("description", ""), _fields(schema, titles, link))
+    fields = _fields(schema, titles, link)
+    yield Section("Fields", ("",), schema.get("description", ""), fields)
     for name, title in titles.items():
-        held = tuple(dict.fromkeys(f"{path.partition(',')[0]}." for path, _ in places[name]))
+        paths = [path.partition(",")[0] for path, _ in places[name]]
+        held = tuple(dict.fromkeys(f"{path}." for path in paths))
         part = schema["$defs"][name]
-        yield Section(title, held, part.get("description", ""), _fields(part, titles, link))
+        fields = _fields(part, titles, link)
+        yield Section(title, held, part.get("description", ""), fields)
 
 
 def _fields(model: Schema, titles: dict[str, str], link: Link) -> tuple[Field, ...]:
     required = model.get("required", [])
-    return tuple(
-        Field(
+    fields = []
+    for name, schema in model["properties"].items():
+        field = Field(
             name,
-            _legal(field, titles, link),
-            None if name in required else _default(field),
-            field.get("description", ""),
+            legal=_legal(schema, titles, link),
+            default=None if name in required else _default(schema),
+            meaning=schema.get("description", ""),
         )
-        for name, field in model["properties"].items()
-    )
+        fields.append(field)
+    return tuple(fields)
 
 
 def _place_all(
@@ -99,11 +103,13 @@ def _place_all(
     for field_name, field in model["properties"].items():
         names = _references(field)
         for name in names:
-            new = name not in places
-            kind = "" if len(names) == 1 else _kind(models[name])
-            places.setdefault(name, []).append((path + field_name + kind, holder))
-            if new:
-                _place_all(f"{path}{field_name}.", kind or holder, models[name], models, places)
+            part = models[name]
+            is_new = name not in places
+            kind = "" if len(names) == 1 else _kind(part)
+            place = path + field_name + kind
+            places.setdefault(name, []).append((place, holder))
+            if is_new:
+                _place_all(f"{path}{field_name}.", kind or holder, part, models, places)
 
 
 def _titles(places: Places) -> dict[str, str]:
@@ -114,38 +120,46 @@ def _titles(places: Places) -> dict[str, str]:
     held = Counter(path for of_model in places.values() for path, _ in of_model)
     titles = {}
     for name, of_model in places.items():
-        kinds: dict[str, list[str]] = {}
+        kinds: dict[str, list[str]] = defaultdict(list)
         for path, holder in of_model:
-            kinds.setdefault(path, []).append(holder.removeprefix(", "))
-        titles[name] = " and ".join(
-            path if held[path] == 1 else f"{path}, {' and '.join(of_path)}"
-            for path, of_path in kinds.items()
-        )
+            kinds[path].append(holder.removeprefix(", "))
+        named = []
+        for path, of_path in kinds.items():
+            holders = ""
+            if held[path] > 1:
+                holders = f", {' and '.join(of_path)}"
+            named.append(path + holders)
+        titles[name] = " and ".join(named)
     return titles
 
 
 def _kind(model: Schema) -> str:
     """Return the kind of one of several models of a field: `, kind gcs`."""
-    kinds = (
-        (name, field["const"])
-        for name, field in model["properties"].items()
-        if name in ("kind", "builder")
-    )
-    name, value = next(kinds, ("of", " and ".join(model["required"])))
-    return f", {name} {value}"
+    for name, field in model["properties"].items():
+        if name in ("kind", "builder"):
+            return f", {name} {field['const']}"
+    return f", of {' and '.join(model['required'])}"
 
 
 def _references(field: Any) -> list[str]:
     """Return the names of the models that a field may hold."""
-    if isinstance(field, dict):
-        own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
-        inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
-        return list(
-            dict.fromkeys([*own, *(model for value in inner for model in _references(value))])
-        )
-    return (
-        [model for part in field for model in _references(part)] if isinstance(field, list) else []
-    )
+    names: list[str] = []
+    if isinstance(field, list):
+        for part in field:
+            names += _references(part)
+        return names
+    if not isinstance(field, dict):
+        return names
+    if "$ref" in field:
+        names.append(_model_name(field["$ref"]))
+    for key, part in field.items():
+        if key not in ("discriminator", "default"):
+            names += _references(part)
+    return list(dict.fromkeys(names))
+
+
+def _model_name(reference: str) -> str:
+    return reference.rpartition("/")[2]
 
 
 def _default(field: Schema) -> str:
@@ -154,19 +168,20 @@ def _default(field: Schema) -> str:
         return "unset" if value is None and "default" in field else "none"
     if isinstance(value, dict):
         return f"`{value['name']}`" if "name" in value else "its fields' own"
-    written = yaml.safe_dump(value, default_flow_style=True).strip()
-    return f"`{written.removesuffix('...').strip()}`"
+    document = yaml.safe_dump(value, default_flow_style=True).strip()
+    written = document.removesuffix("...").strip()
+    return f"`{written}`"
 
 
 def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
     """Describe the values of a field, with links to the sections of models."""
     match field:
         case {"$ref": reference}:
-            title = titles.get(reference.rpartition("/")[2])
+            title = titles.get(_model_name(reference))
             words = link(title) if title else ""
         case {"anyOf": parts} | {"oneOf": parts}:
-            kinds = (_legal(part, titles, link) for part in parts if part.get("type") != "null")
-            words = " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
+            kinds = [_legal(part, titles, link) for part in parts if part.get("type") != "null"]
+            words = " or ".join(filter(None, dict.fromkeys(kinds)))
         case {"$comment": comment}:
             words = comment
         case {"enum": values}:
@@ -174,16 +189,19 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
         case {"const": value}:
             words = f"`{value}`"
         case {"type": "array"}:
-            items = field.get("items") or field["prefixItems"][0]
-            words = (
-                f"list of {_legal(items, titles, link)}{_LENGTHS.get(field.get('minItems', 0), '')}"
-            )
+            items = _legal(field.get("items") or field["prefixItems"][0], titles, link)
+            length = _LENGTHS.get(field.get("minItems", 0), "")
+            words = f"list of {items}{length}"
         case {"type": "object", "additionalProperties": True}:
             words = "a part of a manifest"
         case {"type": "object"}:
-            words = f"mapping of names to {_legal(field['additionalProperties'], titles, link)}"
+            values = _legal(field["additionalProperties"], titles, link)
+            words = f"mapping of names to {values}"
         case _:
             pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
-            bounds = (f"{bound} {field[key]:g}" for key, bound in _BOUNDS.items() if key in field)
-            words = ", ".join((f"{_TYPES[field['type']]}{pattern}", *bounds))
+            parts = [f"{_TYPES[field['type']]}{pattern}"]
+            for key, bound in _BOUNDS.items():
+                if key in field:
+                    parts.append(f"{bound} {field[key]:g}")
+            words = ", ".join(parts)
     return words

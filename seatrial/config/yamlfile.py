@@ -24,15 +24,19 @@ _MOST = 20
 # Where the field alone would be no example.
 _EXAMPLES = {"builder": "{builder: docker, build: cpu}, or the reference of an image alone"}
 _WORDS = {  # by pydantic's type of error
-    **dict.fromkeys(
-        ("dict_type", "model_type", "model_attributes_type"), "must be a mapping of fields"
-    ),
-    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
-    **dict.fromkeys(
-        ("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "must be a whole number"
-    ),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "dict_type": "must be a mapping of fields",
+    "model_type": "must be a mapping of fields",
+    "model_attributes_type": "must be a mapping of fields",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
     "finite_number": "must be a finite number",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
@@ -56,26 +60,35 @@ def problems(
     absent last.
     """
     place_by_line: dict[str, int] = {}
-    for error in (error for error in errors if not _is_misspelt_field(error, errors)):
+    for error in errors:
+        if _is_misspelt_field(error, errors):
+            continue
         for one in _separate(error):
-            fields, line_number, at = _place(one["loc"], model, document)
-            line = f"line {line_number}: " if line_number else ""
+            fields, number, at = _place(one["loc"], model, document)
+            line = f"line {number}: " if number else ""
             field = f"{'.'.join(fields)}: " if fields else ""
-            place_by_line.setdefault(f"{line}{field}{_explain(one, at)}", line_number or 1 << 30)
+            problem = f"{line}{field}{_explain(one, at)}"
+            place_by_line.setdefault(problem, number or 1 << 30)
     lines = sorted(place_by_line, key=place_by_line.__getitem__)
-    more = [f"and {len(lines) - _MOST} more errors"] if len(lines) > _MOST else []
-    return lines[:_MOST] + more
+    more = len(lines) - _MOST
+    if more <= 0:
+        return lines
+    return [*lines[:_MOST], f"and {more} more errors"]
 
 
 def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
     """Return whether a field is missing because its name is misspelt, which is an error of its
     own.
     """
-    at, name = error["loc"][:-1], error["loc"][-1:]
-    unknown = (
-        e["loc"][-1] for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == at
-    )
-    return error["type"] == "missing" and any(nearest_of(str(other), name) for other in unknown)
+    if error["type"] != "missing":
+        return False
+    *at, name = error["loc"]
+    for other in errors:
+        if other["type"] == "extra_forbidden":
+            *beside, unknown = other["loc"]
+            if beside == at and nearest_of(str(unknown), (name,)):
+                return True
+    return False
 
 
 def _separate(error: Any) -> Iterator[Any]:
@@ -87,17 +100,12 @@ def _separate(error: Any) -> Iterator[Any]:
         return
     for message in str(error["msg"]).removeprefix("Value error, ").splitlines():
         field, colon, rest = message.partition(": ")
-        between = (
-            colon
-            and isinstance(error["input"], dict)
-            and field.replace("_", "").replace(".", "").isalpha()
-        )
-        named = (
-            {"loc": (*error["loc"], *field.split(".")), "msg": rest}
-            if between
-            else {"msg": message}
-        )
-        yield {**error, **named}
+        is_name = field.replace("_", "").replace(".", "").isalpha()
+        if colon and isinstance(error["input"], dict) and is_name:
+            location = (*error["loc"], *field.split("."))
+            yield {**error, "loc": location, "msg": rest}
+        else:
+            yield {**error, "msg": message}
 
 
 def _place(
@@ -125,7 +133,8 @@ def _place(
             continue
         fields.append(str(part))
         node, line = _child(node, part, line)
-        at = at if isinstance(part, int) else _models_in(at).get(part, at)
+        if isinstance(part, str):
+            at = _models_in(at).get(part, at)
     return fields, line, at
 
 
@@ -136,11 +145,13 @@ def _child(
     what holds it.
     """
     if isinstance(node, yaml.MappingNode):
-        pairs = ((key, value) for key, value in node.value if key.value == part)
-        key, value = next(pairs, (None, None))
-        return value, key.start_mark.line + 1 if key else line
+        for key, value in node.value:
+            if key.value == part:
+                return value, key.start_mark.line + 1
+        return None, line
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part], node.value[part].start_mark.line + 1
+        entry = node.value[part]
+        return entry, entry.start_mark.line + 1
     return None, line
 
 
@@ -153,32 +164,41 @@ def _explain(problem: Any, at: Any) -> str:
     if "discriminator" in context:
         context["discriminator"] = str(context["discriminator"]).strip("'")
     if kind == "extra_forbidden":
-        legal = sorted(getattr(at, "model_fields", {}))
-        nearest = nearest_of(str(problem["loc"][-1]), legal)
-        return "; ".join(
-            filter(None, ["unknown field", nearest, f"legal: {', '.join(legal)}" if legal else ""])
-        )
+        return _unknown_field(str(problem["loc"][-1]), at)
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
         name = context["discriminator"]
         first = next(iter(_models_in(at)), name)
-        return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
+        example = _EXAMPLES.get(name, f"{{{name}: {first}}}")
+        return f"needs a field {name}, such as {example}"
     if kind == "string_type":
-        return (
-            "must be text, is "
-            f"{_shown(value)}{'' if isinstance(value, list | dict) else ': quote it'}"
-        )
+        remedy = "" if isinstance(value, list | dict) else ": quote it"
+        return f"must be text, is {_shown(value)}{remedy}"
     if kind == "value_error":
         return str(problem["msg"])
-    message = _WORDS[kind].format(**context) if kind in _WORDS else str(problem["msg"])
+    message = str(problem["msg"])
+    if kind in _WORDS:
+        message = _WORDS[kind].format(**context)
     has_value = kind == "union_tag_invalid" or "got " in message
-    may_be_misspelt = kind == "literal_error" and isinstance(value, str)
-    nearest = (
-        nearest_of(value, str(context["expected"]).split("'")[1::2]) if may_be_misspelt else ""
-    )
-    shown = "" if has_value else f", is {_shown(value)}"
-    return f"{message[:1].lower()}{message[1:]}{shown}{f'; {nearest}' if nearest else ''}"
+    message = message[:1].lower() + message[1:]
+    if not has_value:
+        message += f", is {_shown(value)}"
+    if kind == "literal_error" and isinstance(value, str):
+        legal = str(context["expected"]).split("'")[1::2]
+        if nearest := nearest_of(value, legal):
+            message += f"; {nearest}"
+    return message
+
+
+def _unknown_field(name: str, at: Any) -> str:
+    parts = ["unknown field"]
+    legal = sorted(getattr(at, "model_fields", {}))
+    if nearest := nearest_of(name, legal):
+        parts.append(nearest)
+    if legal:
+        parts.append(f"legal: {', '.join(legal)}")
+    return "; ".join(parts)
 
 
 def _shown(value: object) -> str:
@@ -198,21 +218,28 @@ def _models_in(at: Any) -> Mapping[str, Any]:
         return at
     models: Values = {}
     for name, info in getattr(at, "model_fields", {}).items():
-        registered = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
-        members = _members(info.annotation) if registered is None else registered
-        models[name] = next(iter(members.values())) if len(members) == 1 else members
+        members = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
+        if members is None:
+            members = _members(info.annotation)
+        models[name] = members
+        if len(members) == 1:
+            (models[name],) = members.values()
     return models
 
 
 def _members(annotation: Any, tag: str = "") -> Values:
     """Return the models in an annotation by pydantic's tag in a location."""
-    tag = next(
-        (meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag
-    )
+    for meta in getattr(annotation, "__metadata__", ()):
+        if isinstance(meta, Tag):
+            tag = meta.tag
+            break
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
-    inner = getattr(annotation, "__args__", ())
-    return {name: model for part in inner for name, model in _members(part, tag).items()}
+        tags = [tag] if tag else _own_tags(annotation)
+        return dict.fromkeys(tags, annotation)
+    members: Values = {}
+    for part in getattr(annotation, "__args__", ()):
+        members |= _members(part, tag)
+    return members
 
 
 def _own_tags(model: Any) -> tuple[str, ...]:
@@ -221,9 +248,8 @@ def _own_tags(model: Any) -> tuple[str, ...]:
     """
     fields = getattr(model, "model_fields", {})
     kind = fields.get("kind") or fields.get("builder")
-    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (
-        getattr(model, "__name__", ""),
-    )
+    annotation = getattr(kind, "annotation", None)
+    return getattr(annotation, "__args__", ()) or (getattr(model, "__name__", ""),)
 
 
 try:
@@ -262,9 +288,8 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
     try:
         return model.model_validate({**(defaults or {}), **content})
     except ValidationError as error:
-        listed = problems(
-            error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader)
-        )
+        document = yaml.compose(text, Loader=_UniqueKeyLoader)
+        listed = problems(error.errors(include_url=False), model, document)
         raise FileError([f"{path}: {problem}" for problem in listed]) from error
 
 
