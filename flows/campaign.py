@@ -60,8 +60,10 @@ def run_campaign(
         show_campaign(run.cluster.name, state.lines())
 
     def phase(cluster: Cluster, suite: Suite, run_id: str) -> RunResult:
-        out, day = run.out.parent / run_id, now().toordinal()
-        return _phase(Run(run_id, cluster, suite, out, day=day, every_s=campaign.every_s), chain)
+        out = run.out.parent / run_id
+        day = now().toordinal()
+        part = Run(run_id, cluster, suite, out, day=day, every_s=campaign.every_s)
+        return _phase(part, chain)
 
     loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
     stopped = loop.run()
@@ -73,8 +75,10 @@ def run_campaign(
 
 def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
     """Return the state of the campaign that was killed, if it had the same plan; else a new one."""
-    plan = hashlib.sha256(run.suite.model_dump_json().encode()).hexdigest()
-    cluster, suite = run.cluster.name, run.suite.name
+    document = run.suite.model_dump_json().encode()
+    plan = hashlib.sha256(document).hexdigest()
+    cluster = run.cluster.name
+    suite = run.suite.name
     earlier = store.campaign(cluster, suite)
     if earlier and earlier.plan == plan and not earlier.ended and now() - earlier.seen < _STALE:
         log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, earlier.spent_s / 3600)
@@ -103,16 +107,17 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
     rows = {row.run_id: row for row in store.runs_by_id(run_ids)}
     run_state = RunState(run, state.started)
     first = store.result(state.counted[0].run_id) if state.counted else None
-    run_state.nodes = {str(node["name"]): dict(node) for node in (first.nodes if first else ())}
+    nodes = first.nodes if first else ()
+    run_state.nodes = {str(node["name"]): dict(node) for node in nodes}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
     with run_state.attempt(DRIFT):
         minutes = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]
         check, notes = minutes_check(minutes)
         run_state.notes += notes
         run_state.add(check)
-        numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, minutes))]
-        run_state.add(
-            drift_check(numbers, is_shared=run.cluster.platform.uses_host_software, minutes=by_hour)
-        )
+        numbers = phase_numbers(state, store)
+        by_hour = [*filter(None, map(hourly, minutes))]
+        is_shared = run.cluster.platform.uses_host_software
+        run_state.add(drift_check(numbers, is_shared=is_shared, minutes=by_hour))
     run_state.finished = now()
     return run_state

@@ -58,10 +58,11 @@ def make_plan(
 
 def tag_for(used: list[str], digest: str) -> str:
     """Return the tag of the last base for people, and a hash of all inputs."""
-    _, colon, own = (
-        used[-1].rpartition("/")[2].partition("@")[0].partition(":") if used else ("", "", "")
-    )
-    readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-") if colon else ""
+    own = ""
+    if used:
+        name = used[-1].rpartition("/")[2]
+        own = name.partition("@")[0].partition(":")[2]
+    readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-")
     return f"{readable}-{digest}" if readable else digest
 
 
@@ -72,11 +73,15 @@ def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, obj
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in files:
         path = context / name
-        kind = (
-            "link" if path.is_symlink() else f"{0o755 if path.stat().st_mode & 0o111 else 0o644:o}"
-        )
-        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-        digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
+        if path.is_symlink():
+            kind = "link"
+            content = str(path.readlink()).encode()
+        else:
+            is_executable = path.stat().st_mode & 0o111
+            kind = "755" if is_executable else "644"
+            content = path.read_bytes()
+        content_digest = hashlib.sha256(content).hexdigest()
+        digest.update(f"\0{name}\0{kind}\0{content_digest}".encode())
     return digest.hexdigest()[:12]
 
 
@@ -102,4 +107,5 @@ def context_files(config: Recipe) -> tuple[str, ...]:
 
 
 def _counts(path: Path) -> bool:
-    return (path.is_file() or path.is_symlink()) and not path.name.endswith(".dockerignore")
+    is_file = path.is_file() or path.is_symlink()
+    return is_file and not path.name.endswith(".dockerignore")

@@ -37,15 +37,22 @@ _TOPOLOGY = re.compile(
     r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)"
 )
 _FABRICS = {  # as the clouds' lists of machine types have it
-    **dict.fromkeys(("a3-mega", "a3-megagpu-8g"), "GPUDirect-TCPXO"),
-    **dict.fromkeys(("a3-ultra", "a4"), "RoCE-8x400G"),
-    **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge"), "EFA-400G"),
-    **dict.fromkeys(
-        ("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"
-    ),
-    **dict.fromkeys(("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"), "IB-8x400G"),
-    **dict.fromkeys(("Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"), "IB-8x200G"),
+    "a3-mega": "GPUDirect-TCPXO",
+    "a3-megagpu-8g": "GPUDirect-TCPXO",
+    "a3-ultra": "RoCE-8x400G",
+    "a4": "RoCE-8x400G",
+    "p4d.24xlarge": "EFA-400G",
+    "p4de.24xlarge": "EFA-400G",
+    "p5.48xlarge": "EFA-3200G",
+    "p5e.48xlarge": "EFA-3200G",
+    "p5en.48xlarge": "EFA-3200G",
+    "p6-b200.48xlarge": "EFA-3200G",
+    "Standard_ND96isr_H100_v5": "IB-8x400G",
+    "Standard_ND96isr_H200_v5": "IB-8x400G",
+    "Standard_ND96asr_v4": "IB-8x200G",
+    "Standard_ND96amsr_A100_v4": "IB-8x200G",
 }
+_GPU = re.compile(r"(?:^|,)gpu:(?:([A-Za-z0-9_.-]{1,63}):)?(\d{1,4})(?![\w.-])")
 _UP = re.compile(
     r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?"
 )
@@ -73,8 +80,9 @@ def _has_kubeconfig(site: Site) -> bool:
     """
     from seatrial.platforms.kubernetes.api import connect
 
-    paths = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
-    if site.context or any(os.path.isfile(os.path.expanduser(path)) for path in paths):
+    listed = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    paths = map(os.path.expanduser, listed.split(os.pathsep))
+    if site.context or any(map(os.path.isfile, paths)):
         return True
     try:
         connect(None)  # inside a pod
@@ -117,16 +125,20 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
     ]
     offers: dict[_Offer, list[Any]] = defaultdict(list)
     for node in ready:
-        if (
-            _CONTROL not in (taint["key"] for taint in node["spec"].get("taints", ()))
-            or _offer(node).gpus
-        ):
-            offers[_offer(node)].append(node)
+        offer = _offer(node)
+        keys = [taint["key"] for taint in node["spec"].get("taints", ())]
+        if _CONTROL not in keys or offer.gpus:
+            offers[offer].append(node)
     if not offers:
         raise InputError(
             f"kubernetes: none of the nodes of {current or 'the cluster'} is ready for pods"
         )
-    offer = max(offers, key=lambda each: (each.gpus * len(offers[each]), len(offers[each])))
+
+    def all_gpus(offer: _Offer) -> tuple[int, int]:
+        count = len(offers[offer])
+        return offer.gpus * count, count
+
+    offer = max(offers, key=all_gpus)
     nodes = offers[offer][:_MOST]
     family = _family(offer)
     fabric = _FABRICS.get(family) or _FABRICS.get(offer.instance)
@@ -141,11 +153,13 @@ def kubernetes(choose: Choose, site: Site) -> Draft:
     }
     labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
     selected = next(({key: value} for key, value in labels if value), {})
-    if family != "generic":
+    is_family = family != "generic"
+    kinds_with_gpus = sum(bool(each.gpus) for each in offers)
+    if is_family:
         draft["platform.machine"] = Seen(family)
-    elif selected and sum(bool(each.gpus) for each in offers) > 1:
+    elif selected and kinds_with_gpus > 1:
         draft["platform.node_selector"] = Seen(selected, "the cluster has other GPU nodes too")
-    return draft | _of_nodes(nodes, is_family=family != "generic")
+    return draft | _of_nodes(nodes, is_family)
 
 
 def _kubeconfig(context: str | None) -> tuple[str | None, str]:
@@ -160,10 +174,19 @@ def _kubeconfig(context: str | None) -> tuple[str | None, str]:
 
 
 def _offer(node: Any) -> _Offer:
-    labels, offered = node["metadata"].get("labels", {}), node["status"].get("allocatable", {})
-    counts = (str(offered.get(name, "0")) for name in ("nvidia.com/gpu", "amd.com/gpu"))
-    gpus = max(int(count) if re.fullmatch(r"\d{1,4}", count) else 0 for count in counts)
-    return _Offer(gpus, *(str(labels.get(key, "")) for key in (_PRODUCT, _GKE, _INSTANCE)))
+    offered = node["status"].get("allocatable", {})
+    gpus = 0
+    for name in ("nvidia.com/gpu", "amd.com/gpu"):
+        count = str(offered.get(name, "0"))
+        if re.fullmatch(r"\d{1,4}", count):
+            gpus = max(gpus, int(count))
+    labels = node["metadata"].get("labels", {})
+    return _Offer(
+        gpus,
+        product=str(labels.get(_PRODUCT, "")),
+        accelerator=str(labels.get(_GKE, "")),
+        instance=str(labels.get(_INSTANCE, "")),
+    )
 
 
 def _family(offer: _Offer) -> str:
@@ -181,9 +204,12 @@ def _family(offer: _Offer) -> str:
 
 def _image(nodes: Sequence[Any]) -> str | None:
     """Return an image of seatrial's that the nodes have."""
-    images = (image for node in nodes for image in node["status"].get("images") or ())
-    names = (str(name) for image in images for name in image.get("names") or ())
-    return next((name for name in names if "seatrial" in name and "@" not in name), None)
+    for node in nodes:
+        for image in node["status"].get("images") or ():
+            for name in map(str, image.get("names") or ()):
+                if "seatrial" in name and "@" not in name:
+                    return name
+    return None
 
 
 def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
@@ -253,10 +279,8 @@ def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
     }
     resources = {name: count if count <= _NICS else 1 for name, count in devices.items() if count}
     if resources and not is_family:
-        note = (
-            "the nodes offer "
-            f"{', '.join(f'{count} {name}' for name, count in list(devices.items())[:8])}"
-        )
+        counted = [f"{count} {name}" for name, count in devices.items()]
+        note = f"the nodes offer {', '.join(counted[:8])}"
         draft["platform.resources"] = Seen(resources, note)
     return draft
 
@@ -275,7 +299,12 @@ class _Partition:
 
     @property
     def largest(self) -> tuple[int, str]:
-        return max(self.nodes, key=lambda gres: (gres[0] * self.nodes[gres], self.nodes[gres]))
+        return max(self.nodes, key=self._all_gpus)
+
+    def _all_gpus(self, gres: tuple[int, str]) -> tuple[int, int]:
+        gpus, _ = gres
+        count = self.nodes[gres]
+        return gpus * count, count
 
 
 def slurm(choose: Choose, site: Site) -> Draft:
@@ -293,17 +322,20 @@ def slurm(choose: Choose, site: Site) -> Draft:
     partitions = _partitions(listed.splitlines())
     if not partitions:
         raise InputError("slurm: sinfo lists no partition with a node that is up")
-    order = sorted(
-        partitions,
-        key=lambda name: (-partitions[name].largest[0], not partitions[name].is_default, name),
-    )
+
+    def most_gpus_first(name: str) -> tuple[int, bool, str]:
+        gpus, _ = partitions[name].largest
+        return -gpus, not partitions[name].is_default, name
+
+    order = sorted(partitions, key=most_gpus_first)
     name = choose("platform.partition", order)
     partition = partitions[name]
     gpus, kind = partition.largest
-    nodes = min(partition.nodes[gpus, kind], partition.most, _MOST)
+    nodes_up = partition.nodes[gpus, kind]
+    nodes = min(nodes_up, partition.most, _MOST)
     draft = {
         "name": Seen(host.partition(".")[0] if host else "slurm"),
-        "nodes": Seen(nodes, f"nodes of this kind that are up: {partition.nodes[gpus, kind]}"),
+        "nodes": Seen(nodes, f"nodes of this kind that are up: {nodes_up}"),
         **hardware_fields(gpus, kind),
         **open_fields(nodes, None, None),
         "platform.partition": Seen(name, f"there are {', '.join(order[:8])}"),
@@ -338,21 +370,19 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
     partitions: dict[str, _Partition] = {}
     for line in lines[:100_000]:
         cells = line.strip().split("|", 6)
-        if (
-            len(cells) != 7
-            or cells[1] != "up"
-            or not cells[2].isdecimal()
-            or not _UP.fullmatch(cells[3])
-        ):
+        if len(cells) != 7:
             continue
-        name, _, count, _, limit, sizes, gres = cells
-        most = sizes.rpartition("-")[2]
-        partition = partitions.setdefault(
-            name.rstrip("*"),
-            _Partition(name.endswith("*"), limit, int(most) if most.isdecimal() else _MOST),
-        )
-        gpu = re.search(r"(?:^|,)gpu:(?:([A-Za-z0-9_.-]{1,63}):)?(\d{1,4})(?![\w.-])", gres)
-        partition.nodes[(int(gpu[2]), gpu[1] or "") if gpu else (0, "")] += int(count[:6])
+        name, available, count, state, limit, sizes, gres = cells
+        if available != "up" or not count.isdecimal() or not _UP.fullmatch(state):
+            continue
+        largest = sizes.rpartition("-")[2]
+        most = int(largest) if largest.isdecimal() else _MOST
+        new = _Partition(name.endswith("*"), limit, most)
+        partition = partitions.setdefault(name.rstrip("*"), new)
+        gpus, kind = 0, ""
+        if gpu := _GPU.search(gres):
+            gpus, kind = int(gpu[2]), gpu[1] or ""
+        partition.nodes[gpus, kind] += int(count[:6])
     return partitions
 
 
@@ -368,10 +398,13 @@ def runai(choose: Choose, site: Site) -> Draft:
     from seatrial.platforms.runai.platform import Client
 
     client = Client(RunaiPlatform(kind="runai", project="none"))
-    projects, pools = (
-        list(_names(client.run(["runai", kind, "list", "--json"])))
-        for kind in ("project", "nodepool")
-    )
+
+    def listed(kind: str) -> list[str]:
+        output = client.run(["runai", kind, "list", "--json"])
+        return list(_names(output))
+
+    projects = listed("project")
+    pools = listed("nodepool")
     if not projects:
         raise InputError(
             "runai: `runai project list` names no project; runai login, or ask for one"
@@ -401,7 +434,9 @@ def _names(text: str) -> Iterator[str]:
         return
     if isinstance(document, dict):
         document = next((value for value in document.values() if isinstance(value, list)), [])
-    for entry in document[:1000] if isinstance(document, list) else ():
+    if not isinstance(document, list):
+        return
+    for entry in document[:1000]:
         metadata = entry.get("metadata") if isinstance(entry, dict) else None
         holders = [each for each in (entry, metadata) if isinstance(each, dict)]
         name = next((each["name"] for each in holders if isinstance(each.get("name"), str)), "")

@@ -88,12 +88,14 @@ def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair
 
     The keys are in a container before it starts, in no argument or environment.
     """
-    archive = keys_archive({**key_files(run_key, host_key), **entry_files()})
+    files = {**key_files(run_key, host_key), **entry_files()}
+    archive = keys_archive(files)
+    names = plan.run.cluster.node_names()
     if plan.settings.network == "own":
         daemon.create_network(network_body(plan))
 
     def create_node(index: int) -> None:
-        name = f"{plan.network}-{plan.run.cluster.node_names()[index]}"
+        name = f"{plan.network}-{names[index]}"
         container_id = daemon.create(name, container_body(plan, index))
         with explained(f"start {name}"):
             daemon.client.api.put_archive(container_id, "/etc", archive)
@@ -116,25 +118,31 @@ def _running(containers: "Sequence[Container]") -> "list[Container]":
     """Return the containers that run. Raises LaunchError if none does."""
     up = [container for container in containers if container.status == "running"]
     if not up:
-        raise LaunchError(join(why_ended(container) for container in containers[:3]))
+        reasons = map(why_ended, containers[:3])
+        raise LaunchError(join(reasons))
     return up
 
 
 def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
-    name, port = container.labels[NODE], plan.run.cluster.ssh_port
+    name = container.labels[NODE]
+    port = plan.run.cluster.ssh_port
     host = daemon.remote_host or "127.0.0.1"
     if plan.settings.network == "host":
         return ContainerAddress(name=name, address=host, port=port, host=host, host_port=port)
     network = container.attrs.get("NetworkSettings") or {}
-    joined = (network.get("Networks") or {}).get(plan.network) or {}
-    published: dict[str, object] = next(
-        iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {}
-    )
-    address, host_port = joined.get("IPAddress"), published.get("HostPort")
+    networks = network.get("Networks") or {}
+    joined = networks.get(plan.network) or {}
+    ports = network.get("Ports") or {}
+    published: dict[str, object] = next(iter(ports.get(f"{port}/tcp") or []), {})
+    fields = {
+        "name": name,
+        "address": joined.get("IPAddress"),
+        "port": port,
+        "host": host,
+        "host_port": published.get("HostPort"),
+    }
     try:
-        return ContainerAddress.model_validate(
-            {"name": name, "address": address, "port": port, "host": host, "host_port": host_port}
-        )
+        return ContainerAddress.model_validate(fields)
     except ValidationError as error:
         raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
 
@@ -142,29 +150,35 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 def why_ended(container: "Container") -> Reason:
     """Explain the end of a container."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
-    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
+    problem = str(state.get("Error") or "")
+    if state.get("OOMKilled"):
+        problem = "it ran out of memory"
     if not problem:
         with suppress(GoneError, LaunchError), explained("logs"):
-            problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
+            log_end = container.logs(tail=20)[-10_000:]
+            problem = last_line(log_end.decode(errors="replace"))
+    shown = printable(problem)[:500] or "it printed nothing"
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
-        how=f"ended with status {state.get('ExitCode', '?')}: "
-        f"{printable(problem)[:500] or 'it printed nothing'}",
+        how=f"ended with status {state.get('ExitCode', '?')}: {shown}",
     )
 
 
 def is_abandoned(run_id: str, labels: Labels) -> bool:
     """Return whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
-    age_s, expires = now - _seconds(labels, MADE, now), _seconds(labels, EXPIRES, math.inf)
+    age_s = now - _seconds(labels, MADE, now)
+    expires = _seconds(labels, EXPIRES, math.inf)
     return states.is_object_abandoned(KIND, run_id, labels.get(OWNER), age_s, expires)
 
 
 def _seconds(labels: Labels, name: str, otherwise: float) -> float:
     """Return the time in a label, in seconds of the epoch."""
     text = labels.get(name, "")
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
+    if text.isascii() and text.isdecimal() and len(text) < 12:
+        return float(text)
+    return otherwise
 
 
 def _is_of(folder: Path, settings: DockerPlatform) -> bool:
@@ -202,8 +216,12 @@ class Docker(RunsWithState[DockerState]):
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
-        bodies = {"network": network_body(plan)} if self._settings.network == "own" else {}
-        bodies |= {name: container_body(plan, i) for i, name in enumerate(run.cluster.node_names())}
+        names = run.cluster.node_names()
+        bodies = {}
+        if self._settings.network == "own":
+            bodies["network"] = network_body(plan)
+        for index, name in enumerate(names):
+            bodies[name] = container_body(plan, index)
         files = {
             f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()
         }
@@ -211,7 +229,7 @@ class Docker(RunsWithState[DockerState]):
             ContainerAddress(
                 name=name, address=name, port=run.cluster.ssh_port, host=name, host_port=1
             )
-            for name in run.cluster.node_names()
+            for name in names
         )
         state = DockerState(
             host_key="", nodes=nodes, network="NETWORK" if len(nodes) > 1 else None, cores=None
@@ -227,7 +245,8 @@ class Docker(RunsWithState[DockerState]):
         ensure_image(daemon, plan.image)
         create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        nodes, network = node_addresses(daemon, plan), self._network(run.run_id)
+        nodes = node_addresses(daemon, plan)
+        network = self._network(run.run_id)
         state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)

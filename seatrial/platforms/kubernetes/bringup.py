@@ -123,7 +123,10 @@ class BringUp:
     """
 
     def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
-        self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
+        self._api = api
+        self._plan = plan
+        self._launcher = launcher
+        self._parent = parent
         self._seen = waiting.SeenObjects()
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
@@ -136,8 +139,9 @@ class BringUp:
 
         Raises LaunchError when that cannot be, or time is up.
         """
+        of_run = selector(self._plan.run.run_id)
         with Watches(self._api) as watches:
-            watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE_ROLE}")
+            watches.add(POD, label_selector=f"{of_run},{ROLE}={NODE_ROLE}")
             watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
             # A JobSet's Job, whose event it is, has a longer name
             watches.add(EVENT, field_selector="type=Warning")
@@ -179,14 +183,16 @@ class BringUp:
                 self._seen.take_parent(change.change, change.object)
 
     def _raise_if_hopeless(self) -> None:
-        pods, now = self._seen.pods.values(), time.monotonic()
+        pods = self._seen.pods.values()
+        now = time.monotonic()
         self._troubled = waiting.problem_starts(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
             log_end = self._api.log_end(problem.pod)
             raise LaunchError(
                 extended(problem.reason, f"; its last words: {log_end}" if log_end else "")
             )
-        parent, queued = self._seen.parent, self._queued()
+        parent = self._seen.parent
+        queued = self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
         if self._seen.deleted:
@@ -212,7 +218,8 @@ class BringUp:
         return Queued(Reason.of("queue-not-looked-at", what="queued"))
 
     def _log_and_check_time(self) -> None:
-        pods, settings = self._seen.pods.values(), self._plan.settings
+        pods = self._seen.pods.values()
+        settings = self._plan.settings
         queued = self._queued()
         progress = waiting.describe_progress(
             pods, self._plan.node_count, queued, self._seen.unmounted

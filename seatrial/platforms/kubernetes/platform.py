@@ -98,14 +98,17 @@ def write_pod_logs(
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(log: PodLog) -> None:
-        left_s, text = deadline - time.monotonic(), b"# not read: time is up\n"
+        left_s = deadline - time.monotonic()
+        text = b"# not read: time is up\n"
         try:
             if left_s > 0:
-                text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
+                timeout_s = min(left_s, _REQUEST_S)
+                text = api.log_tail(log.pod, log.container, timeout_s)
         except SeatrialError as error:
             # It never ran, its kubelet is silent: a state worth keeping too
             text = f"# no log: {error}\n".encode()
-        write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
+        title = f"# {log.title}\n".encode()
+        write_log(folder / log.file, title + text, secrets)
 
     call_each(pod_logs(pods), write, _AT_ONCE)
 
@@ -129,39 +132,31 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
 
 def _of_pod(pod: Object, called: str) -> list[PodLog]:
     spec, status = pod["spec"], pod.get("status", {})
-    state_of = {
-        each["name"]: _state(each.get("state", {}))
-        for each in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
-    }
-    name, where = (
-        pod["metadata"]["name"],
-        f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node",
-    )
+    statuses = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
+    state_of = {each["name"]: _state(each.get("state", {})) for each in statuses}
+    phase = status.get("phase", "unknown")
+    name = pod["metadata"]["name"]
+    where = f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node"
     address = f" ({status['podIP']})" if status.get("podIP") else ""
-    first, *beside = [
-        each["name"] for each in (*spec["containers"], *spec.get("initContainers", ()))
-    ]
-    files = {
-        first: f"{called}.log",
-        **{container: f"{called}.{container}.log" for container in beside},
-    }
+    containers = [*spec["containers"], *spec.get("initContainers", ())]
+    first, *beside = [each["name"] for each in containers]
+    files = {first: f"{called}.log"}
+    for container in beside:
+        files[container] = f"{called}.{container}.log"
     title = f"pod {name}{where}{address}, container"
-    return [
-        PodLog(
-            file,
-            name,
-            container,
-            f"{title} {container}: {state_of.get(container, status.get('phase', 'unknown'))}",
-        )
-        for container, file in files.items()
-    ]
+    logs = []
+    for container, file in files.items():
+        state = state_of.get(container, phase)
+        logs.append(PodLog(file, name, container, f"{title} {container}: {state}"))
+    return logs
 
 
 def _state(state: Object) -> str:
     for kind, details in state.items():
         if details is not None:
             facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
-            return " ".join([kind, *(one_line(word) for word in facts if word not in (None, ""))])
+            known = [one_line(word) for word in facts if word not in (None, "")]
+            return " ".join([kind, *known])
     return "state unknown"
 
 
@@ -173,10 +168,12 @@ def events_text(events: Iterable[Object], name: str) -> str:
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
     lines = []
     for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
-        about, count = event["involvedObject"], event.get("count") or 1
+        about = event["involvedObject"]
+        count = event.get("count") or 1
         often = f" (x{count})" if count > 1 else ""
         message = one_line(event.get("message"))
-        kind, reason = event.get("type") or "Normal", event.get("reason") or ""
+        kind = event.get("type") or "Normal"
+        reason = event.get("reason") or ""
         lines.append(
             f"{_time(event)} {kind:<7} {reason:<20} "
             f"{about.get('kind')}/{about.get('name')}{often}: {message}\n"
@@ -186,8 +183,9 @@ def events_text(events: Iterable[Object], name: str) -> str:
 
 def _time(event: Object) -> str:
     series: Mapping[str, str] = event.get("series") or {}
+    created = event["metadata"].get("creationTimestamp") or ""
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next(filter(None, times), None) or str(event["metadata"].get("creationTimestamp") or "")
+    return next(filter(None, times), None) or str(created)
 
 
 def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -203,7 +201,8 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
     for node, labels in labels_by_node.items():
         for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
             if labels.get(level):
-                members["/".join(filter(None, topology_key(labels)[:end]))].add(node)
+                values = topology_key(labels)[:end]
+                members["/".join(filter(None, values))].add(node)
     return {name: frozenset(nodes) for name, nodes in members.items()}
 
 
@@ -211,13 +210,13 @@ def ordered(
     pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]
 ) -> list[Object]:
     """Return the pods in the order of the hostfile, the head first."""
-    return sorted(
-        pods,
-        key=lambda pod: (
-            topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})),
-            _index(pod),
-        ),
-    )
+
+    def place(pod: Object) -> tuple[object, ...]:
+        host = pod["spec"].get("nodeName", "")
+        labels = labels_by_node.get(host, {})
+        return topology_key(labels), _index(pod)
+
+    return sorted(pods, key=place)
 
 
 def names(pods: Sequence[Object]) -> list[str]:
@@ -227,7 +226,9 @@ def names(pods: Sequence[Object]) -> list[str]:
     """
     hosts = [pod["spec"].get("nodeName") for pod in pods]
     shared = None in hosts or len(set(hosts)) < len(hosts)
-    return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
+    if shared:
+        return [pod["metadata"]["name"] for pod in pods]
+    return list(map(str, hosts))
 
 
 def address(pod: Object, *, by_name: bool) -> str:
@@ -265,20 +266,20 @@ class Kubernetes:
         self._launcher = LAUNCHERS[cluster.platform.launcher]
 
     def render(self, run: Run) -> Rendered:
-        submitted = objects(
-            plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>")
-        )
-        files = {f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted}
-        return Rendered(
-            files,
-            self._testbed_of(
-                plan(run), {name: (name, name) for name in run.cluster.node_names()}, ""
-            ),
-        )
+        planned = plan(run)
+        secret_files = dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>")
+        files = {}
+        for manifest in objects(planned, secret_files):
+            kind = manifest["kind"].lower()
+            files[f"{kind}.yaml"] = _yaml(manifest)
+        reached = {name: (name, name) for name in run.cluster.node_names()}
+        return Rendered(files, self._testbed_of(planned, reached, ""))
 
     def launch(self, run: Run) -> Testbed:
-        run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
+        run_key = new_key_pair()
+        host_key = new_key_pair()
+        pod = own_pod(self._api, self._settings.context)
+        planned = plan(run, states.this_owner(_KIND), pod)
         files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted]
@@ -318,9 +319,8 @@ class Kubernetes:
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
         planned = plan(trial_run(self._cluster, run_id))
-        return self._testbed(
-            planned, pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"]
-        )
+        pinned = pinned_keys(states.read_file(folder, "known_hosts"))
+        return self._testbed(planned, pods, pinned["*"])
 
     def _testbed(
         self,
@@ -337,9 +337,11 @@ class Kubernetes:
             name: (pod["metadata"]["name"], address(pod, by_name=by_name))
             for name, pod in called.items()
         }
-        groups = topology_groups(
-            {n: labels.get(pod["spec"].get("nodeName", ""), {}) for n, pod in called.items()}
-        )
+        labels_of = {}
+        for name, pod in called.items():
+            host = pod["spec"].get("nodeName", "")
+            labels_of[name] = labels.get(host, {})
+        groups = topology_groups(labels_of)
         return replace(self._testbed_of(planned, reached, host_key), groups=groups)
 
     def _testbed_of(
@@ -389,15 +391,17 @@ class Kubernetes:
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
-        write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
+        events = events_text(self._api.list(EVENT), run_id)
+        write_log(folder / EVENTS, events, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
         if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
         for secret in self._api.list(SECRET, selector(run_id)):
+            metadata = secret["metadata"]
             # Its end is theirs no more
-            if TENDED_BY in (secret["metadata"].get("annotations") or {}):
-                self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
+            if TENDED_BY in (metadata.get("annotations") or {}):
+                self._api.annotate(SECRET, metadata["name"], {TENDED_BY: None})
         states.keep(states.run_folder(run_id, _KIND), seconds)
         return True
 
@@ -409,7 +413,8 @@ class Kubernetes:
             except SeatrialError as error:
                 # What other launchers make need not be allowed, or be served just now. And hundreds
                 # of pods take longer than a request may: whether they go is seen below.
-                if needs(self._launcher, kind) and (kind != POD or isinstance(error, MissingError)):
+                is_fatal = kind != POD or isinstance(error, MissingError)
+                if is_fatal and needs(self._launcher, kind):
                     refused.append(error)
         states.remove_folder(states.run_folder(run_id, _KIND))
         if refused:

@@ -42,11 +42,9 @@ class KubernetesService:
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, KubernetesPlatform)
-        self._cluster, self._settings, qualify = (
-            cluster,
-            cluster.platform,
-            cluster.qualify or Qualify(),
-        )
+        qualify = cluster.qualify or Qualify()
+        self._cluster = cluster
+        self._settings = cluster.platform
         self._priority_class = qualify.priority_class
         self._gate = qualify.gate or GATE
         self._api = Api(cluster.platform)
@@ -57,21 +55,29 @@ class KubernetesService:
         users = self._users()
         chosen = []
         for node in self._api.list(NODE):
-            labels = node["metadata"].get("labels") or {}
+            metadata = node["metadata"]
+            labels = metadata.get("labels") or {}
             if selected <= labels.items() and self._is_chosen(labels):
-                chosen.append(self._node(node, labels, users.get(node["metadata"]["name"], "")))
+                user = users.get(metadata["name"], "")
+                chosen.append(self._node(node, labels, user))
         return chosen
 
     def _is_chosen(self, labels: dict[str, str]) -> bool:
-        host, targets = labels.get(_HOSTNAME, ""), self._settings.target_nodes
-        return (not targets or host in targets) and host not in self._settings.avoid_nodes
+        host = labels.get(_HOSTNAME, "")
+        settings = self._settings
+        if settings.target_nodes and host not in settings.target_nodes:
+            return False
+        return host not in settings.avoid_nodes
 
     def _node(self, node: Object, labels: dict[str, str], user: str) -> ServiceNode:
-        name, group = node["metadata"]["name"], leaf(labels)
+        name = node["metadata"]["name"]
+        group = leaf(labels)
         keys = _keys(node)
-        failed = conditions(node).get(CONDITION, {})
-        has_failed = failed.get("status") == "False"
-        why = str(failed.get("message") or "") if has_failed else ""
+        condition = conditions(node).get(CONDITION, {})
+        has_failed = condition.get("status") == "False"
+        why = ""
+        if has_failed:
+            why = str(condition.get("message") or "")
         if ill := not_ready(node):
             return ServiceNode(name, "busy", group, ill.sentence)
         if user:
@@ -109,10 +115,12 @@ class KubernetesService:
         """
         users: dict[str, str] = {}
         for pod in self._api.list_everywhere(POD):
-            metadata, status = pod["metadata"], pod.get("status") or {}
+            metadata = pod["metadata"]
+            status = pod.get("status") or {}
             node = pod["spec"].get("nodeName") or status.get("nominatedNodeName")
             is_ours = RUN_ID in (metadata.get("labels") or {})
-            if not node or is_ours or status.get("phase") in _OVER or not self._counts(pod):
+            is_over = status.get("phase") in _OVER
+            if not node or is_ours or is_over or not self._counts(pod):
                 continue
             users.setdefault(node, f"pod {metadata['namespace']}/{metadata['name']}")
         return users
@@ -120,10 +128,9 @@ class KubernetesService:
     def _counts(self, pod: Object) -> bool:
         """Return whether the pod makes a node busy."""
         if self._cluster.gpus:
-            return any(
-                _asks_for(each, gpu_resource(self._cluster))
-                for each in pod["spec"].get("containers", ())
-            )
+            resource = gpu_resource(self._cluster)
+            containers = pod["spec"].get("containers", ())
+            return any(_asks_for(container, resource) for container in containers)
         owners = pod["metadata"].get("ownerReferences") or []
         is_daemon = any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
         return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
@@ -151,7 +158,8 @@ class KubernetesService:
     def put_out(self, name: str, run_id: str, code: str) -> None:
         if self._gate not in _keys(self._nodes.find(name)):
             self._nodes.isolate(name, run_id, code)
-        self._set_condition(name, "False", code, f"{code} in run {run_id}")
+        message = f"{code} in run {run_id}"
+        self._set_condition(name, "False", code, message)
 
     def let_in(self, name: str) -> None:
         keys = _keys(self._nodes.find(name))
@@ -162,9 +170,8 @@ class KubernetesService:
         self._set_condition(name, "True", "Passed", "passed its test")
         if self._gate in keys:
             node = self._nodes.find(name)  # the condition has changed it
-            self._nodes.patch(
-                node, {"taints": [taint for taint in taints_of(node) if taint["key"] != self._gate]}
-            )
+            others = [taint for taint in taints_of(node) if taint["key"] != self._gate]
+            self._nodes.patch(node, {"taints": others})
         if TAINT in keys:
             self._nodes.release(name)
 
@@ -172,8 +179,10 @@ class KubernetesService:
         """Set the node's condition; reasons of conditions are in camel case."""
         from kubernetes import client
 
-        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        reason = "".join(word.capitalize() for word in code.replace("_", "-").split("-"))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        at = now.replace("+00:00", "Z")
+        words_of_code = code.replace("_", "-").split("-")
+        reason = "".join(map(str.capitalize, words_of_code))
         times = {"lastHeartbeatTime": at, "lastTransitionTime": at}
         condition = {
             "type": CONDITION,
@@ -193,8 +202,10 @@ class KubernetesService:
 
 def leaf(labels: dict[str, str]) -> str:
     """Return the narrowest level of the topology above the node itself; empty where it has none."""
-    levels = [labels[level] for level in LEVELS if level != _HOSTNAME and labels.get(level)]
-    return levels[-1] if levels else ""
+    for level in reversed(LEVELS):
+        if level != _HOSTNAME and labels.get(level):
+            return labels[level]
+    return ""
 
 
 def _keys(node: Object) -> set[str]:
@@ -203,7 +214,8 @@ def _keys(node: Object) -> set[str]:
 
 
 def _asks_for(container: Object, resource: str) -> bool:
-    limits = (container.get("resources") or {}).get("limits") or {}
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
     return str(limits.get(resource, "0")) not in ("0", "")
 
 

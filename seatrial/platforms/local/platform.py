@@ -92,7 +92,8 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     """Start the keeper in namespaces of its own and wait until the nodes are started."""
     as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
     unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
-    program = [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(plan.state)]
+    script = Path(__file__).with_name("keeper.py")
+    program = [sys.executable, "-I", str(script), str(plan.state)]
     with open(plan.state / "keeper.log", "wb", opener=private_opener) as keeper_log:
         keeper = subprocess.Popen(
             [*unshare, *program],
@@ -141,9 +142,9 @@ def begin_faults(fifos: Sequence[Path]) -> None:
     deadline = time.monotonic() + _BEGIN_S
     while waiting := [fifo for fifo in fifos if fifo.exists()]:
         if time.monotonic() > deadline:
-            raise LaunchError(
-                Reason.of("local-fault-failed", fault=f"{waiting[0].parent.name} {waiting[0].name}")
-            )
+            first = waiting[0]
+            fault = f"{first.parent.name} {first.name}"
+            raise LaunchError(Reason.of("local-fault-failed", fault=fault))
         for fifo in waiting:
             with suppress(OSError):  # nobody reads there: not yet, or not any more
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -170,14 +171,12 @@ class Local:
         return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
-        plan, account = (
-            planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)),
-            _account(),
-        )
-        nodes = tuple(node_of(run.cluster, node.name, node.address, "") for node in plan.nodes)
-        return Rendered(
-            _files(plan, run.cluster, account), _testbed(plan, run.cluster, account, nodes)
-        )
+        cluster = run.cluster
+        plan = planning.layout(run.run_id, cluster, states.run_folder(run.run_id, _KIND))
+        account = _account()
+        nodes = tuple(node_of(cluster, node.name, node.address, "") for node in plan.nodes)
+        files = _files(plan, cluster, account)
+        return Rendered(files, _testbed(plan, cluster, account, nodes))
 
     def launch(self, run: Run) -> Testbed:
         loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
@@ -187,13 +186,15 @@ class Local:
         states.remember(folder, run.cluster)
         if run.taken:  # from now on a job that starts finds the run
             self._check_free(run)
-        plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
+        plan = planning.layout(run.run_id, run.cluster, folder)
+        account = _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(
             node_of(run.cluster, node.name, node.address, host_keys[node.name].public)
             for node in plan.nodes
         )
-        write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
+        files = _files(plan, run.cluster, account)
+        write_files(plan, run.cluster, files, host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names
@@ -220,7 +221,8 @@ class Local:
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
-        cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
+        cluster = states.recall(folder)
+        keeper = states.read_owner(folder, "keeper")
         if not keeper or not keeper.alive:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
@@ -362,11 +364,13 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
     running = sum(entry.name.isdigit() for entry in proc.iterdir())
     # At most: a node's shell and sshd, a session with its shell and probe, a daemon of MPI and a
     # rank.
-    processes, memory_mib = node_count * 8, node_count * 32
+    processes = node_count * 8
+    memory_mib = node_count * 32
     pids = _number(proc / "sys/kernel/pid_max") - running
     threads = _number(proc / "sys/kernel/threads-max") - running
     namespaces = _number(proc / "sys/user/max_net_namespaces")
-    more_pids, more_namespaces = _rounded(running + processes), _rounded(node_count + 1)
+    more_pids = _rounded(running + processes)
+    more_namespaces = _rounded(node_count + 1)
     needs = [
         ("processes", processes, pids, f"sysctl -w kernel.pid_max={more_pids}"),
         ("processes", processes, threads, f"sysctl -w kernel.threads-max={more_pids}"),

@@ -18,22 +18,29 @@ class LocalService:
 
     def nodes(self) -> list[ServiceNode]:
         stage = read(self._cluster.name)
-        return [self._node(stage, i, name) for i, name in enumerate(self._cluster.node_names())]
+        names = self._cluster.node_names()
+        return [self._node(stage, number, name) for number, name in enumerate(names)]
 
     def _node(self, stage: Stage, number: int, name: str) -> ServiceNode:
         group = f"leaf-{number // _LEAF_NODES}"
         if name in stage.out:
-            return ServiceNode(name, "out", group, stage.out[name], is_ours=True)
+            reason = stage.out[name]
+            return ServiceNode(name, "out", group, reason, is_ours=True)
         if name in stage.gated:
             failed = stage.gated[name]
             return ServiceNode(name, "gated", group, failed, has_failed=bool(failed))
-        if job := stage.job_on(name):
+        job = stage.job_on(name)
+        if job:
             return ServiceNode(name, "busy", group, job)
         return ServiceNode(name, "idle", group)
 
     def take(self, names: Sequence[str]) -> Cluster:
-        faults = tuple(fault for fault in self._cluster.faults if set(fault.nodes) <= set(names))
-        return taken(self._cluster, names, names=tuple(names)).model_copy(update={"faults": faults})
+        faults = []
+        for fault in self._cluster.faults:
+            if set(fault.nodes) <= set(names):
+                faults.append(fault)
+        cluster = taken(self._cluster, names, names=tuple(names))
+        return cluster.model_copy(update={"faults": tuple(faults)})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         with opened(self._cluster.name) as (stage, keep):
@@ -43,7 +50,8 @@ class LocalService:
 
     def let_in(self, name: str) -> None:
         with opened(self._cluster.name) as (stage, keep):
-            if name not in stage.gated and name not in stage.out:
+            out_of_service = {*stage.gated, *stage.out}
+            if name not in out_of_service:
                 raise InputError(f"node {name}: is in service")
             stage.gated.pop(name, None)
             stage.out.pop(name, None)

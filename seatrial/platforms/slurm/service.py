@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.config.cluster import Cluster
 from seatrial.config.qualify import Qualify
 from seatrial.model.errors import InputError
-from seatrial.platforms.service import ServiceNode, State, taken
+from seatrial.platforms.service import ServiceNode, taken
 from seatrial.platforms.slurm import SlurmPlatform, hosts_in
 from seatrial.platforms.slurm.gate import GATE, reason_of, state_change
 from seatrial.platforms.slurm.isolate import OWN, Drain
@@ -26,19 +26,19 @@ class SlurmService:
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
-        self._cluster, self._settings, self._qualify = (
-            cluster,
-            cluster.platform,
-            cluster.qualify or Qualify(),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._qualify = cluster.qualify or Qualify()
         self._login = login_of(self._settings)
         self._gate = self._qualify.gate or GATE
 
     def nodes(self) -> list[ServiceNode]:
         partition = self._qualify.partition or self._settings.partition
         command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
-        command += [f"--partition={partition}"] if partition else []
-        command += [f"--nodes={self._settings.nodelist}"] if self._settings.nodelist else []
+        if partition:
+            command.append(f"--partition={partition}")
+        if self._settings.nodelist:
+            command.append(f"--nodes={self._settings.nodelist}")
         left_out = set(hosts_in(self._settings.exclude or ""))
         states: dict[str, tuple[str, str]] = {}
         for name, state, reason in rows(self._login.run(command), 3):
@@ -46,20 +46,28 @@ class SlurmService:
                 states[name] = state, reason.strip()
         groups = leaves(switches(self._login, states))
         jobs = self._jobs()
-        return [
-            self._node(name, state, reason, groups.get(name, ""), jobs.get(name, ""))
-            for name, (state, reason) in states.items()
-        ]
+        nodes = []
+        for name, (state, reason) in states.items():
+            group = groups.get(name, "")
+            job = jobs.get(name, "")
+            nodes.append(self._node(name, state, reason, group, job))
+        return nodes
 
     def _node(self, name: str, state: str, reason: str, group: str, job: str) -> ServiceNode:
-        why = "" if reason == "none" else printable(reason)[:_MOST_SHOWN]
         if state == "idle":  # and not idle*, planned, reserved, draining
             return ServiceNode(name, "idle", group)
+        why = "" if reason == "none" else _shown(reason)
         if state != "drained":
-            return ServiceNode(name, "busy", group, job or why or printable(state)[:_MOST_SHOWN])
-        stands: State = "gated" if reason.startswith(self._gate) else "out"
+            user = job or why or _shown(state)
+            return ServiceNode(name, "busy", group, user)
+        is_gated = reason.startswith(self._gate)
         return ServiceNode(
-            name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason
+            name,
+            "gated" if is_gated else "out",
+            group,
+            why,
+            is_ours=reason.startswith(OWN),
+            has_failed=_FAILED in reason,
         )
 
     def _jobs(self) -> dict[str, str]:
@@ -70,7 +78,8 @@ class SlurmService:
         jobs: dict[str, str] = {}
         for job, nodes, called in rows(printed, 3):
             if not called.startswith("seatrial-"):
-                jobs |= dict.fromkeys(hosts_in(nodes), f"job {printable(job)[:40]}")
+                shown = printable(job)[:40]
+                jobs |= dict.fromkeys(hosts_in(nodes), f"job {shown}")
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
@@ -93,9 +102,8 @@ class SlurmService:
     def put_out(self, name: str, run_id: str, code: str) -> None:
         reason = reason_of(self._login, name)
         if reason.startswith(self._gate):
-            self._login.run(
-                state_change(name, "drain", f"{self._gate}{_FAILED}{code} in run {run_id}")
-            )
+            failure = f"{self._gate}{_FAILED}{code} in run {run_id}"
+            self._login.run(state_change(name, "drain", failure))
         elif not reason:
             Drain(self._login).isolate(name, run_id, code)
 
@@ -109,11 +117,16 @@ class SlurmService:
         self._login.run(state_change(name, "resume"))
 
 
+def _shown(text: str) -> str:
+    return printable(text)[:_MOST_SHOWN]
+
+
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """Return the smallest switch or block of each node, by name: its leaf switch."""
     leaf_by_node: dict[str, str] = {}
-    for name, nodes in sorted(groups.items(), key=lambda item: -len(item[1])):
-        leaf_by_node |= dict.fromkeys(nodes, name)
+    largest_first = sorted(groups, key=lambda name: -len(groups[name]))
+    for name in largest_first:
+        leaf_by_node |= dict.fromkeys(groups[name], name)
     return leaf_by_node
 
 
