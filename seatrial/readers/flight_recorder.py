@@ -65,11 +65,14 @@ _PLAIN = frozenset(
         "MEMOIZE",
     ]
 )
+# `[PG ID 0 PG GUID 0(default_pg) Rank 3]`
 _WATCHDOG = lazy(
     r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? "
     r"Rank (?P<rank>\d{1,7})\]"
 )
+# `WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000)`
 _WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
+# `last enqueued work: 40267`
 _STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
 
 
@@ -125,13 +128,14 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
     entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
-    calls = [call for entry in entries if (call := _call(entry))]
+    calls = [call for call in map(_call, entries) if call]
     return RankTrace(
         rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
     )
 
 
 def _json(content: bytes) -> object:
+    """Return the values of a dump in JSON. Raises NoDump for another text."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -201,29 +205,25 @@ def _groups(
         names[group] = name
         operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
-        yield (
-            group,
-            GroupTrace(
-                name=names[group],
-                ranks=members.get(group, ()),
-                collective=max(of_group),
-                operations=of_group,
-            ),
+        trace = GroupTrace(
+            name=names[group],
+            ranks=members.get(group, ()),
+            collective=max(of_group),
+            operations=of_group,
         )
+        yield group, trace
 
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
     """Return group, its name, number and operation of a collective; None for anything else."""
     number = entry.get("collective_seq_id")
     group = _group_of(entry)
-    if (
-        entry.get("is_p2p") is True
-        or type(number) is not int
-        or len(group) != 2
-        or not 0 < number < 1 << 62
-    ):
+    if entry.get("is_p2p") is True or len(group) != 2:
         return None
-    return group[0], group[1] or group[0], number, _text(entry.get("profiling_name"))
+    if type(number) is not int or not 0 < number < 1 << 62:
+        return None
+    group_id, name = group
+    return group_id, name or group_id, number, _text(entry.get("profiling_name"))
 
 
 def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -232,16 +232,16 @@ def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
     for group in groups:
         if not isinstance(group, dict):
             continue
-        ranks = group.get("ranks")
-        numbers = re.findall(r"\d{1,7}", ranks[:2_000_000]) if isinstance(ranks, str) else ranks
+        numbers = group.get("ranks")
+        if isinstance(numbers, str):
+            numbers = re.findall(r"\d{1,7}", numbers[:2_000_000])
         if isinstance(numbers, list):
-            yield (
-                _text(group.get("name")),
-                tuple(int(n) for n in numbers[:_MOST_RANKS] if str(n).isdigit()),
-            )
+            ranks = tuple(int(n) for n in numbers[:_MOST_RANKS] if str(n).isdigit())
+            yield _text(group.get("name")), ranks
 
 
 def _text(value: object) -> str:
+    """Return a text of bounded length; empty for any other value."""
     if isinstance(value, str):
         return printable(str(value)[:_MOST_TEXT])
     return ""
@@ -253,24 +253,27 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
     """
     groups_by_rank: dict[int, dict[str, GroupTrace]] = {}
     for line in lines:
-        place = _WATCHDOG.search(line[:4000])
+        head = line[:4000]
+        place = _WATCHDOG.search(head)
         if not place or len(groups_by_rank) > _MOST_RANKS:
             continue
         groups = groups_by_rank.setdefault(int(place["rank"]), {})
-        group = groups.get(place["group"]) or GroupTrace(
-            name=place["name"] or place["group"], ranks=(), collective=0
+        group_id = place["group"]
+        group = groups.get(group_id) or GroupTrace(
+            name=place["name"] or group_id, ranks=(), collective=0
         )
         operations = dict(group.operations)
-        number = group.collective
-        work = _WORK.search(line[:4000])
+        last = group.collective
+        work = _WORK.search(head)
         if work:
-            operations[int(work["number"])] = work["operation"]
-            number = max(number, int(work["number"]))
-        status = _STATUS.search(line[:4000])
+            number = int(work["number"])
+            operations[number] = work["operation"]
+            last = max(last, number)
+        status = _STATUS.search(head)
         if status:
-            number = max(number, int(status["number"]))
-        groups[place["group"]] = GroupTrace(
-            name=group.name, ranks=group.ranks, collective=number, operations=operations
+            last = max(last, int(status["number"]))
+        groups[group_id] = GroupTrace(
+            name=group.name, ranks=group.ranks, collective=last, operations=operations
         )
     return [RankTrace(rank, groups) for rank, groups in sorted(groups_by_rank.items())]
 
@@ -283,24 +286,20 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     known = {trace.rank: trace for trace in traces}
     members = _all_members(traces, ranks)
     waits = {rank: _waits_for(trace, known, members) for rank, trace in known.items()}
-    awaited = set().union(*waits.values()) if waits else set()
-    silent = (
-        sorted(set().union(*members.values(), range(ranks or 0)) - set(known))
-        if members or ranks
-        else []
-    )
+    awaited = set[int]().union(*waits.values())
+    everyone = set[int]().union(*members.values(), range(ranks or 0))
+    silent = sorted(everyone - known.keys())
     late = [
         Late(rank=rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
         for rank in silent[:64]
     ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
     working = [rank for rank in roots if known[rank].waits is not True]  # gloo records no transfers
-    # Ranks that wait, wait for those that are silent
-    roots = working if working or silent else roots
-    late += [
-        Late(rank=rank, host=known[rank].host, reason=_not_entered(known[rank], known, members))
-        for rank in roots
-    ]
+    if working or silent:  # ranks that wait, wait for those that are silent
+        roots = working
+    for rank in roots:
+        trace = known[rank]
+        late.append(Late(rank=rank, host=trace.host, reason=_not_entered(trace, known, members)))
     return late or _not_communicating(known)
 
 
@@ -325,7 +324,7 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     """
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
-        for other in members[group_id] & set(known):
+        for other in members[group_id] & known.keys():
             if _number(known[other], group_id) < group.collective:
                 awaited.add(other)
     return awaited
@@ -342,6 +341,7 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
 
 
 def _number(trace: RankTrace, group_id: str) -> int:
+    """Return the number of the last collective that a rank entered in the group; 0 in none."""
     group = trace.groups.get(group_id)
     return group.collective if group else 0
 
@@ -352,9 +352,8 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     for group_id, ranks in members.items():
         if trace.rank in ranks:
             own = _number(trace, group_id)
-            ahead[group_id] = sum(
-                _number(known[rank], group_id) > own for rank in ranks & set(known)
-            )
+            others = ranks & known.keys()
+            ahead[group_id] = sum(_number(known[rank], group_id) > own for rank in others)
     waiting: dict[int, Transfer] = {}  # by the rank that waits for this one
     for other in known.values():
         for peer, transfer in _partners_missing(other, known):
@@ -370,12 +369,11 @@ def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
 
 
 def _collective_missing(trace: RankTrace, group_id: str, known: Traces, members: Members) -> Reason:
+    """Return the collective that this rank did not enter, by the names that others recorded."""
     number = _number(trace, group_id) + 1
-    others = [
-        known[rank].groups.get(group_id)
-        for rank in sorted(members[group_id] & set(known) - {trace.rank})
-    ]
-    entered = [group for group in others if group]
+    others = members[group_id] & known.keys() - {trace.rank}
+    traced = [known[rank].groups.get(group_id) for rank in sorted(others)]
+    entered = [group for group in traced if group]
     operation = next(
         (group.operations[number] for group in entered if number in group.operations), "collective"
     )
@@ -404,6 +402,7 @@ def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
 
 
 def _group_name(trace: RankTrace, transfer: Transfer) -> str:
+    """Return the name of a transfer's group, else its id."""
     group = trace.groups.get(transfer.group)
     return group.name if group and group.name else transfer.group
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
-from seatrial.model.measurement import TIMES, Measurement, Subject
+from seatrial.model.measurement import TIMES, ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
 from seatrial.readers.report import Report, Result
@@ -96,7 +96,8 @@ def measurements_of(
     """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the
     warm-up.
     """
-    subject, setup = subject or Subject("cluster", "training"), setup or TrainingSetup()
+    subject = subject or Subject("cluster", "training")
+    setup = setup or TrainingSetup()
     after = _after_warmup(steps)
     conditions = setup.conditions()
     measurements = []
@@ -108,11 +109,9 @@ def measurements_of(
     ):
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
         if known:
-            where = (
-                {**conditions, "steps": len(known)}
-                if metric == "tokens_per_gpu"
-                else {"steps": len(known)}
-            )
+            where: dict[str, ConditionValue] = {"steps": len(known)}
+            if metric == "tokens_per_gpu":
+                where = {**conditions, **where}
             measurements.append(
                 Measurement(
                     metric=metric,
@@ -138,21 +137,26 @@ def _description(steps: Sequence[Step]) -> str:
     """Describe the log: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
+    words = f"training log of {count(len(steps), 'step')}"
     rates = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
-    of = f"training log of {count(len(steps), 'step')}"
-    return f"{of} ({', '.join(rates)})" if rates else of
+    if rates:
+        words += f" ({', '.join(rates)})"
+    return words
 
 
 def _accused(lines: Sequence[str]) -> list[Accused]:
+    """Return the ranks whose own checks found something, in the order of the log."""
     accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):
         old = "old_" if match["old_rank"] else ""
-        rank, node, device, what = (
-            match[old + name] for name in ("rank", "node", "device", "what")
+        rank = match[old + "rank"]
+        found = Accused(
+            rank=int(rank),
+            node=match[old + "node"] or "node not named",
+            device=match[old + "device"],
+            what=match[old + "what"],
         )
-        accused.setdefault(
-            rank, Accused(rank=int(rank), node=node or "node not named", device=device, what=what)
-        )
+        accused.setdefault(rank, found)
     return list(accused.values())
 
 
@@ -160,27 +164,28 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     """Return a loss or gradient that is no number; `degraded` if the training went on with
     numbers.
     """
-    where = f", first on {accused[0]}" if accused else ""
-    more = f" and {len(accused) - 1} more ranks" if len(accused) > 1 else ""
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
-        return [
-            Result(verdict=Verdict.FAIL, code=NOT_FINITE, words=f"{each}: {each.what}")
-            for each in accused[:1]
-        ]
+        return [Result(Verdict.FAIL, NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
     first = steps[bad[0]]
     last = steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
     quantity = "the loss" if is_loss else "the gradient norm"
     if bad[-1] == len(steps) - 1:
-        at = f"{quantity} is not finite from step {first.number or f'{bad[0] + 1} of the log'} on"
-        return [Result(Verdict.FAIL, NOT_FINITE, f"{at}{where}{more}")]
-    at = (
-        f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and "
-        "is finite after them"
-    )
-    verdict = Verdict.FAIL if accused else Verdict.DEGRADED
-    return [Result(verdict, NOT_FINITE, f"{at}{where}{more}")]
+        begin = first.number or f"{bad[0] + 1} of the log"
+        verdict = Verdict.FAIL
+        words = f"{quantity} is not finite from step {begin} on"
+    else:
+        verdict = Verdict.FAIL if accused else Verdict.DEGRADED
+        words = (
+            f"{quantity} was not finite at {len(bad)} steps, {first.number} to {last.number}, and "
+            "is finite after them"
+        )
+    if accused:
+        words += f", first on {accused[0]}"
+    if len(accused) > 1:
+        words += f" and {len(accused) - 1} more ranks"
+    return [Result(verdict, NOT_FINITE, words)]
 
 
 def _after_warmup(steps: Sequence[Step]) -> Sequence[Step]:
@@ -217,16 +222,18 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
 
 def _slower(steps: Sequence[Step]) -> list[Result]:
     """Return a slowdown that lasts until the end, with its first step; a pass without one."""
-    costs, unit = _costs(_after_warmup(steps))
-    if len(costs) < MIN_COMPARED:
+    numbered, unit = _costs(_after_warmup(steps))
+    if len(numbered) < MIN_COMPARED:
         return []
-    at = _change(tuple(cost for _, cost in costs))
-    before = median(cost for _, cost in costs[:at])
-    after = median(cost for _, cost in costs[at:])
+    costs = [cost for _, cost in numbered]
+    at = _change(costs)
+    before = median(costs[:at])
+    after = median(costs[at:])
     if after < SLOWER_BY * before:
         return [Result(Verdict.PASS, SLOWER, "")]
+    first, _ = numbered[at]
     longer = f"{after / before:.2f} times the {quantity(before, '')} before"
-    words = f"steps from {costs[at][0]} on take {quantity(after, unit)}, {longer}"
+    words = f"steps from {first} on take {quantity(after, unit)}, {longer}"
     return [Result(Verdict.DEGRADED, SLOWER, words)]
 
 

@@ -104,13 +104,12 @@ def sweep_once(
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     gpus_each = gpus_per_process(testbed, planned.sizes)
     uneven = next((node for node in testbed.nodes if node.slots % gpus_each), None)
+    name = setting.name
     if uneven:
         reason = Reason.of(
             "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
         )
-        return SweepOutcome(
-            operation=setting.name, verdict=Verdict.NOT_RUN, reason=placed(setting.name, reason)
-        )
+        return SweepOutcome(operation=name, verdict=Verdict.NOT_RUN, reason=placed(name, reason))
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
@@ -130,20 +129,18 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return SweepOutcome(
-            setting.name, Verdict.FAIL, placed(setting.name, error.reason), fabric_gone=True
-        )
+        return SweepOutcome(name, Verdict.FAIL, placed(name, error.reason), fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
         return SweepOutcome(
-            setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True
+            name, Verdict.INCONCLUSIVE, placed(name, error.reason), fabric_gone=True
         )
     finally:
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be anything, so they are not looked at
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
-        why = naming_flooders(placed(setting.name, why), suspects)
-        return SweepOutcome(setting.name, verdict, why, suspects=suspects)
+        why = naming_flooders(placed(name, why), suspects)
+        return SweepOutcome(name, verdict, why, suspects=suspects)
     if exact and gpus_each > 1:
         exact = replace(exact, ranks=None)  # the file lists one device of each process
     outcome = conclude(

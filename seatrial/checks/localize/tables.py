@@ -70,6 +70,7 @@ def _rows(name: str, text: str) -> Iterator[TableRow]:
 
 
 def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
+    """Yield the pairs of a list, or of an object that has one."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -99,6 +100,7 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
 
 
 def _test(name: str, row: TableRow) -> GroupTest:
+    """Return the test of one row."""
     first = _node(name, "node_a", row)
     second = _node(name, "node_b", row)
     if first == second:
@@ -118,6 +120,7 @@ def _test(name: str, row: TableRow) -> GroupTest:
 
 
 def _node(name: str, field: str, row: TableRow) -> str:
+    """Return the name in a column."""
     node = str(row.get(field) or "").strip()
     if not 0 < len(node) <= _LONGEST:
         raise InputError(f"{printable(name)}: {field} must have 1 to {_LONGEST} characters")

@@ -128,14 +128,19 @@ def _rounds(testbed: Testbed, section: Rdma, day: int) -> Iterator[list[Pair]]:
     rounds = min(section.rounds, most_rounds(len(names)))
     for turn in range(rounds):
         pairs = partners(names, day * rounds + turn)
-        yield from ([[pair] for pair in pairs] if testbed.shared_cores else [pairs])
+        if testbed.shared_cores:
+            for pair in pairs:
+                yield [pair]
+        else:
+            yield pairs
 
 
 class _Trial:
     """The rails of a testbed, perftest's options there, and the tests of its pairs."""
 
     def __init__(self, context: CheckContext, section: Rdma) -> None:
-        self.testbed, self.section = context.testbed, section
+        self.testbed = context.testbed
+        self.section = section
         findings = context.recall(Findings)
         self._inventories = dict(findings.inventories) if findings else {}
         self._nodes = self.testbed.by_name
@@ -148,26 +153,23 @@ class _Trial:
 
         Raises MissingError if it is not on each.
         """
-        programs = [
-            f"{self.section.folder}/{name}" if self.section.folder else name
-            for name in self.section.programs
-        ]
-        asked: dict[str, object] = {
-            "programs": [[program, "--help"] for program in programs],
+        section = self.section
+        prefix = f"{section.folder}/" if section.folder else ""
+        request: dict[str, object] = {
+            "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
+            "seconds": section.timeout_s,
         }
 
         def ask(node: Node) -> list[Ended]:
+            """Run all programs for their help."""
             with ExitStack() as opened:
                 probe = self._probe(node, opened)
-                timeout_s = self.section.timeout_s
-                return probe.ask(
-                    {**asked, "seconds": timeout_s}, AllEnded, timeout_s + _SPARE_S
-                ).ended
+                return probe.ask(request, AllEnded, section.timeout_s + _SPARE_S).ended
 
         answers = on_each(self.testbed.nodes, ask, fan_out(self.testbed))
         ended = {name: answer for name, answer in answers.items() if isinstance(answer, list)}
-        for place, program in enumerate(self.section.programs):
+        for place, program in enumerate(section.programs):
             lacking = [
                 name
                 for name, all_ended in ended.items()
@@ -200,42 +202,31 @@ class _Trial:
             if name in self._nodes
         }
         having = Counter(device for devices in up.values() for device in devices)
-        devices = tuple(
-            sorted(device for device, nodes in having.items() if 2 * nodes > len(self._nodes))
-        )
+        most = len(self._nodes) / 2
+        devices = tuple(sorted(device for device, nodes in having.items() if nodes > most))
         if not devices:
             raise MissingError(Reason.of("rdma-no-device"))
-        lacking = {
-            name: [device for device in devices if device not in own] for name, own in up.items()
-        }
-        problems = [
-            Problem.of(
-                Verdict.FAIL,
-                Suspect(
-                    kind="node",
-                    name=name,
-                    confidence=0.9,
-                    evidence=Reason.of("rdma-device-down", devices=some_of(those)),
-                ),
-            )
-            for name, those in lacking.items()
-            if those
-        ]
+        problems = []
+        for name, own in up.items():
+            lacking = [device for device in devices if device not in own]
+            if lacking:
+                evidence = Reason.of("rdma-device-down", devices=some_of(lacking))
+                problems.append(_of_node(name, evidence))
         return devices, tuple(problems)
 
     def _rail(self, device: str, place: int) -> Rail:
-        gpus = {
-            node.name: gpu_beside(self._inventories.get(node.name), device, place)
-            for node in self.testbed.nodes
-        }
-        known = {name: gpu for name, gpu in gpus.items() if gpu is not None}
-        return Rail(
-            device=device,
-            port=self.section.port + place,
-            gpu_by_node=known if len(known) == len(gpus) else {},
-        )
+        """Return a rail with the GPU beside the device, if every node has one."""
+        gpu_by_node = {}
+        for name in self.testbed.names:
+            gpu = gpu_beside(self._inventories.get(name), device, place)
+            if gpu is not None:
+                gpu_by_node[name] = gpu
+        if len(gpu_by_node) < len(self.testbed.nodes):
+            gpu_by_node = {}
+        return Rail(device=device, port=self.section.port + place, gpu_by_node=gpu_by_node)
 
     def _probe(self, node: Node, opened: ExitStack) -> LineProbe:
+        """Start the probe that runs programs on a node."""
         transport = opened.enter_context(connected(self.testbed, node, self.section.timeout_s))
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
@@ -246,82 +237,87 @@ class _Trial:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
             started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
             probes = answered(started)
-            outcome.problems += [
-                _silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)
-            ]
+            for name, answer in started.items():
+                if isinstance(answer, RemoteError):
+                    outcome.problems.append(_of_node(name, answer.reason))
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):
                 results = in_parallel(left, partial(self._tested, test, probes), max(1, len(left)))
+                working = []
                 for pair, result in zip(left, results, strict=True):
                     outcome.add(result)
                     _log(test, pair, result)
-                left = [
-                    pair for pair, result in zip(left, results, strict=True) if not result.problems
-                ]
+                    if not result.problems:
+                        working.append(pair)
+                left = working
         return outcome
 
     def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Outcome:
         """Return one test of one pair: the server first, then the client."""
-        client, server = (pair[1], pair[0]) if test.way == "in" else pair
+        client, server = pair
+        if test.way == "in":
+            server, client = pair
         commands = self._commands(test, client, server)
         limit_s = self.section.seconds + self.section.timeout_s
         ports = [rail.port for rail in test.rails]
         serving = {"programs": commands[server], "ports": ports, "seconds": limit_s}
+        asking = {"programs": commands[client], "ports": [], "seconds": limit_s}
+        at_server = probes[server]
+        at_client = probes[client]
+        first_device = test.rails[0].device
+        answer_s = limit_s + _SPARE_S
         try:
-            serves = probes[server].send(serving)
-            if not probes[server].answer(serves, Listening, limit_s + _SPARE_S).listening:
-                ended = probes[server].answer(serves, AllEnded, _SPARE_S).ended
-                return _Outcome(problems=[_failed(pair, *self._first_failure(test, ended))])
-            asks = probes[client].send(
-                {"programs": commands[client], "ports": [], "seconds": limit_s}
-            )
-            ended = probes[client].answer(asks, AllEnded, limit_s + _SPARE_S).ended
-            served = probes[server].answer(serves, AllEnded, limit_s + _SPARE_S).ended
+            serves = at_server.send(serving)
+            if not at_server.answer(serves, Listening, answer_s).listening:
+                ended = at_server.answer(serves, AllEnded, _SPARE_S).ended
+                device, message = self._first_failure(test, ended)
+                return _Outcome(problems=[_failed(pair, device, message)])
+            asks = at_client.send(asking)
+            ended = at_client.answer(asks, AllEnded, answer_s).ended
+            served = at_server.answer(serves, AllEnded, answer_s).ended
         except RemoteError as error:
-            return _Outcome(problems=[_failed(pair, test.rails[0].device, error.reason)])
+            return _Outcome(problems=[_failed(pair, first_device, error.reason)])
         if not len(ended) == len(served) == len(test.rails):
-            return _Outcome(
-                problems=[_failed(pair, test.rails[0].device, "another number of programs ended")]
-            )
+            problem = _failed(pair, first_device, "another number of programs ended")
+            return _Outcome(problems=[problem])
         outcome = _Outcome()
-        for rail, at_client, at_server in zip(test.rails, ended, served, strict=True):
-            outcome.add(self._read(test, rail, pair, (at_client, at_server)))
+        for rail, of_client, of_server in zip(test.rails, ended, served, strict=True):
+            outcome.add(self._read(test, rail, pair, (of_client, of_server)))
         return outcome
 
     def _first_failure(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
         """Return the rail whose program gave up, and the last line it printed."""
-        rails_ended = list(zip(test.rails, ended, strict=False))
-        rail, end = next(
-            (each for each in rails_ended if each[1].status),
-            (test.rails[0], Ended(status=0, output="")),
-        )
-        return rail.device, _message((end,)) or "the program does not listen"
+        silent = "the program does not listen"
+        for rail, end in zip(test.rails, ended, strict=False):
+            if end.status:
+                return rail.device, _message((end,)) or silent
+        return test.rails[0].device, silent
 
     def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
+        """Return the command lines of both ends by node, one for each rail."""
         address = self._nodes[server].address
-        ends = {server: "", client: address}
-        return {
-            name: [
+        commands = {}
+        for name, to in ((server, ""), (client, address)):
+            commands[name] = [
                 command_line(self.section, test, rail, name, self.known, to) for rail in test.rails
             ]
-            for name, to in ends.items()
-        }
+        return commands
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Outcome:
         """Return the numbers of one rail, with the rail and the direction as conditions; and what
         went wrong there.
         """
-        own, of_server = (read_perftest(_lines(each)) for each in ended)
-        wrong = [
-            result
-            for result in (*own.results, *of_server.results)
-            if result.verdict is Verdict.CORRUPT
-        ]
-        if wrong:
-            return _Outcome(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
+        at_client, at_server = ended
+        own = read_perftest(_lines(at_client))
+        of_server = read_perftest(_lines(at_server))
+        for result in (*own.results, *of_server.results):
+            if result.verdict is Verdict.CORRUPT:
+                problem = _failed(pair, rail.device, result.words, Verdict.CORRUPT)
+                return _Outcome(problems=[problem])
         measured = [m for m in own.measurements if m.finite and m.value > 0]
-        if ended[0].status != 0 or not measured:
-            return _Outcome(problems=[_failed(pair, rail.device, _message(ended) or "no result")])
+        if at_client.status != 0 or not measured:
+            problem = _failed(pair, rail.device, _message(ended) or "no result")
+            return _Outcome(problems=[problem])
         m = measured[-1]
         conditions: dict[str, ConditionValue] = {
             "test": test.program,
@@ -337,6 +333,7 @@ class _Trial:
 
 
 def _lines(end: Ended) -> list[str]:
+    """Return what a program printed as lines without tabs."""
     return [printable(line.expandtabs()) for line in end.output.splitlines()]
 
 
@@ -349,13 +346,14 @@ def _message(ended: Sequence[Ended]) -> str:
     return next(errors, "") or next(last, "").strip()
 
 
-def _silent(name: str, error: RemoteError) -> Problem:
-    return Problem.of(
-        Verdict.FAIL, Suspect(kind="node", name=name, confidence=0.9, evidence=error.reason)
-    )
+def _of_node(name: str, evidence: Reason) -> Problem:
+    """Return the problem of a node that does not answer or lacks a device."""
+    suspect = Suspect(kind="node", name=name, confidence=0.9, evidence=evidence)
+    return Problem.of(Verdict.FAIL, suspect)
 
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
+    """Return the problem of a pair that could not be tested on a rail, or had wrong data there."""
     code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
     return Problem.of(
@@ -364,6 +362,7 @@ def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:
+    """Log the lowest and the highest number of a test."""
     values = [m.value for m in outcome.measurements]
     if values:
         unit = outcome.measurements[0].unit
