@@ -122,6 +122,7 @@ def _kind(name: str) -> str | None:
 
 @cache
 def _first_nccl() -> dict[str, str]:
+    """Return the first version of NCCL that knows each model of GPU."""
     with _NCCL_VERSIONS.open(encoding="utf-8", newline="") as rows:
         return {row["gpu"]: row["first"] for row in csv.DictReader(rows)}
 
@@ -131,7 +132,9 @@ def older_nccl(hardware: str, version: str | None) -> Reason | None:
     either is unknown.
     """
     first = _first_nccl().get(hardware.partition("-")[0])
-    if version is None or first is None or _version(version) >= _version(first):
+    if version is None or first is None:
+        return None
+    if _version(version) >= _version(first):
         return None
     return Reason.of("log-nccl-older", version=version, first=first, hardware=hardware)
 

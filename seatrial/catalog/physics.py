@@ -292,6 +292,7 @@ def is_without_nvls(measurement: Measurement) -> bool:
 
 
 def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
+    """Return the limit of the links that carry most of a number; None if none is known."""
     ranks = ranks_of(measurement, setup)
     if not is_busbw(measurement) or ranks < 2:
         return None
@@ -384,5 +385,6 @@ def plateau_words(check: Check, setup: Setup) -> list[Reason]:
 
 
 def _share(m: Measurement, setup: Setup) -> float | None:
+    """Return the share of a plateau in what its links carry."""
     limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
     return m.value / limit.gb_s if limit else None

@@ -189,6 +189,7 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
+    """Return a figure between two sizes of the same system, on log scales."""
     part = math.log(message_bytes / a.message_bytes) / math.log(b.message_bytes / a.message_bytes)
     value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
     ends = f"{number(a.busbw_gb_s)} at {_size(a)} and {number(b.busbw_gb_s)} at {_size(b)}"

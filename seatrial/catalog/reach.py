@@ -109,6 +109,7 @@ def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> Reason | 
 
 
 def _is_ring_between_nodes(busbw: Measurement, setup: Setup) -> bool:
+    """Return whether a number is that of a ring over the links between nodes."""
     conditions = busbw.conditions
     if busbw.metric != "busbw" or conditions["operation"] != "all_reduce" or arm_of(busbw):
         return False
@@ -130,6 +131,7 @@ def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:
 
 
 def _share(busbw: Measurement, setup: Setup) -> float | None:
+    """Return the usual share of the links that the operation reaches; None if none is published."""
     operation = str(busbw.conditions["operation"])
     collective = COLLECTIVES[operation]
     shares = _shares()
@@ -173,6 +175,7 @@ def _shares() -> dict[str, float]:
 
 @cache
 def _rings_inside() -> tuple[Reference, ...]:
+    """Return the large sizes that were measured with a ring inside one node."""
     inside = (
         row
         for row in references()
@@ -205,6 +208,7 @@ def reached_share(row: Reference) -> float | None:
 
 
 def _wire_of(row: Reference) -> float | None:
+    """Return what the links of a published system carry, in GB/s."""
     setup = with_links(
         Setup(
             hardware=row.hardware,

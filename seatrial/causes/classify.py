@@ -196,6 +196,7 @@ class Classifier:
         return replace(finding, evidence=message) if message else finding
 
     def _close_box(self) -> None:
+        """Look for causes in a box of Open MPI as a whole, then in each of its lines."""
         box, self._box, self._before = self._box, None, ""
         if not box:
             return
@@ -214,6 +215,7 @@ class Classifier:
             self._line(line, None, of_box=is_known)
 
     def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
+        """Look for the cause of one line, or of two that were one before they were wrapped."""
         line = f"Last error: {text.strip()}" if self._last_error else text
         self._last_error = text.rstrip().endswith("Last error:")
         is_of_driver = "NVRM" in line or "Xid" in line
@@ -283,6 +285,7 @@ class Classifier:
             self._messages[host] = evidence_of(message)
 
     def _keep(self, finding: Finding) -> None:
+        """Keep a finding, unless there are too many."""
         if finding.code == "log-watchdog":  # the rank that reports it only waited
             finding = replace(finding, rank=None)
         self._name_host_of_heap(finding)
@@ -382,6 +385,7 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
 def _finding(
     cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None
 ) -> Finding:
+    """Return the finding of a cause, with the host and the rank that the line names."""
     groups = match.groupdict()
     named = groups.get("host")
     detail = (groups.get("detail") or "").strip()
@@ -394,15 +398,15 @@ def _finding(
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     return Finding(
-        cause.cause + (f" ({detail[:220]})" if detail else ""),
-        evidence_of(text),
-        named or writer,
-        int(named_rank[:9]) if named_rank else rank,
-        cause.code,
-        cause.program,
-        cause.severity,
-        cause.who,
-        cause.next_step,
+        cause=cause.cause + (f" ({detail[:220]})" if detail else ""),
+        evidence=evidence_of(text),
+        host=named or writer,
+        rank=int(named_rank[:9]) if named_rank else rank,
+        code=cause.code,
+        program=cause.program,
+        severity=cause.severity,
+        who=cause.who,
+        next_step=cause.next_step,
     )
 
 

@@ -179,7 +179,17 @@ def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
     """Make a finding that is not in the table."""
     severity: Severity = "status" if code == TRACEBACK else "note"
     cause, step = _OTHERS[code]
-    return Finding(cause, evidence_of(text), host, rank, code, "", severity, "node", step)
+    return Finding(
+        cause=cause,
+        evidence=evidence_of(text),
+        host=host,
+        rank=rank,
+        code=code,
+        program="",
+        severity=severity,
+        who="node",
+        next_step=step,
+    )
 
 
 def finding_of_class(
@@ -189,7 +199,15 @@ def finding_of_class(
     row = next(row for row in CAUSES if row.program == "warning" and row.pattern == about)
     level: Severity = "fatal" if severity == "fatal" else "note"
     return Finding(
-        row.cause, evidence_of(text), host, rank, row.code, "warning", level, row.who, row.next_step
+        cause=row.cause,
+        evidence=evidence_of(text),
+        host=host,
+        rank=rank,
+        code=row.code,
+        program="warning",
+        severity=level,
+        who=row.who,
+        next_step=row.next_step,
     )
 
 

@@ -46,6 +46,7 @@ def _format_of(warning: str) -> Format | None:
 
 
 def _says(warning: str, words: tuple[str, ...]) -> bool:
+    """Return whether a warning begins with the first words and has the others, in that order."""
     at = 0
     for number, word in enumerate(words):
         place = warning.find(word, at)

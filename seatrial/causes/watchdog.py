@@ -52,14 +52,18 @@ class Watchdog:
 
     def take(self, text: str) -> None:
         """Take one line; only those of the watchdog count."""
-        if "Rank " not in text or (" work" not in text and "SeqNum=" not in text):
+        if "Rank " not in text:
+            return
+        if " work" not in text and "SeqNum=" not in text:
             return
         who = _RANK.search(text)
         work = _WORK.search(text)
         last = _LAST.search(text)
         is_idle = last is not None and last[1] == last[2]
         counted = last if is_idle or work is None else work
-        if who is None or counted is None or len(self._lines) >= _MAX_RANKS:
+        if who is None or counted is None:
+            return
+        if len(self._lines) >= _MAX_RANKS:
             return
         key = _group_of(who["group"] or "")
         rank = int(who["rank"])

@@ -194,6 +194,7 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
 def _fault(
     result: MpiResult, findings: Sequence[Finding], message: Reason | None, *, began: bool
 ) -> tuple[Verdict, Reason]:
+    """Return the verdict and the reason of a run of ranks that did not end well."""
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
         complaints = [
@@ -233,7 +234,9 @@ def _left_first(
     tell.
     """
     first = first_to_leave(result)
-    if not first or complaints or any(not finding.secondary for finding in findings):
+    if not first or complaints:
+        return None
+    if any(not finding.secondary for finding in findings):
         return None
     rank, status = first
     node = result.rank_nodes[rank] if rank < len(result.rank_nodes) else "an unknown node"
@@ -358,6 +361,7 @@ def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
+    """Return the node of a rank; its device too, on a testbed with GPUs."""
     slots = _slots(testbed) if testbed.has_gpus else []
     device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
     confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5

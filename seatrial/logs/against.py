@@ -89,7 +89,9 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
         share = plateau / setup.gpu_link_gb_s  # the fabric of such GPUs carries about as much
     if not share or share >= _GROSS_LOSS:
         return None
-    links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
+    links = "the GPUs' own links"
+    if setup.nodes > 1:
+        links = "the fabric"
     return Reason.of(
         "far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links
     )
@@ -111,7 +113,9 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
     claimed.
     """
     has_links = setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS
-    if setup.fabric or setup.nodes < 2 or not has_links:
+    if setup.fabric or setup.nodes < 2:
+        return None
+    if not has_links:
         return None
     transport = sweep.transport
     if transport and transport.sockets_only and transport.nodes != 1:

@@ -58,19 +58,31 @@ def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> C
     hardware = config.hardware or next(filter(None, map(_hardware, sweeps)), None) or ""
     own = _layout(sweep)
     if config.nodes is not None:
-        return Claim(hardware, config.nodes, config.gpus_per_node, config.fabric)
+        return Claim(
+            hardware=hardware,
+            nodes=config.nodes,
+            gpus_per_node=config.gpus_per_node,
+            fabric=config.fabric,
+        )
     same_ranks = (other for other in all_sweeps if other.ranks == sweep.ranks)
     layout = own or next(filter(None, map(_layout, same_ranks)), None)
     if layout is None:  # of a log without rows the causes count, wherever its ranks were
         ranks = sweep.ranks or usual_gpus(hardware) or 1
         return Claim(
-            hardware, 1, config.gpus_per_node or ranks, config.fabric, False, not sweep.rows
+            hardware=hardware,
+            nodes=1,
+            gpus_per_node=config.gpus_per_node or ranks,
+            fabric=config.fabric,
+            is_whole=False,
+            is_placed=not sweep.rows,
         )
     nodes, most, is_even = layout
     usual = usual_gpus(hardware)
     is_part = is_even and (not usual or usual % most == 0)
     each = config.gpus_per_node or (most if is_part else None)
-    return Claim(hardware, nodes, each, config.fabric, is_whole=False)
+    return Claim(
+        hardware=hardware, nodes=nodes, gpus_per_node=each, fabric=config.fabric, is_whole=False
+    )
 
 
 def with_named_fabric(claim: Claim, sweep: Sweep) -> Claim:

@@ -92,7 +92,8 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     waiting = iter(claims)
     for part in parts:
         if isinstance(part, Check):
-            checks.append(_judged_tool(against_port(part, config.fabric), hardware))
+            of_tool = against_port(part, config.fabric)
+            checks.append(_judged_tool(of_tool, hardware))
         else:
             check, judged = _judged_arm(part, arms, next(waiting), nodes)
             checks.append(check)
@@ -125,10 +126,12 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
 def _hosts_check(log: Log, nodes: int | None) -> Check:
     """Check that a list of hosts has as many different ones as there are nodes."""
     hosts = len(set(log.hosts))
+    verdict = Verdict.PASS
+    reason = uncoded(f"{hosts} hosts")
     if nodes is not None and hosts < nodes:
-        missing = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
-        return Check(log.name, Verdict.FAIL, missing)
-    return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
+        verdict = Verdict.FAIL
+        reason = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
+    return Check(log.name, verdict, reason)
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:

@@ -118,7 +118,9 @@ def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
     Without a header, or with that of another table, the sizes of the rows.
     """
     printed = sorted({row.size for row in sweep.rows if row.size})
-    if not printed or not sweep.requested or printed[-1] > sweep.requested[-1]:
+    if not printed:
+        return tuple(printed)
+    if not sweep.requested or printed[-1] > sweep.requested[-1]:
         return tuple(printed)
     begun = tuple(size for size in sweep.requested if size >= printed[0])
     if len(sweep.requested) - len(begun) >= _CUT_OFF:
@@ -130,7 +132,9 @@ def begins_late(sweep: Sweep) -> list[Reason]:
     """Return a note if the header asks for smaller sizes than the table begins with."""
     asked = _asked_sizes(sweep)
     requested = sweep.requested
-    if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
+    if not asked or not requested:
+        return []
+    if asked[0] <= requested[0] or asked[-1] > requested[-1]:
         return []
     return [
         Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))

@@ -116,6 +116,7 @@ class _Test:
                 yield self._result(verdict, where, "; ".join(self.warnings.values()))
 
     def _result(self, verdict: Verdict, where: str, warning: str) -> Result:
+        """Return one result; its own warning comes before that for all devices."""
         return _result(self.name, verdict, where, warning or self.warnings.get("", ""))
 
 
@@ -256,6 +257,7 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
 
 
 def _verdict_of(status: str) -> Verdict:
+    """Return the verdict of a status by its first word; `not run` for an unknown one."""
     for word, verdict in _VERDICTS.items():
         if status.startswith(word):
             return verdict
@@ -303,6 +305,7 @@ def read_health(lines: Sequence[str]) -> Report:
 
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
+    """Return the state of a device, with the code of the system that it names."""
     words = ": ".join(part for part in (device, system, message) if part)
     code = SAYS_BAD
     if system or message:

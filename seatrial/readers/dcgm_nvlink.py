@@ -25,7 +25,9 @@ def read_links(lines: Sequence[str]) -> Report:
     device = ""
     for line in lines:
         if match := _DEVICE.match(line):
-            kind = "GPU" if match[1] == "gpuId" else "NVSwitch"
+            kind = "NVSwitch"
+            if match[1] == "gpuId":
+                kind = "GPU"
             device = f"{kind} {match[2]}"
         elif device and (match := _LINKS.match(line)):
             links[device] = links.get(device, "") + match[1].replace(" ", "")

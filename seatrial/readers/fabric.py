@@ -118,6 +118,7 @@ def read_document(document: dict[str, Any]) -> Report | None:
 
 
 def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]:
+    """Yield the nodes of an IMEX domain, and the domain itself if it alone is not up."""
     for host, status in nodes:
         if status == "READY":
             yield Result(Verdict.PASS, SAYS_BAD, host)

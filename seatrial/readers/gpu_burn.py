@@ -92,6 +92,7 @@ def read_gpu_burn(lines: Sequence[str]) -> Report:
 
 
 def _of_faulty(gpu: int, errors: str) -> Result:
+    """Return the result of a GPU that computed wrongly, or whose process died."""
     if errors == "DIED":
         return Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
     count = errors.lstrip("-")  # the counter of 32 bits overflows

@@ -45,6 +45,7 @@ def read_links(lines: Sequence[str]) -> Report | None:
 
 
 def _of_link(link: re.Match[str], name: str) -> Result:
+    """Return the result of a link: its state, then whether it could be faster."""
     if link["physical"] != "LinkUp":
         return Result(
             Verdict.FAIL, PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})"

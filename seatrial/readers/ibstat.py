@@ -108,6 +108,7 @@ def read_ports(lines: Sequence[str]) -> Report:
 
 
 def _ports(lines: Sequence[str]) -> Iterator[_Port]:
+    """Yield the ports that the tools list, as far as each names one."""
     device = ""
     port = _Port("")
     for line in lines:
@@ -148,6 +149,7 @@ def _of_interface(device: str, number: str, interface: str, state: str) -> _Port
 
 
 def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
+    """Yield the result of a port: whether it is up, and as fast as its lanes and the others."""
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:

@@ -28,6 +28,7 @@ def read_lspci(lines: Sequence[str]) -> Report | None:
 
 
 def _links(lines: Sequence[str]) -> Iterator[Result]:
+    """Yield the lanes of each device of those classes, beside what it could have."""
     device = ""
     most = 0
     for line in lines:

@@ -78,7 +78,9 @@ def _of_link(fields: Fields) -> Iterator[Problem]:
 
 def _of_module(fields: Fields, is_up: bool) -> Iterator[Problem]:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
-    verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
+    verdict = Verdict.FAIL
+    if is_up:
+        verdict = Verdict.DEGRADED
     for name, problem in _LANES.items():
         lanes = _bad_lanes(fields, name)
         if lanes:
@@ -135,4 +137,6 @@ def _outside(field: str) -> list[int]:
 def _named_lanes(lanes: Sequence[int]) -> str:
     """Name the first few lanes."""
     named = ", ".join(map(str, lanes[:8]))
-    return f"lanes {named}" if len(lanes) > 1 else f"lane {named}"
+    if len(lanes) > 1:
+        return f"lanes {named}"
+    return f"lane {named}"

@@ -82,6 +82,7 @@ def read_ras(lines: Sequence[str]) -> Report:
 
 
 def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+    """Yield the sections of the report, with the members that they name."""
     section: _Section | None = None
     for line in lines:
         if heading := _HEADING.match(line):
@@ -109,6 +110,7 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
 
 
 def _of_section(section: _Section) -> Iterator[Result]:
+    """Yield what a section says of its members."""
     named = some_of(section.members)
     kinds = section.kinds.split(",")
     if ("INCOMPLETE" in kinds or "DEAD" in kinds) and named:

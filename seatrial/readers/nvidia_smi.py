@@ -367,5 +367,6 @@ def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
 
 
 def _links(links: Sequence[str]) -> str:
+    """Name the first few links."""
     named = some_of(links, 8)
     return f"links {named}" if len(links) > 1 else f"link {named}"

@@ -61,6 +61,7 @@ class _Open:
     foreign: int = 0
 
     def add(self, line: str, *, is_mark: bool) -> None:
+        """Add a line; `is_mark` if it may also begin a part."""
         if is_mark and len(self.marks) < _MAX_MARKS:
             self.marks.add(line)
         self.foreign = 0
@@ -167,6 +168,7 @@ class PartReader:
         ]
 
     def _begin(self, reader: Reader, text: str, label: str) -> None:
+        """Begin a part, which ends an earlier one of the same tool and label."""
         before = self._open.get(label, {}).get(reader)
         if before:
             self._close(before)
@@ -257,6 +259,7 @@ def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
 
 
 def _of_lines(lines: Iterable[str], head: str, source: str, name: str) -> list[Part]:
+    """Return the parts of the lines; raises NothingFoundError without any."""
     reader = PartReader(source, name)
     for line in lines:
         reader.feed(line)

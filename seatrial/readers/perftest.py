@@ -82,6 +82,7 @@ def read_perftest(lines: Sequence[str]) -> Report:
 def _of_row(
     tool: str, subject: Subject, size: int, values: dict[str, float], *, both_ways: bool
 ) -> Iterator[Measurement]:
+    """Yield the numbers of a row by the headings of its columns."""
     conditions: dict[str, str | int | float | bool] = {"test": tool, "message_bytes": size}
     if both_ways:
         conditions["bidirectional"] = True

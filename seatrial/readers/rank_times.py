@@ -56,8 +56,9 @@ def read_rank_times(lines: Sequence[str]) -> Report:
             results += _of_timer(timer, times)
     if not results and (reports or ranges):
         results.append(Result(Verdict.PASS, SAYS_BAD, "ranks"))
-    notes = [note for note in map(_note_of, ranges) if note]
-    return Report("times of ranks", tuple(results), notes=tuple(dict.fromkeys(notes)))
+    notes = dict.fromkeys(map(_note_of, ranges))
+    notes.pop("", None)
+    return Report("times of ranks", tuple(results), notes=tuple(notes))
 
 
 def _of_reports(reports: Sequence[str]) -> list[Result]:

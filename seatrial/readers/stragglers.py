@@ -70,6 +70,7 @@ def read_stragglers(lines: Sequence[str]) -> Report:
 
 
 def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) -> Result:
+    """Return the result of a rank that is slow beside others, or beside its own past."""
     kind, rank = key
     node = scored[0] if scored else named
     where = f" on {node}" if node else ""

@@ -155,6 +155,7 @@ def read_setup(lines: Iterable[str]) -> TrainingSetup:
 
 
 def _take_titan(setup: TrainingSetup, line: str) -> None:
+    """Take a line of TorchTitan's."""
     if match := _DEVICE.search(line):
         setup.device = setup.device or match["device"]
     elif match := _MODEL.search(line):
@@ -198,6 +199,7 @@ def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
 
 
 def _take_megatron(setup: TrainingSetup, line: str) -> None:
+    """Take a line of Megatron-LM's."""
     if match := _WORLD.search(line):
         setup.ranks = setup.ranks or int(match[1] or match[2])
     elif match := _BILLIONS.search(line):
@@ -207,6 +209,7 @@ def _take_megatron(setup: TrainingSetup, line: str) -> None:
 
 
 def _take_argument(setup: TrainingSetup, name: str, value: str) -> None:
+    """Take one of Megatron-LM's arguments, as it prints them at the start."""
     if name in _ARGUMENTS and value.isdigit():
         setattr(setup, _ARGUMENTS[name], int(value[:9]))
     elif name in _DEGREES and value.isdigit() and int(value[:9]) > 1:

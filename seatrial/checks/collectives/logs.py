@@ -111,7 +111,9 @@ def group_of(sweep: Sweep) -> Group | None:
     """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
     sizes = set(Counter(device.group for device in sweep.devices).values())
-    if first is None or sweep.groups < 2 or len(sizes) > 1:
+    if first is None or sweep.groups < 2:
+        return None
+    if len(sizes) > 1:
         return None
     members = tuple(device for device in sweep.devices if device.group == first.group)
     by_host = Counter(device.host for device in members)
@@ -153,7 +155,9 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
 def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> Reason | None:
     """Return the reason if the header names all ranks on more hosts than `nodes`; else None."""
     hosts = {device.host for device in sweep.devices}
-    if len(sweep.devices) != ranks or sweep.groups > 1 or len(hosts) <= nodes:
+    if len(sweep.devices) != ranks or sweep.groups > 1:
+        return None
+    if len(hosts) <= nodes:
         return None
     return Reason.of("log-of-more-hosts", ranks=ranks, hosts=len(hosts), nodes=nodes)
 
@@ -205,7 +209,9 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
             continue
         slow = control.plateau_gb_s
         fast = treatment.plateau_gb_s
-        if not slow or not fast or slow < _AS_FAST * fast:
+        if not slow or not fast:
+            continue
+        if slow < _AS_FAST * fast:
             continue
         reason = Reason.of(
             "control-has-no-effect",
@@ -225,6 +231,7 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
 
 
 def _is_off(name: str, value: str) -> bool:
+    """Return whether a setting of NCCL switches something off."""
     if name.endswith("_DISABLE"):
         return value.lower() not in _OFF
     if name == "MNNVL_ENABLE":

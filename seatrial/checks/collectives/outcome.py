@@ -208,12 +208,9 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
 
     NCCL falls back without an error; only its log, if kept, proves it.
     """
-    if (
-        setting.fabric is None
-        or transport is None
-        or not transport.sockets_only
-        or transport.nodes == 1
-    ):
+    if setting.fabric is None or transport is None:
+        return None
+    if not transport.sockets_only or transport.nodes == 1:
         return None
     return Verdict.FAIL, Reason.of(
         "nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence
@@ -233,7 +230,9 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
     """
     nics = nics_of(setting.fabric)
     fewest = transport.fewest_nics(nic_of(setting.fabric)) if transport else None
-    if nics is None or transport is None or fewest is None or transport.nodes == 1:
+    if nics is None or transport is None:
+        return None
+    if fewest is None or transport.nodes == 1:
         return None
     host, used = fewest
     if used >= nics:  # more where storage has NICs of its own

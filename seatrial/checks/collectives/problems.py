@@ -241,6 +241,7 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
 
 
 def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
+    """Return a problem if the output does not say how many ranks took part."""
     if sweep.groups > 1:
         return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
     if not sweep.rows:

@@ -212,6 +212,7 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
 
 
 def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
+    """Return about how long a sweep takes, with usual rates."""
     ranks = nodes.slots if sweep.arm == INTRA else nodes.ranks
     factor = COLLECTIVES[sweep.operation].factor(ranks) or 1.0
     if not nodes.gpus:

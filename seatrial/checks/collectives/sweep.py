@@ -366,7 +366,9 @@ class _OutputReader:
         for row in self._reader.feed(line):
             self._rows += 1
             side = row.out_of_place or row.in_place
-            if self._quiet or self._rows > _MOST_LOGGED_ROWS or not side or side.time_us is None:
+            if self._quiet or self._rows > _MOST_LOGGED_ROWS:
+                continue
+            if not side or side.time_us is None:
                 continue
             busbw = busbw_of(self._setting, False, row.size, side)
             rate = f"{quantity(side.time_us, 'us'):>12}  {quantity(busbw, 'GB/s'):>12}"
@@ -416,7 +418,9 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
     """Return the sweep with the file's rows and ranks, which no other output can tear, and the
     printed outcome.
     """
-    if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
+    if sweep is None or exact is None:
+        return sweep
+    if len(exact.rows) < len(sweep.rows):
         return sweep
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 

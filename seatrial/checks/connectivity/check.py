@@ -128,6 +128,7 @@ def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
 
 
 def _skews(contacts: Contacts) -> dict[str, float]:
+    """Return how far each clock is from the median one, in seconds."""
     if not contacts:
         return {}
     middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
@@ -164,6 +165,7 @@ def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
 
 
 def _gpus_found(contact: NodeConnection, expected: int) -> Reason:
+    """Return why a node has fewer GPUs than expected, or cannot count them."""
     if contact.facts["gpus"] is None:
         problem = str(contact.facts.get("gpu_problem") or "")
         cause = cause_in(problem)

@@ -131,6 +131,7 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
 
 
 def _kind_of(event: KernelEvent) -> tuple[object, ...]:
+    """Return what makes two events of a kernel's log the same."""
     return event.kind, event.number, event.pci
 
 
@@ -140,7 +141,9 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():
-        code = "link-errors-rose" if is_error else "packets-lost"
+        code = "packets-lost"
+        if is_error:
+            code = "link-errors-rose"
         yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
 
 
@@ -159,8 +162,10 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
     if check.suspects:
         suspected = {node for suspect in check.suspects for node in suspect.nodes}
         errors = [rise for rise in errors if rise.node in suspected]
-    elif _CLEAR_MINORITY * len({rise.node for rise in errors}) > nodes:
-        return check
+    else:
+        having = {rise.node for rise in errors}
+        if _CLEAR_MINORITY * len(having) > nodes:
+            return check
     return replace(check, suspects=(*check.suspects, *map(_suspect, errors)))
 
 

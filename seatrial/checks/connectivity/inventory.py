@@ -47,6 +47,7 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def _broken(gpu: GpuState) -> Iterator[Reason]:
+    """Yield why a GPU is broken, as far as it reports it itself."""
     if gpu.rows_failed:
         yield Reason.of("gpu-rows-failed")
     if gpu.requires_reset:
@@ -94,6 +95,7 @@ def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[Reason]
 
 
 def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
+    """Yield what is odd of one GPU, and no damage."""
     if gpu.rows_pending:
         yield Reason.of("gpu-rows-pending")
     if gpu.processes:
@@ -132,6 +134,7 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
 
 
 def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
+    """Return how often events came, on which nodes, and how long ago the last one was."""
     nodes = dict.fromkeys(node for node, _ in events)
     latest_s = min(event.age_s for _, event in events)
     return {
@@ -142,6 +145,7 @@ def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
 
 
 def _limits(inventories: Inventories) -> Iterator[Reason]:
+    """Yield nodes with little room for temporary files or for NCCL's segments."""
     full = []
     small = []
     for name, node in inventories.items():
@@ -222,6 +226,7 @@ def _attributes_of(gpu: GpuState) -> dict[str, str]:
 
 
 def _links_up(gpu: GpuState) -> int:
+    """Return how many NVLinks have a rate."""
     return len(gpu.nvlinks) - gpu.nvlinks.count(0.0)
 
 
@@ -234,6 +239,7 @@ def _with_counts(values: Sequence[str]) -> str:
 
 
 def _counted(values: Counter[str]) -> str:
+    """Format values with their counts, in the order of the values."""
     return ", ".join(f"{count} x {value}" for value, count in sorted(values.items()))
 
 
@@ -251,12 +257,14 @@ def _affinity(inventory: Inventory) -> str:
 
 
 def _memlock(kib: int | None) -> str:
+    """Format the limit of locked memory; it is negative where there is none."""
     if kib is None:
         return ""
     return "unlimited" if kib < 0 else f"{kib} KiB"
 
 
 def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
+    """Yield each GPU with its node."""
     for node, inventory in inventories.items():
         for gpu in inventory.gpus:
             yield node, gpu
@@ -387,6 +395,9 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
 
 
 def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:
+    """Yield what slows ports that are up: translation of addresses, strict ordering, a narrow or
+    slow PCIe link.
+    """
     translated = [name for name, port in ports if port.iommu.startswith("DMA")]
     if translated:
         yield Reason.of("iommu-translates", ports=some_of(translated))

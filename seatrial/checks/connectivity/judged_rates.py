@@ -86,10 +86,14 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
     """Return the judgements of the rates that are slow; of the lowest one where the median of its
     repeats is not.
     """
-    slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
-    if not slow and rates:
-        slow = [min(rates, key=_share_of_peers)]
-    return [_judgement(m, peers) for m, peers in slow]
+    judgements = []
+    for m, peers in rates:
+        if m.value < peers / SLOW_FACTOR:
+            judgements.append(_judgement(m, peers))
+    if not judgements and rates:
+        lowest, peers = min(rates, key=_share_of_peers)
+        judgements.append(_judgement(lowest, peers))
+    return judgements
 
 
 def _share_of_peers(rate: tuple[Measurement, float]) -> float:
@@ -101,6 +105,9 @@ def _share_of_peers(rate: tuple[Measurement, float]) -> float:
 def _judgement(m: Measurement, peers: float) -> Judgement:
     """Return the judgement of a rate that is slow beside what its `peers` carry."""
     low = peers / SLOW_FACTOR
+    verdict = Verdict.DEGRADED
+    if m.value < low / FAIL_FACTOR:
+        verdict = Verdict.FAIL
     values = m.samples or (m.value,)
     reason = Reason.of(
         "worse-than-peers",
@@ -115,7 +122,7 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
     )
     return Judgement(
         measurement=m,
-        verdict=Verdict.FAIL if m.value < low / FAIL_FACTOR else Verdict.DEGRADED,
+        verdict=verdict,
         reason=reason,
         source="peers",
         expected=Expected(low=low),

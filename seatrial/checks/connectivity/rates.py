@@ -65,6 +65,7 @@ def ingress(streams: Streams) -> Rates:
 
 
 def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
+    """Return the rates of each node's streams, as the sender (`end` 0) or the receiver (1)."""
     by_end: dict[str, tuple[float, ...]] = {}
     for pair, mb_s in streams.items():
         name = pair[end]
@@ -360,10 +361,12 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
 
 
 def _nodes_of(streams: Streams) -> set[str]:
+    """Return the nodes that send or receive."""
     return egress(streams).keys() | ingress(streams).keys()
 
 
 def _are_many(slow: Collection[str], nodes: int) -> bool:
+    """Return whether so many nodes are slow that they are another group."""
     return len(slow) * _CLEAR_MINORITY > nodes
 
 
@@ -520,6 +523,7 @@ class Findings:
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 
     def _slow_names(self) -> set[str]:
+        """Return the names of the slow nodes and links."""
         return {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
@@ -543,6 +547,7 @@ class Findings:
         self.testbed = self.testbed.without(names)
 
     def _all_doubts(self) -> list[Reason]:
+        """Return the doubts, with the one of nodes that are slow together."""
         split = divided(self.streams, self.model_by_node)
         if not split:
             return self.doubts

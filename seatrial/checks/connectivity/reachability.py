@@ -132,6 +132,7 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[Side]:
 
 
 def _first_node(side: Side) -> tuple[str, int]:
+    """Return the sort key of a side: that of its first node."""
     return min(map(natural, side))
 
 
@@ -142,6 +143,9 @@ def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
 
 
 def _greedy(failed: dict[Link, Reason], peers: Mapping[str, set[str]]) -> Blame:
+    """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
+    left.
+    """
     suspects: list[Suspect] = []
     set_aside: list[str] = []
     while failed:

@@ -240,6 +240,7 @@ def _ask_nodes(
 
 
 def _judge(findings: Findings, tried: TriedPairs) -> None:
+    """Keep whom the failed pairs blame, or the doubt if nothing works."""
     blamed = blame(tried)
     if blamed.setup:
         findings.doubts.append(blamed.setup)
@@ -291,6 +292,7 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
 
 
 def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
+    """Return what is left of a testbed; nodes that the platform took away are no suspects."""
     taken = excuses(findings.suspects, testbed)
     blamed = tuple(suspect for suspect in findings.suspects if suspect not in taken)
     names_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away

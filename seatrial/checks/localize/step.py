@@ -62,7 +62,9 @@ def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
     suspected.
     """
     # Taken nodes are not kept for that long
-    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:
+    if len(context.testbed.nodes) < _LEAST_NODES:
+        return False
+    if context.run.taken:
         return False
     if _has_slowed(context):
         return True
@@ -145,6 +147,7 @@ def _in_rounds(context: CheckContext, bad: Check, started: float, until: float) 
 
 
 def _budget_spent(run: Run, rounds: int) -> Reason:
+    """Return the reason that no time was left for more rounds."""
     return Reason.of("localize-budget-spent", rounds=rounds, budget_s=f"{run.suite.budget_s:g}")
 
 
@@ -204,6 +207,7 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
 
 
 def _sweep_of(measurement: Measurement) -> tuple[object, str]:
+    """Return the operation and the arm that a number is of."""
     return measurement.conditions.get("operation"), arm_of(measurement)
 
 
@@ -312,7 +316,9 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
     be chosen.
     """
     numbers = {node.gpus for node in testbed.nodes} | {node.slots for node in testbed.nodes}
-    if testbed.launcher or len(numbers) > 1 or 0 in numbers:
+    if testbed.launcher:
+        return ()
+    if len(numbers) > 1 or 0 in numbers:
         return ()
     return tuple(f"gpu-{number}" for number in range(numbers.pop()))
 

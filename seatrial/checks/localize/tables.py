@@ -75,7 +75,9 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{printable(name)}: is no JSON: {error}") from error
-    rows = document.get("pairs") if isinstance(document, dict) else document
+    rows = document
+    if isinstance(document, dict):
+        rows = document.get("pairs")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
             f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '
@@ -90,8 +92,9 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
     """Raise for a field that is unknown, and for one that is missing."""
     for field in fields:
         if field not in _FIELDS:
-            hint = nearest_of(field[:100], _FIELDS) or f"legal are {', '.join(_FIELDS)}"
-            raise InputError(f"{printable(name)}: {printable(field[:100])!r} is no field; {hint}")
+            shown = field[:100]
+            hint = nearest_of(shown, _FIELDS) or f"legal are {', '.join(_FIELDS)}"
+            raise InputError(f"{printable(name)}: {printable(shown)!r} is no field; {hint}")
     for field in _COLUMNS:
         if field not in fields:
             raise InputError(
@@ -129,8 +132,9 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
-    printed = row.get("gb_s")
-    text = "" if printed is None else str(printed).strip()
+    text = ""
+    if row.get("gb_s") is not None:
+        text = str(row["gb_s"]).strip()
     if text.lower() in _FAILED:
         return 0.0
     try:
@@ -150,8 +154,9 @@ def _size(name: str, row: TableRow) -> int:
     text = str(row.get("size") or "").strip()
     if not text:
         return 1
+    is_number = text.isdigit() and len(text) < 20
     try:
-        return parse_size(int(text) if text.isdigit() and len(text) < 20 else text)
+        return parse_size(int(text) if is_number else text)
     except ValueError as error:
         raise InputError(f"{printable(name)}: size: {error}") from error
 
@@ -162,8 +167,8 @@ def _gpus(text: str) -> tuple[Addresses, str]:
     `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.
     """
     ends = []
-    for end in text.split("|")[:2]:
-        addresses = sorted(end.lower().split())
+    for end in text.lower().split("|")[:2]:
+        addresses = sorted(end.split())
         ends.append(tuple(addresses[:64]))
     if not any(ends):
         return (), ""

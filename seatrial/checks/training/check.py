@@ -233,6 +233,7 @@ def repeat_training(
 
 
 def _log_step(line: str, steps: int) -> None:
+    """Log some of the steps that the first rank prints."""
     event = read_event(line) if rank_of(line) == 0 else None
     if not event or event["event"] != "step" or event["step"] % max(1, steps // _LOGGED_STEPS):
         return

@@ -80,6 +80,7 @@ def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
 
 
 def _trace(stuck: _Stuck) -> RankTrace:
+    """Return what a rank says of itself as a trace."""
     groups = {}
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
