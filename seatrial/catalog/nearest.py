@@ -1,6 +1,7 @@
 """The nearest reference to a configuration without one."""
 
 import math
+from collections.abc import Sequence
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.model.measurement import Measurement
@@ -40,27 +41,40 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
     """Say what keeps the nearest reference from being comparable."""
-    if not setup.hardware:
+    hardware = setup.hardware
+    if not hardware:
         return "the log names no GPU model that is known; give it with --hardware"
-    if setup.hardware not in known_hardware():
-        return f"hardware {setup.hardware} is not in the catalog"
-    key = (setup.hardware, operation, arm)
-    rows = [row for row in references() if (row.hardware, row.collective, row.arm) == key]
+    if hardware not in known_hardware():
+        return f"hardware {hardware} is not in the catalog"
+    rows = [row for row in references() if _key(row) == (hardware, operation, arm)]
     if not rows:
-        where = f" in the arm {arm}" if arm else ""
-        return f"nothing is published for {operation} on {setup.hardware}{where}"
+        words = f"nothing is published for {operation} on {hardware}"
+        if arm:
+            words += f" in the arm {arm}"
+        return words
     same = [row for row in rows if not _differs(row, setup)]
     if same:
         sizes = [row.message_bytes for row in same]
-        return f"what is published for {same[0].place} is for {size_span(min(sizes), max(sizes))}"
+        span = size_span(min(sizes), max(sizes))
+        return f"what is published for {same[0].place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     differences = " and ".join(_differs(nearest, setup))
-    words = f"the nearest, {nearest.place}, differs in {differences}"
-    if setup.fabric is None:
-        fabrics = sorted({row.fabric for row in rows if _differs(row, setup) == ["fabric"]})
-        if fabrics:
-            words += f" (name the fabric: {', '.join(fabrics)})"
-    return words
+    return f"the nearest, {nearest.place}, differs in {differences}{_fabric_hint(rows, setup)}"
+
+
+def _key(row: Reference) -> tuple[str, str, str]:
+    """Return what a reference must have in common with a number to be near it."""
+    return row.hardware, row.collective, row.arm
+
+
+def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
+    """Return the fabrics that would make a reference comparable, if none is named."""
+    if setup.fabric is not None:
+        return ""
+    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
+    if not fabrics:
+        return ""
+    return f" (name the fabric: {', '.join(sorted(fabrics))})"
 
 
 def _differs(row: Reference, setup: Setup) -> list[str]:

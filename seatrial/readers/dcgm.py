@@ -153,10 +153,12 @@ def read_diag(lines: Sequence[str]) -> Report:
             if label:
                 tests.append(_Test(label))
             if tests:
-                tests[-1].outcomes.append((_VERDICTS[outcome[1].lower()], outcome[2] or ""))
+                verdict = _VERDICTS[outcome[1].lower()]
+                tests[-1].outcomes.append((verdict, outcome[2] or ""))
         elif tests and not label and (match := _OF_ENTITY.match(value)):
             of_warning = None
-            tests[-1].devices.append((f"{match[1]} {match[2]}", _VERDICTS[match[3].lower()]))
+            verdict = _VERDICTS[match[3].lower()]
+            tests[-1].devices.append((f"{match[1]} {match[2]}", verdict))
         elif of_warning is not None and not label:
             warnings = tests[-1].warnings
             joint = "" if len(before) >= _FULL else " "  # a full row breaks within a word
@@ -218,7 +220,10 @@ def read_document(document: dict[str, Any]) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
+    results = [
+        Result(verdict=each.verdict, code=each.code, words=each.words)
+        for each in _diagnoses(document)
+    ]
     return Report(_TOOL, tuple(results))
 
 
@@ -235,16 +240,15 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
 
 def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
-    status = str(result.get("status", "")).lower()
-    verdict = _verdict_of(status)
+    verdict = _verdict_of(str(result.get("status", "")).lower())
     if verdict is Verdict.NOT_RUN:
         return
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
-    where = "" if ids is None else f"{group} {ids}"
-    given = listed(result.get("warnings"))
-    warnings = [str(each.get("warning", "") if isinstance(each, dict) else each) for each in given]
-    read = _result(test, verdict, where, "".join(warnings[:1]))
+    where = ""
+    if ids is not None:
+        where = f"{group} {ids}"
+    read = _result(test, verdict, where, _first_warning(result))
     numbers = []
     if group == "GPU" and read.code != _SETTING:
         numbers = re.findall(r"\d{1,4}", str(ids))
@@ -254,6 +258,15 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
         gpus=tuple(map(int, numbers)),
         code=read.code,
     )
+
+
+def _first_warning(result: dict[str, Any]) -> str:
+    """Return the first warning, which is a text or an object with one; empty without any."""
+    for warning in listed(result.get("warnings")):
+        if isinstance(warning, dict):
+            return str(warning.get("warning", ""))
+        return str(warning)
+    return ""
 
 
 def _verdict_of(status: str) -> Verdict:
@@ -273,27 +286,22 @@ def read_health(lines: Sequence[str]) -> Report:
     device = ""
     group = "GPU"
     for label, value in _health_rows(lines):
-        state = _HEALTH.search(value)
-        text = label or value
+        state = _state_in(value)
         if "Overall Health" in f"{label}{value}":
-            state = _HEALTH.search(f"{label} {value}")
-            if state:
-                words = f"overall health: {state[1]}"
-                overall = Result(_STATES[state[1]], SAYS_BAD, words)
-            else:
-                overall = None
+            overall = _overall(f"{label} {value}")
         elif label and (match := _ENTITY.match(label)):
             group = match[1] or group
             device = f"{group} {match[2]}"
-            if state and state[1] != "Healthy":
-                entries.append([_STATES[state[1]], device, "", ""])
-        elif (match := _SYSTEM.match(text)) and entries:
-            verdict = _STATES[state[1]] if state else entries[-1][0]
+            if state and state != "Healthy":
+                entries.append([_STATES[state], device, "", ""])
+        elif (match := _SYSTEM.match(label or value)) and entries:
+            verdict = _STATES[state] if state else entries[-1][0]
             entries.append([verdict, device, match[1], match[2] or ""])
         elif label in ("GPU", "NvSwitch", "Switch", "CPU"):
             group = label
         elif not label and value and entries:
-            entries[-1][3] = f"{entries[-1][3]} {value}".strip()[:MAX_WORDS]
+            message = f"{entries[-1][3]} {value}".strip()
+            entries[-1][3] = message[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
     results = []
     for verdict, device, system, message in entries:
@@ -302,6 +310,20 @@ def read_health(lines: Sequence[str]) -> Report:
     if overall and not results:
         results.append(overall)
     return Report("dcgmi health", tuple(results))
+
+
+def _state_in(text: str) -> str:
+    """Return the state in a row; empty without one."""
+    match = _HEALTH.search(text)
+    return match[1] if match else ""
+
+
+def _overall(row: str) -> Result | None:
+    """Return the state of all together."""
+    state = _state_in(row)
+    if not state:
+        return None
+    return Result(_STATES[state], SAYS_BAD, f"overall health: {state}")
 
 
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
@@ -316,7 +338,10 @@ def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Resu
 def _health_rows(lines: Sequence[str]) -> Rows:
     """Yield the cells of each row; a row of one cell has no value."""
     for line in lines:
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if line.lstrip().startswith("|"):
-            value = cells[1] if len(cells) > 1 else ""
-            yield cells[0], value
+        if not line.lstrip().startswith("|"):
+            continue
+        first, *others = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if others:
+            yield first, others[0]
+        else:
+            yield first, ""

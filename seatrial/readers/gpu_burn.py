@@ -115,6 +115,11 @@ def _slow(burn: _Burn) -> list[Result]:
         usual = median(rates.values())
         for gpu, rate in rates.items():
             if rate < _SLOW * usual:
-                words = f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}"
-                results.append(Result(Verdict.DEGRADED, SLOWED, words))
+                results.append(
+                    Result(
+                        verdict=Verdict.DEGRADED,
+                        code=SLOWED,
+                        words=f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}",
+                    )
+                )
     return results

@@ -153,8 +153,11 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
-        words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
-        yield Result(Verdict.DEGRADED, PORT_SLOW, words)
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=PORT_SLOW,
+            words=f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}",
+        )
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
         yield Result(
             Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes"

@@ -135,7 +135,9 @@ _XML_NAMES = {  # the names that the XML has in place of those of the text
     "pending retirement": "pending page blacklist",
     "pending blacklist": "pending page blacklist",
 }
+# `clocks event reason hw thermal slowdown`
 _HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
+# `|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |`
 _SMI_GPU = lazy(
     r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|"
 )
@@ -210,7 +212,9 @@ def _faults(fields: Fields) -> Iterator[Fault]:
 def _lanes(width: str) -> str:
     """Return the number in `16x`; empty for any other text."""
     match = re.fullmatch(r"(\d{1,3})x", width)
-    return match[1] if match else ""
+    if match is None:
+        return ""
+    return match[1]
 
 
 def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
@@ -295,16 +299,26 @@ def read_table(lines: Sequence[str]) -> Report:
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
-                words = f"{gpu}: {match[3]} uncorrectable memory errors"
-                results.append(Result(Verdict.DEGRADED, MEMORY, words))
+                results.append(
+                    Result(
+                        verdict=Verdict.DEGRADED,
+                        code=MEMORY,
+                        words=f"{gpu}: {match[3]} uncorrectable memory errors",
+                    )
+                )
         if "Processes:" in line:
             break
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
     for gpu, count in lost.items():
-        words = f"{gpu}: {count} fields cannot be read (ERR!)"
-        results.append(Result(Verdict.FAIL, LOST, words))
+        results.append(
+            Result(
+                verdict=Verdict.FAIL,
+                code=LOST,
+                words=f"{gpu}: {count} fields cannot be read (ERR!)",
+            )
+        )
     bad = {result.words.partition(": ")[0] for result in results}
     for gpu in seen:
         if gpu not in bad:
@@ -315,7 +329,7 @@ def read_table(lines: Sequence[str]) -> Report:
 def read_nvlink(lines: Sequence[str]) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
     gpu = "?"
-    seen = 0
+    has_counters = False
     rates: dict[str, dict[str, str]] = {}
     counts: dict[tuple[str, str], list[str]] = {}
     for line in lines:
@@ -324,17 +338,23 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
         elif match := _LINK_RATE.match(line):
             rates.setdefault(gpu, {})[match[1]] = match[2] or match[3].lower()
         elif line.lstrip().startswith("Link ") and "Errors" in line:
-            seen += 1
-            link = line.split(":", 1)[0].split()[-1]
+            has_counters = True
+            named, _, _ = line.partition(":")
+            link = named.split()[-1]
             for name, count in _LINK_ERRORS.findall(line):
                 if int(count):
                     counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
-    if not seen and not rates:
+    if not has_counters and not rates:
         return None
     results = list(_states(rates))
-    for (gpu, link), named in counts.items():
-        words = f"GPU {gpu} link {link}: {', '.join(named)} errors"
-        results.append(Result(Verdict.DEGRADED, NVLINK, words))
+    for (gpu, link), errors in counts.items():
+        results.append(
+            Result(
+                verdict=Verdict.DEGRADED,
+                code=NVLINK,
+                words=f"GPU {gpu} link {link}: {', '.join(errors)} errors",
+            )
+        )
     if not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "NVLink"))
     return Report("nvidia-smi nvlink", tuple(results))
@@ -344,29 +364,30 @@ def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
     """
-    down: dict[str, list[str]] = {}
     up: dict[str, dict[str, float]] = {}  # GB/s by link
     for gpu, links in rates.items():
-        down[gpu] = [link for link, rate in links.items() if not rate[0].isdigit()]
         up[gpu] = {link: float(rate) for link, rate in links.items() if rate[0].isdigit()}
     most = max(map(len, up.values()), default=0)
     best = max((rate for links in up.values() for rate in links.values()), default=0.0)
-    for gpu, rate_by_link in up.items():
-        count = len(rate_by_link)
-        if down[gpu] and most:
-            words = f"GPU {gpu}: {_links(down[gpu])} inactive, {count} up"
-            yield Result(Verdict.FAIL, NVLINK, words)
+    for gpu, links in rates.items():
+        words = f"GPU {gpu}: "
+        count = len(up[gpu])
+        down = [link for link in links if link not in up[gpu]]
+        if down and most:
+            lost = f"{_links(down)} inactive, {count} up"
+            yield Result(Verdict.FAIL, NVLINK, words + lost)
         elif count < most:
-            words = f"GPU {gpu}: {count} links, where others have {most}"
-            yield Result(Verdict.FAIL, NVLINK, words)
-        slow = [link for link, rate in rate_by_link.items() if rate < 0.9 * best]
+            fewer = f"{count} links, where others have {most}"
+            yield Result(Verdict.FAIL, NVLINK, words + fewer)
+        slow = [link for link, rate in up[gpu].items() if rate < 0.9 * best]
         if slow:
-            printed = rates[gpu][slow[0]]
-            words = f"GPU {gpu}: {_links(slow)} at {printed} of {best:g} GB/s"
-            yield Result(Verdict.DEGRADED, NVLINK, words)
+            slower = f"{_links(slow)} at {links[slow[0]]} of {best:g} GB/s"
+            yield Result(Verdict.DEGRADED, NVLINK, words + slower)
 
 
 def _links(links: Sequence[str]) -> str:
     """Name the first few links."""
     named = some_of(links, 8)
-    return f"links {named}" if len(links) > 1 else f"link {named}"
+    if len(links) > 1:
+        return f"links {named}"
+    return f"link {named}"

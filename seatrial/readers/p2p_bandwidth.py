@@ -15,6 +15,7 @@ _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
 Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
+# `[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]`
 P2P_BEGINS = lazy(
     r"\s{0,40}\[?(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix"
     r"|(?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth)"
@@ -57,6 +58,11 @@ def read_p2p(lines: Sequence[str]) -> Report:
             if len(matrix) < _MAX_GPUS:
                 values = match[2].split()[:_MAX_GPUS]
                 matrix.append([float(value) for value in values])
+    return _report(matrices, refused)
+
+
+def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> Report:
+    """Return what the matrices show, and pairs that were `refused` peer access."""
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
     connected = matrices.get("P2P Connectivity", [])
@@ -74,7 +80,9 @@ def read_p2p(lines: Sequence[str]) -> Report:
     measured = []
     if direct:
         measured.append(bandwidth("p2p median", median(direct)))
-    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
+    return Report(
+        tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
+    )
 
 
 def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
@@ -112,14 +120,14 @@ def _slower_than_without(direct: list[float], through_host: list[float]) -> Iter
 
 def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
     """Yield GPUs that lack access to all others, while others have it."""
-    count = len(connected)
-    alone = [gpu for gpu, row in enumerate(connected) if count > 2 and sum(row) <= 1]
-    if alone and len(alone) < count:
-        named = ", ".join(map(str, alone))
+    alone = []
+    if len(connected) > 2:
+        alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
+    if alone and len(alone) < len(connected):
         yield Result(
             verdict=Verdict.DEGRADED,
             code=_NO_PEER,
-            words=f"GPU {named} has no peer access to the others",
+            words=f"GPU {', '.join(alone)} has no peer access to the others",
         )
     elif refused and not connected:
         first, second = refused[0]
@@ -138,8 +146,11 @@ def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
         return
     slow_gpus = _slow_gpus(pairs)
     for gpu, best, usual in slow_gpus:
-        words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
-        yield Result(Verdict.DEGRADED, NVLINK, words)
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=NVLINK,
+            words=f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}",
+        )
     if slow_gpus:
         return
     usual = median(pairs.values())
@@ -159,8 +170,11 @@ def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:
     (source, target), slow = min(pairs.items(), key=itemgetter(1))
     fast = max(pairs.values())
     if slow < fast / 2:
-        words = f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}"
-        yield Result(Verdict.DEGRADED, NVLINK, words)
+        yield Result(
+            verdict=Verdict.DEGRADED,
+            code=NVLINK,
+            words=f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}",
+        )
 
 
 def _place_of(pairs: Collection[tuple[int, int]]) -> str:
@@ -199,7 +213,7 @@ def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     for gpu, value in enumerate(own):
         if value < _SLOW * usual:
             yield Result(
-                Verdict.DEGRADED,
-                MEMORY,
-                f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}",
+                verdict=Verdict.DEGRADED,
+                code=MEMORY,
+                words=f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}",
             )

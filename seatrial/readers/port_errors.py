@@ -86,7 +86,11 @@ def _of_counters(counts: dict[str, Counts]) -> Report:
             if counter.endswith(_OF_CONGESTION):
                 busy.append(f"{counter} {count}")
         if bad:
-            results.append(Result(Verdict.DEGRADED, PORT_ERRORS, f"{name}: {', '.join(bad)}"))
+            results.append(
+                Result(
+                    verdict=Verdict.DEGRADED, code=PORT_ERRORS, words=f"{name}: {', '.join(bad)}"
+                )
+            )
         else:
             results.append(Result(Verdict.PASS, SAYS_BAD, name))
         if busy:

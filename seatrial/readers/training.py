@@ -168,7 +168,10 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     """
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
-        return [Result(Verdict.FAIL, NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
+        return [
+            Result(verdict=Verdict.FAIL, code=NOT_FINITE, words=f"{each}: {each.what}")
+            for each in accused[:1]
+        ]
     first = steps[bad[0]]
     last = steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
@@ -235,8 +238,13 @@ def _slower(steps: Sequence[Step]) -> list[Result]:
         return [Result(Verdict.PASS, SLOWER, "")]
     first, _ = numbered[at]
     longer = f"{after / before:.2f} times the {quantity(before, '')} before"
-    words = f"steps from {first} on take {quantity(after, unit)}, {longer}"
-    return [Result(Verdict.DEGRADED, SLOWER, words)]
+    return [
+        Result(
+            verdict=Verdict.DEGRADED,
+            code=SLOWER,
+            words=f"steps from {first} on take {quantity(after, unit)}, {longer}",
+        )
+    ]
 
 
 def _change(costs: Sequence[float]) -> int:

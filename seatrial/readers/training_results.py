@@ -68,8 +68,13 @@ def read_events(lines: Sequence[str]) -> Report | None:
                 results.append(_wrong_sum(event))
     lost = next((step for step in steps if _is_broken(step, "loss")), None)
     if lost:
-        words = f"the loss of step {lost.get('step')} is not finite"
-        results.append(Result(Verdict.CORRUPT, NOT_FINITE, words))
+        results.append(
+            Result(
+                verdict=Verdict.CORRUPT,
+                code=NOT_FINITE,
+                words=f"the loss of step {lost.get('step')} is not finite",
+            )
+        )
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
@@ -159,8 +164,11 @@ def _wrong_sum(event: Document) -> Result:
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
-    words = f"all_reduce by torch: wrong elements on {_named(bad)}"
-    return Result(Verdict.CORRUPT, WRONG_SUM, words)
+    return Result(
+        verdict=Verdict.CORRUPT,
+        code=WRONG_SUM,
+        words=f"all_reduce by torch: wrong elements on {_named(bad)}",
+    )
 
 
 def _named(ranks: Sequence[Document]) -> str:
