@@ -81,18 +81,19 @@ class Draft:
     @property
     def complete(self) -> bool:
         """Whether the footer was read, or the format has none (CSV)."""
-        csv = self.layout is not None and self.layout.separator is not None
-        return self.bounds is not None or self.average is not None or csv
+        is_csv = self.layout is not None and self.layout.separator is not None
+        return self.bounds is not None or self.average is not None or is_csv
 
     @property
     def failed(self) -> bool:
         """Whether the numbers themselves say that the test failed: wrong values, or a footer that
         says FAILED.
         """
-        footer = bool(self.bounds and self.bounds.failed) or bool(
-            self.average and self.average.failed
-        )
-        return footer or any(side.wrong for row in self.rows for side in row.sides)
+        if self.bounds and self.bounds.failed:
+            return True
+        if self.average and self.average.failed:
+            return True
+        return any(side.wrong for row in self.rows for side in row.sides)
 
 
 def collective_of(draft: Draft, name: str | None) -> str | None:
@@ -109,16 +110,20 @@ def collective_of(draft: Draft, name: str | None) -> str | None:
         return draft.hint
     if name in possible:
         return name
-    return possible[0] if possible and (rows[0].type is not None or len(possible) == 1) else None
+    is_certain = rows[0].type is not None or len(possible) == 1
+    return possible[0] if possible and is_certain else None
 
 
 def named_collective(source: str) -> str | None:
     """Return the collective that a file's name contains, spelled with or without underscores:
     nccl_allgather.log.
     """
-    stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
-    names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
-    return names[0] if names else None
+    file = source.replace("\\", "/").rpartition("/")[2]
+    letters = re.sub(r"[^a-z]", "", file.lower())
+    for name in sorted(COLLECTIVES, key=len, reverse=True):
+        if name.replace("_", "") in letters:
+            return name
+    return None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -129,14 +134,20 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
-    # Where the collective is not known, one with the right factor.
-    kind = collective or next(iter(_by_ratio(ratio_interval(draft.rows))), None)
+    kind = collective
+    if kind is None:  # one with the right factor
+        of_factor = _by_ratio(ratio_interval(draft.rows))
+        kind = of_factor[0] if of_factor else None
     if kind is None:
         return listed or draft.hint_ranks
-    for ranks in (_parts(kind, draft.rows or draft.empty_rows), listed, draft.hint_ranks):
+    parts = _parts(kind, draft.rows or draft.empty_rows)
+    for ranks in (parts, listed, draft.hint_ranks):
         if ranks is not None and agrees(kind, ranks, draft.rows):
             return ranks
-    return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
+    inferred = infer_ranks(kind, draft.rows)
+    if inferred or ratio_interval(draft.rows):
+        return inferred
+    return listed
 
 
 def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -149,22 +160,25 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if row.redop is None and not rooted:
         return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
+    named = []
+    for name, collective in COLLECTIVES.items():
+        if collective.redop == redop and collective.rooted == rooted:
+            named.append(name)
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
-    parted = (part_bytes != 0 and row.size >= 2 * part_bytes) or (
-        rooted and ratio is not None and ratio[1] < 1
-    )
+    in_parts = part_bytes != 0 and row.size >= 2 * part_bytes
+    below_one = ratio is not None and ratio[1] < 1
+    parted = in_parts or (rooted and below_one)
     named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
-    return tuple(
-        sorted(
-            named,
-            key=lambda name: COLLECTIVES[name].checked_in_place == _is_unchecked_in_place(row),
-        )
-    )
+    is_unchecked = _is_unchecked_in_place(row)
+
+    def is_unlike(name: str) -> bool:
+        return COLLECTIVES[name].checked_in_place == is_unchecked
+
+    return tuple(sorted(named, key=is_unlike))
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -174,13 +188,17 @@ def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
     """
     if row.root is not None:
         return ("hypercube",)
-    return ("alltoall",) if layout is not None and "redop" in layout.columns else ("all_gather",)
+    if layout is not None and "redop" in layout.columns:
+        return ("alltoall",)
+    return ("all_gather",)
 
 
 def _is_unchecked_in_place(row: Row) -> bool:
     """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
     out, inside = row.out_of_place, row.in_place
-    return out is not None and inside is not None and out.wrong is not None and inside.wrong is None
+    if out is None or inside is None:
+        return False
+    return out.wrong is not None and inside.wrong is None
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
@@ -188,27 +206,34 @@ def _parts(collective: str, rows: Sequence[Row]) -> int | None:
     differ).
     """
     row = max(rows, key=lambda r: r.size, default=None)
-    width = TYPES.get(row.type or "") if row else None
     layout = COLLECTIVES[collective].layout
-    if row is None or not width or not row.count or not (layout.in_parts and layout.equal_parts):
+    if row is None or not (layout.in_parts and layout.equal_parts):
         return None
-    return row.size // (row.count * width) if row.size % (row.count * width) == 0 else None
+    part_bytes = TYPES.get(row.type or "", 0) * (row.count or 0)
+    if not part_bytes:
+        return None
+    ranks, left = divmod(row.size, part_bytes)
+    return None if left else ranks
 
 
 def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
     if ratio is None:
         return ()
-    factors = {name: collective.factor for name, collective in COLLECTIVES.items()}
-    above_one = tuple(name for name, factor in factors.items() if factor.scale > 1)
-    if ratio[0] > 1:
-        return above_one
-    if ratio[0] > 0 and ratio[1] < 1:
-        return tuple(
-            name
-            for name, factor in factors.items()
-            if factor.depends_on_ranks and factor.scale == 1
-        )
-    return (*(name for name, factor in factors.items() if not factor.depends_on_ranks), *above_one)
+    low, high = ratio
+    above_one, below_one, one = [], [], []
+    for name, collective in COLLECTIVES.items():
+        factor = collective.factor
+        if factor.scale > 1:
+            above_one.append(name)
+        elif factor.depends_on_ranks and factor.scale == 1:
+            below_one.append(name)
+        if not factor.depends_on_ranks:
+            one.append(name)
+    if low > 1:
+        return tuple(above_one)
+    if low > 0 and high < 1:
+        return tuple(below_one)
+    return (*one, *above_one)
 
 
 def _listed(devices: list[Device]) -> int | None:
@@ -218,45 +243,60 @@ def _listed(devices: list[Device]) -> int | None:
     if not devices:
         return None
     first = min(devices, key=lambda d: d.rank)
-    if len({d.group for d in devices}) > 1:
-        return sum(d.group == first.group for d in devices)
-    return max(d.rank for d in devices) + 1
+    groups = [device.group for device in devices]
+    if len(set(groups)) > 1:
+        return groups.count(first.group)
+    return max(device.rank for device in devices) + 1
 
 
 def finish(draft: Draft, name: str | None = None) -> Sweep:
     """Return the sweep that `draft` amounts to; `name` is the collective that the log's own name
     contains.
     """
-    findings, trailing = draft.findings.findings(), draft.trailing.findings()
+    findings = draft.findings.findings()
+    trailing = draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    # What counts: before a footer what a run does not survive; before a header and after a footer
-    # what ranks and launcher say of another run; and the driver's word wherever it stands.
-    decisive = [f for f in findings if outcome != "ok" and (f.fatal or f.unknown)]
-    earlier = [f for f in draft.leading if not _is_survived(f, draft)]
-    elsewhere = [*earlier, *(f for f in findings if f.program == "driver"), *trailing]
-    decisive += [f for f in elsewhere if f.fatal and f.who != "setup" and f.program in _OF_THIS_RUN]
-    decisive = list(dict.fromkeys(decisive))
+    decisive = _decisive(draft, outcome, findings, trailing)
     # That the next program was kept from starting is an error of its own.
     notes = [f for f in findings if not f.unknown]
     notes += [f for f in trailing if not f.unknown and not never_started(f)]
+    errors = (*_notes(draft, outcome, findings), *_texts(decisive))
+    is_of_launch = draft.layout is not None and draft.layout.cpu_time
     return Sweep(
         collective,
         draft.version,
         ranks_of(draft, collective),
         tuple(draft.devices.values()),
         tuple(draft.rows),
-        draft.bounds.count if draft.bounds else None,
-        draft.average.gb_s if draft.average else None,
-        outcome,
-        (*_notes(draft, outcome, findings), *_texts(decisive))[:MAX_ERRORS],
-        draft.transport.transport(),
-        draft.layout is not None and draft.layout.cpu_time,
-        tuple(decisive),
-        tuple(f for f in notes if f not in decisive),
-        requested_sizes(draft.params, draft.limit),
-        draft.library or draft.findings.nccl_version,
+        out_of_bounds=draft.bounds.count if draft.bounds else None,
+        avg_busbw_gb_s=draft.average.gb_s if draft.average else None,
+        outcome=outcome,
+        errors=errors[:MAX_ERRORS],
+        transport=draft.transport.transport(),
+        launch_times=is_of_launch,
+        findings=tuple(decisive),
+        notes=tuple(f for f in notes if f not in decisive),
+        requested=requested_sizes(draft.params, draft.limit),
+        nccl_version=draft.library or draft.findings.nccl_version,
     )
+
+
+def _decisive(
+    draft: Draft, outcome: Outcome, findings: Sequence[Finding], trailing: Sequence[Finding]
+) -> list[Finding]:
+    """Return what counts: before a footer what a run does not survive; before a header and after a
+    footer what ranks and launcher say of another run; and the driver's word wherever it stands.
+    """
+    decisive = []
+    if outcome != "ok":
+        decisive += [f for f in findings if f.fatal or f.unknown]
+    elsewhere = [f for f in draft.leading if not _is_survived(f, draft)]
+    elsewhere += [f for f in findings if f.program == "driver"]
+    for finding in (*elsewhere, *trailing):
+        if finding.fatal and finding.who != "setup" and finding.program in _OF_THIS_RUN:
+            decisive.append(finding)
+    return list(dict.fromkeys(decisive))
 
 
 def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
@@ -272,7 +312,8 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
         if draft.complete:
             return "ok"
         return "error" if fatal else "truncated"
-    if fatal or (draft.phase == Phase.FOOTER and not draft.empty_rows) or not draft.seen:
+    only_footer = draft.phase == Phase.FOOTER and not draft.empty_rows
+    if fatal or only_footer or not draft.seen:
         return "error"
     return "truncated"
 
@@ -281,10 +322,10 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     """Return whether NCCL wrote it in a process of this sweep, which went on, or in an unknown
     one.
     """
-    writers = {f"{device.host}:{device.pid}:" for device in draft.devices.values()}
-    return finding.program == "nccl" and (
-        not writers or any(writer in finding.evidence for writer in writers)
-    )
+    if finding.program != "nccl":
+        return False
+    writers = [f"{device.host}:{device.pid}:" for device in draft.devices.values()]
+    return not writers or any(writer in finding.evidence for writer in writers)
 
 
 def never_started(finding: Finding) -> bool:
@@ -296,11 +337,21 @@ def never_started(finding: Finding) -> bool:
 
 def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
-    notes = () if any(finding.fatal for finding in findings) else tuple(findings)
+    is_known = any(finding.fatal for finding in findings)
     return Sweep(
-        None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes,
+        collective=None,
+        version=None,
+        ranks=None,
+        devices=(),
+        rows=(),
+        out_of_bounds=None,
+        avg_busbw_gb_s=None,
+        outcome="error",
+        errors=_texts(findings),
+        findings=tuple(findings),
+        notes=() if is_known else tuple(findings),
         nccl_version=version,
-    )  # fmt: skip
+    )
 
 
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
@@ -310,12 +361,16 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     early.
     """
     present = {sweep.outcome for sweep in sweeps}
-    return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
+    for outcome in _WORST_FIRST:
+        if outcome in present:
+            return outcome
+    return "error"
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the faults of the table itself."""
-    if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
+    is_explained = any(finding.fatal for finding in findings)
+    if outcome == "error" and draft.seen and not is_explained:
         yield NO_ROWS
     if draft.empty_rows:
         yield f"{len(draft.empty_rows)} rows hold no numbers"
@@ -338,16 +393,20 @@ def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
         else:
             groups.append([draft])
     for group in groups:
-        yield from [_merged(group)] if _is_one_launch(group) else group
+        if _is_one_launch(group):
+            yield _merged(group)
+        else:
+            yield from group
 
 
 def _same_program(a: Draft, b: Draft) -> bool:
     """Return whether two prologues may be processes of one launch: one process each, same printed
     options.
     """
-    printed = ((a.params, b.params), (a.collective, b.collective))
-    alike = all(None in pair or pair[0] == pair[1] for pair in printed)
-    return alike and _is_one_process(a) and _is_one_process(b)
+    for first, second in ((a.params, b.params), (a.collective, b.collective)):
+        if None not in (first, second) and first != second:
+            return False
+    return _is_one_process(a) and _is_one_process(b)
 
 
 def _is_one_process(draft: Draft) -> bool:
@@ -355,8 +414,10 @@ def _is_one_process(draft: Draft) -> bool:
 
     There may be none yet where two programs print at once.
     """
-    devices = list(draft.devices.values())
-    return not devices or (0 in draft.devices and len({(d.host, d.pid) for d in devices}) == 1)
+    if not draft.devices:
+        return True
+    processes = {(device.host, device.pid) for device in draft.devices.values()}
+    return 0 in draft.devices and len(processes) == 1
 
 
 def _is_one_launch(group: list[Draft]) -> bool:
@@ -364,24 +425,32 @@ def _is_one_launch(group: list[Draft]) -> bool:
     of one rank.
     """
     heads = [draft for draft in group if draft.has_prologue]
-    if len({process for draft in heads if (process := _process(draft))}) < 2:
+    if len(_processes(heads)) < 2:
         return False
     if all(_is_one_rank(draft) for draft in group):
         return True
-    unfinished = any(not draft.complete for draft in heads)
-    surplus = len(heads) < len(group) or any(_repeats_sizes(draft) for draft in heads)
-    return unfinished and surplus
+    if all(draft.complete for draft in heads):
+        return False
+    return len(heads) < len(group) or any(map(_repeats_sizes, heads))
 
 
-def _process(draft: Draft) -> tuple[str, int | None] | None:
-    device: Device | None = draft.devices.get(0)
-    return (device.host, device.pid) if device else None
+def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
+    """Return the processes of rank 0."""
+    processes = set()
+    for draft in drafts:
+        device = draft.devices.get(0)
+        if device:
+            processes.add((device.host, device.pid))
+    return processes
 
 
 def _is_one_rank(draft: Draft) -> bool:
     """Return whether it is one rank, with busbw 0 in every row."""
+    if len(draft.devices) > 1:
+        return False
     sides = [side for row in draft.rows for side in row.sides]
-    return len(draft.devices) <= 1 and bool(sides) and not any(side.busbw_gb_s for side in sides)
+    has_busbw = any(side.busbw_gb_s for side in sides)
+    return bool(sides) and not has_busbw
 
 
 def _repeats_sizes(draft: Draft) -> bool:
@@ -390,14 +459,19 @@ def _repeats_sizes(draft: Draft) -> bool:
 
 
 def _merged(group: list[Draft]) -> Sweep:
-    head = finish(next(draft for draft in group if draft.devices))
-    rows = tuple(row for draft in group for row in draft.rows)
-    cause = CAUSE.format(copies=len({process for draft in group if (process := _process(draft))}))
-    version = next((draft.version for draft in group if draft.version), None)
-    names = [draft.collective for draft in group] + [
-        finish(draft).collective for draft in group if draft.rows
-    ]
+    with_devices = next(draft for draft in group if draft.devices)
+    head = finish(with_devices)
+    cause = CAUSE.format(copies=len(_processes(group)))
+    names = [draft.collective for draft in group]
+    names += [finish(draft).collective for draft in group if draft.rows]
     return replace(
-        head, collective=next(filter(None, names), None), version=version, ranks=len(head.devices) or None, rows=rows,
-        out_of_bounds=None, avg_busbw_gb_s=None, outcome="error", errors=(cause, *head.errors),
-    )  # fmt: skip
+        head,
+        collective=next(filter(None, names), None),
+        version=next((draft.version for draft in group if draft.version), None),
+        ranks=len(head.devices) or None,
+        rows=tuple(row for draft in group for row in draft.rows),
+        out_of_bounds=None,
+        avg_busbw_gb_s=None,
+        outcome="error",
+        errors=(cause, *head.errors),
+    )

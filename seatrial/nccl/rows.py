@@ -43,6 +43,7 @@ _TIMING = {
     "out": ("out.time", "out.algbw", "out.busbw", "out.wrong", "out.error"),
     "in": ("in.time", "in.algbw", "in.busbw", "in.wrong", "in.error"),
 }
+_SHAPES = ((2, 8), (2, 4), (2, 3), (1, 4), (1, 3))  # sides, and columns of each
 _LEADING = ("size", "count", "type")
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 
@@ -52,7 +53,8 @@ def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     shape.
     """
     row = _read_row(text, layout)
-    if not isinstance(row, Row) or layout is None or not layout.milliseconds:
+    in_milliseconds = layout is not None and layout.milliseconds
+    if not in_milliseconds or not isinstance(row, Row):
         return row
     return replace(
         row,
@@ -81,8 +83,10 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
         return row
     without_stamp = _STAMP.sub("", text)
     tokens = _CHOICE.sub("", without_stamp).split()
-    if layout is not None and tokens[len(layout.columns) :] == ["N/A", "N/A", "N/A"]:
-        tokens = tokens[:-3]
+    if layout is not None:
+        beyond = tokens[len(layout.columns) :]
+        if beyond == ["N/A", "N/A", "N/A"]:
+            tokens = tokens[:-3]
     return _fitting(tokens, layout) or _shaped(tokens, layout) or _part_of_row(tokens, layout)
 
 
@@ -121,14 +125,17 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
         time_us, algbw = side.time_us, side.algbw_gb_s
         if time_us and time_us > 0 and algbw is not None:
             expected = expected_algbw(row.size, time_us)
-            if not expected / slack - 0.06 <= algbw <= expected * slack + 0.06:
+            least = expected / slack - 0.06
+            most = expected * slack + 0.06
+            if not least <= algbw <= most:
                 return False
     return True
 
 
 def _width(row: Row) -> int:
     """Return the bytes of `count` elements; 0 where they are not known."""
-    return TYPES.get(row.type or "", 0) * (row.count or 0)
+    element_bytes = TYPES.get(row.type or "", 0)
+    return element_bytes * (row.count or 0)
 
 
 def consistent(row: Row, *, cpu_time: bool) -> bool:
@@ -137,8 +144,9 @@ def consistent(row: Row, *, cpu_time: bool) -> bool:
     """
     if not row.sides:
         return False
-    if any(None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides):
-        return False
+    for side in row.sides:
+        if None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s):
+            return False
     width = _width(row)
     if width and row.size % width != 0:
         return False
@@ -180,10 +188,11 @@ def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     if "redop" in columns:
         place = columns.index("redop")
         is_blank = place < len(tokens) and _numeric(tokens[place])
-        if is_blank and len(tokens) == len(columns) - 1 and place < len(columns) - 1:
-            columns = columns[:place] + columns[place + 1 :]
-        elif is_blank:
+        is_one_less = len(tokens) == len(columns) - 1
+        if is_blank and not is_one_less:
             return None
+        if is_blank:
+            columns = columns[:place] + columns[place + 1 :]
     if len(tokens) != len(columns):
         return None
     return _row(columns, tokens)
@@ -199,22 +208,24 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     if not numbers or not all(map(_numeric, numbers)):
         return None
     two_sided = layout is not None and {"in.time", "out.time"} <= set(layout.columns)
-    is_bare = not numbers[0].startswith("-")
-    is_rooted = bool(re.fullmatch(r"-?\d+", numbers[0]))
-    for root, may_be in (((), is_bare), (("root",), is_rooted)):
+    roots: list[tuple[str, ...]] = []
+    if not numbers[0].startswith("-"):
+        roots.append(())
+    if re.fullmatch(r"-?\d+", numbers[0]):
+        roots.append(("root",))
+    for root in roots:
         body = numbers[len(root) :]
-        for sides, width in ((2, 8), (2, 4), (2, 3), (1, 4), (1, 3)):  # sides, and columns of each
-            if not may_be or len(body) != sides * width or (sides == 1 and two_sided):
-                continue
-            names = _body(body, sides, width)
-            return _row((*_LEADING, *redop, *root, *names), tokens)
+        for sides, width in _SHAPES:
+            is_cut = sides == 1 and two_sided
+            if len(body) == sides * width and not is_cut:
+                names = _body(body, sides, width)
+                return _row((*_LEADING, *redop, *root, *names), tokens)
     return None
 
 
 def _redop(tokens: list[str]) -> tuple[str, ...]:
-    if len(tokens) > 3 and tokens[3].lower() in REDOPS:
-        return ("redop",)
-    return ()
+    has_redop = len(tokens) > 3 and tokens[3].lower() in REDOPS
+    return ("redop",) if has_redop else ()
 
 
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
@@ -222,7 +233,10 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
     if width == 4 and any(map(_is_small_error, numbers[3::4])):
         names[3] = "error"
-    return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
+    columns = [f"out.{name}" for name in names]
+    if sides == 2:
+        columns += [f"in.{name}" for name in names]
+    return columns
 
 
 def _is_small_error(number: str) -> bool:

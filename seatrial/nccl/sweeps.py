@@ -94,7 +94,9 @@ class TableLineReader:
         if " NCCL " not in text:
             return self._whole_line(text, rank)
         head, log = self._split(text)
-        return [*self._piece(head), Other(log, rank)] if log else self._whole_line(text, rank)
+        if not log:
+            return self._whole_line(text, rank)
+        return [*self._piece(head), Other(log, rank)]
 
     def restart(self) -> None:
         """Forget the table: what follows belongs to another sweep."""
@@ -151,7 +153,8 @@ class TableLineReader:
         row = read_row(text, self.layout)
         if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
             self._pending = ""
-            return [] if self._repeats(text) and (row.size or self._doubled) else [row]
+            is_copy = self._repeats(text) and (row.size or self._doubled)
+            return [] if is_copy else [row]
         if row == "short":
             self._hold(text)
             return []
@@ -195,12 +198,14 @@ class TableLineReader:
             if "in-place" in text:
                 self._in_place_only = "out-of-place" not in text
             return []
-        command, self._command = (self._command + text)[-4096:], ""
+        command = (self._command + text)[-4096:]
+        self._command = ""
         if text.endswith("\\"):  # the next line goes on with the command
             self._command = command[:-1]
             return [Other(text, rank)]
         name = program(command)
-        return [Other(text, rank, name, command_ranks(command) if name else None)]
+        ranks = command_ranks(command) if name else None
+        return [Other(text, rank, name, ranks)]
 
     def _joined(self, text: str) -> Row | None:
         """Return the row that the pieces held so far and this text make, if they make one."""
@@ -241,12 +246,17 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
 
     None if a digit may be the row's or the host's and no other line of that host decides it.
     """
-    if host in known or not head.strip():
-        endings = [] if host in known else _endings(host, known)
-    elif not (endings := _endings(host, known)):
-        certain = head.endswith("N/") or (head.endswith("-") and host.startswith("1"))
-        return 1 if certain else None if host[0].isdigit() else 0
-    return len(host) - len(max(endings, key=len)) if endings else 0
+    if host in known:
+        return 0
+    endings = _endings(host, known)
+    if endings:
+        longest = max(map(len, endings))
+        return len(host) - longest
+    if not head.strip():
+        return 0
+    if head.endswith("N/") or (head.endswith("-") and host.startswith("1")):
+        return 1
+    return None if host[0].isdigit() else 0
 
 
 def _endings(host: str, known: set[str]) -> list[str]:

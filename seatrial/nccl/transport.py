@@ -43,7 +43,8 @@ _MAX_CHOICES = 256
 _MAX_HOSTS = 1 << 13
 _MAX_PORTS = 256
 _MAX_RATES = 1 << 17
-_SOCKETS = ("socket", "fastsocket")  # FastSocket: Google's plugin of several TCP connections
+# FastSocket: Google's plugin of several TCP connections
+_SOCKETS = frozenset({"socket", "fastsocket"})
 _TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, without RDMA
 _NVLS = frozenset({"NVLS", "NVLSTree"})
 NO_NVLS = "Ring/Tree"
@@ -59,8 +60,9 @@ class Nic(NamedTuple):
 
     def fits(self, like: "Nic") -> bool:
         """Return whether it may be of that link and at least of that rate."""
-        is_slower = 0 < self.gbit_s < like.gbit_s
-        return not is_slower and (self.link == like.link or not self.link or not like.link)
+        if 0 < self.gbit_s < like.gbit_s:
+            return False
+        return self.link == like.link or not (self.link and like.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,10 @@ class Transport:
         """
         if not self.nics:
             return None
-        counts = [(sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics]
+        counts = []
+        for host, nics in self.nics:
+            count = sum(nic.fits(like) for nic in nics)
+            counts.append((count, host))
         count, host = min(counts)
         return host, count
 
@@ -103,7 +108,8 @@ class Transport:
         """Whether all that was used is TCP, by NCCL's sockets or under libfabric."""
         if self.provider is not None and _is_tcp(self.provider):
             return True
-        return bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks)
+        names = {name.lower() for name in self.networks}
+        return bool(names) and names <= _SOCKETS
 
     @property
     def algorithm(self) -> str | None:
@@ -119,7 +125,8 @@ class Transport:
         settings = dict(self.settings)
         requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
         known = frozenset(_NUMBERED["algorithm"])
-        named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
+        words = requested.lstrip("^").split(",")
+        named = known & {_named("algorithm", word) for word in words}
         allowed = known - named
         if named and not requested.startswith("^"):
             allowed = named
@@ -188,9 +195,13 @@ class TransportReader:
 
     def _chosen_devices(self, names: list[str], text: str) -> None:
         # One name, or one without a number, stands for all that begin so.
-        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-            ports = [name if ":" in name else f"{name}:1" for name in names]
-            self._take_ports(dict.fromkeys(ports, Nic()), text)
+        if len(names) == 1 or not all(name[-1:].isdecimal() for name in names):
+            return
+        ports = {}
+        for name in names:
+            port = name if ":" in name else f"{name}:1"
+            ports[port] = Nic()
+        self._take_ports(ports, text)
 
     def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
@@ -206,23 +217,22 @@ class TransportReader:
         elif match := _PROVIDER.search(text):
             provider = match[1]
             # One that is TCP stays, whatever other ranks selected.
-            if self._provider is None or (_is_tcp(provider) and not self._is_over_tcp()):
+            stays = self._provider is not None and _is_tcp(self._provider[0])
+            if self._provider is None or (_is_tcp(provider) and not stays):
                 self._provider = provider[:80], _evidence(text)
             if found := _NIC_COUNT.search(text):
-                numbers = range(int(found[1]))
-                self._take_ports({str(number): Nic() for number in numbers}, text)
+                numbers = map(str, range(int(found[1])))
+                self._take_ports(dict.fromkeys(numbers, Nic()), text)
         elif match := _USED_DEVICES.search(text):
             ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
             self._take_ports(ports, text)
         elif match := _PORT_RATE.search(text):
             if len(self._rates) < _MAX_RATES:
                 device, port, mbit_s = match.groups()
-                self._rates[_host_of(text), f"{device}:{port}"] = int(mbit_s) // 1000
+                place = (_host_of(text), f"{device}:{port}")
+                self._rates[place] = int(mbit_s) // 1000
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or _evidence(text)
-
-    def _is_over_tcp(self) -> bool:
-        return self._provider is not None and _is_tcp(self._provider[0])
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one
@@ -231,7 +241,8 @@ class TransportReader:
         if not ports:
             return
         host = _host_of(text)
-        if host not in self._ports and len(self._ports) >= _MAX_HOSTS:
+        is_full = len(self._ports) >= _MAX_HOSTS
+        if is_full and host not in self._ports:
             return
         known = self._ports.setdefault(host, {})
         for port, nic in ports.items():
@@ -269,6 +280,7 @@ class TransportReader:
         )
         if not any(found):
             return None
+        choices = [(size, *choice) for size, choice in self._choices.items()]
         evidence = next(iter(networks.values()), "")
         provider = None
         if self._provider:
@@ -280,7 +292,7 @@ class TransportReader:
             gpu_direct=self._gpu_direct,
             nodes=self._nodes,
             evidence=evidence,
-            choices=tuple((size, *choice) for size, choice in sorted(self._choices.items())),
+            choices=tuple(sorted(choices)),
             settings=tuple(sorted(self._settings.items())),
             provider=provider,
             nics=tuple(self._nics()),
@@ -310,7 +322,10 @@ def _named(kind: str, word: str) -> str:
         number = int(word[:9])
         return names[number] if number < len(names) else word
     bare = word.replace("_", "").lower()
-    return next((name for name in names if name.lower() == bare), word)
+    for name in names:
+        if name.lower() == bare:
+            return name
+    return word
 
 
 def _is_tcp(provider: str) -> bool:
