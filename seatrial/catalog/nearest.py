@@ -10,10 +10,12 @@ from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
 
+_NO_REFERENCE = ("sanity", "physics")  # sources of judgements without a published number
+
 
 def missing_reference(check: Check, setup: Setup) -> Reason | None:
     """Return why the first plateau without a reference has none; None if all have one."""
-    unjudged = [j.measurement for j in check.judgements if j.source in ("sanity", "physics")]
+    unjudged = [j.measurement for j in check.judgements if j.source in _NO_REFERENCE]
     for measurement in unjudged:
         if measurement.metric == "busbw_plateau":
             return _none_for(measurement, setup)
@@ -92,6 +94,7 @@ def _differs(row: Reference, setup: Setup) -> list[str]:
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
+    differences = len(_differs(row, setup))
     nodes = abs(math.log(row.nodes / setup.nodes))
     gpus = abs(row.gpus_per_node - setup.gpus_per_node)
-    return len(_differs(row, setup)), nodes, gpus
+    return differences, nodes, gpus

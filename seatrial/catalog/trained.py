@@ -115,26 +115,22 @@ def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[st
     """Yield the figures on that hardware, with how the training differs; defaults are no
     conditions.
     """
-    conditions = m.conditions
-    for row in llamas() if (m.metric, m.unit) == ("tokens_per_gpu", "tokens/s") else ():
+    if (m.metric, m.unit) != ("tokens_per_gpu", "tokens/s"):
+        return
+    given = m.conditions.get
+    for row in llamas():
         if row.hardware == setup.hardware:
-            yield (
-                row,
-                _differences(
-                    ("number of GPUs", row.gpus, ranks_of(m, setup)),
-                    ("model", row.model, conditions.get("model")),
-                    ("precision", row.precision, conditions.get("precision", "fp32")),
-                    ("compile", row.compile, conditions.get("compile", False)),
-                    ("sequence", row.sequence, conditions.get("sequence")),
-                    ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
-                    ("parallel", row.parallel, conditions.get("parallel", "")),
-                    (
-                        "activation checkpointing",
-                        "selective",
-                        conditions.get("recompute", "selective"),
-                    ),
-                ),
+            differences = _differences(
+                ("number of GPUs", row.gpus, ranks_of(m, setup)),
+                ("model", row.model, given("model")),
+                ("precision", row.precision, given("precision", "fp32")),
+                ("compile", row.compile, given("compile", False)),
+                ("sequence", row.sequence, given("sequence")),
+                ("batch", row.batch_per_rank, given("batch_per_rank")),
+                ("parallel", row.parallel, given("parallel", "")),
+                ("activation checkpointing", "selective", given("recompute", "selective")),
             )
+            yield row, differences
 
 
 def _differences(*compared: tuple[str, object, object]) -> list[str]:

@@ -408,25 +408,17 @@ def _killed_by_srun(
     """
     of_srun = [line for line in result.lines if rank_of(line) is None]
     tasks = [match for match in map(_BY_SRUN.search, of_srun) if match]
-    yield from (
-        _suspect(testbed, int(match["rank"]), match["host"], "rank-oom-killed")
-        for match in tasks
-        if match["how"] == "Out Of Memory"
-    )
+    for match in tasks:
+        if match["how"] == "Out Of Memory":
+            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-oom-killed")
     began_otherwise = _has_own_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, of_srun))
-    if (
-        tasks
-        and tasks[0]["how"] == "Killed"
-        and int(tasks[0]["rank"]) not in spoke
-        and not began_otherwise
-    ):
-        yield _suspect(
-            testbed,
-            int(tasks[0]["rank"]),
-            tasks[0]["host"],
-            "rank-killed",
-            signal=_BLAMED_SIGNALS[9],
-        )
+    if not tasks or began_otherwise:
+        return
+    first = tasks[0]
+    rank = int(first["rank"])
+    if first["how"] == "Killed" and rank not in spoke:
+        signal = _BLAMED_SIGNALS[9]
+        yield _suspect(testbed, rank, first["host"], "rank-killed", signal=signal)
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:

@@ -121,20 +121,21 @@ def _layout(sweep: Sweep) -> tuple[int, int, bool] | None:
     Two ranks with one host name and one device are on two nodes of that name, as containers may
     have.
     """
-    if sweep.ranks == 1:
+    ranks = sweep.ranks
+    if ranks == 1:
         return 1, 1, True
     by_host: dict[str, Counter[int]] = {}
     for device in sweep.devices:
         by_host.setdefault(device.host, Counter())[device.device] += 1
-    if by_host and len(sweep.devices) == (sweep.ranks or len(sweep.devices)):
+    if by_host and len(sweep.devices) == (ranks or len(sweep.devices)):
         shares = [count for devices in by_host.values() for count in _shares(devices)]
         return len(shares), max(shares), len(set(shares)) == 1
     nodes = sweep.transport.nodes if sweep.transport else None
-    if nodes and sweep.ranks:
-        return nodes, ceil(sweep.ranks / nodes), sweep.ranks % nodes == 0
+    if nodes and ranks:
+        return nodes, ceil(ranks / nodes), ranks % nodes == 0
     most = max((len(devices) for devices in by_host.values()), default=0)
-    if sweep.ranks and most > 1:  # some lines of the header are lost
-        return max(len(by_host), ceil(sweep.ranks / most)), most, sweep.ranks % most == 0
+    if ranks and most > 1:  # some lines of the header are lost
+        return max(len(by_host), ceil(ranks / most)), most, ranks % most == 0
     return None
 
 

@@ -85,7 +85,6 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     claims = [claim_of(sweep, sweeps, config) for sweep in sweeps]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
     hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
-    nodes_of_lists = config.nodes or (nodes if arms else None)
 
     checks: list[Check] = []
     judged_arms: list[Arm] = []
@@ -100,7 +99,8 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
             judged_arms.append(judged)
     for log in logs:
         if log.hosts:
-            checks.append(_hosts_check(log, nodes_of_lists))
+            nodes_are_known = config.nodes or arms
+            checks.append(_hosts_check(log, nodes if nodes_are_known else None))
     flaw = no_control(judged_arms, nodes)
     if flaw:
         checks.append(flaw)

@@ -228,8 +228,9 @@ def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
 
 def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the ranks of each group, as far as a dump knows them."""
-    groups = config.values() if isinstance(config, dict) else ()
-    for group in groups:
+    if not isinstance(config, dict):
+        return
+    for group in config.values():
         if not isinstance(group, dict):
             continue
         numbers = group.get("ranks")
@@ -343,7 +344,9 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
 def _number(trace: RankTrace, group_id: str) -> int:
     """Return the number of the last collective that a rank entered in the group; 0 in none."""
     group = trace.groups.get(group_id)
-    return group.collective if group else 0
+    if group is None:
+        return 0
+    return group.collective
 
 
 def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
@@ -396,15 +399,21 @@ def _not_communicating(known: Traces) -> list[Late]:
 
 def _standing(code: str, trace: RankTrace, **values: object) -> Reason:
     """Return the reason of a rank that is late, with where it stands."""
-    place = f" on {trace.host}" if trace.host else ""
-    stands = f"; it stands in {trace.stands}" if trace.stands else ""
+    place = ""
+    if trace.host:
+        place = f" on {trace.host}"
+    stands = ""
+    if trace.stands:
+        stands = f"; it stands in {trace.stands}"
     return Reason.of(code, rank=trace.rank, place=place, stands=stands, gpu=trace.gpu, **values)
 
 
 def _group_name(trace: RankTrace, transfer: Transfer) -> str:
     """Return the name of a transfer's group, else its id."""
     group = trace.groups.get(transfer.group)
-    return group.name if group and group.name else transfer.group
+    if group and group.name:
+        return group.name
+    return transfer.group
 
 
 def circular_wait(traces: Sequence[RankTrace]) -> Reason | None:

@@ -131,23 +131,21 @@ class PartReader:
         """Return whether the line, which carries that label, is one of a report; `begins` where it
         may be the first.
         """
-        reader = _beginning(text) if begins else None
+        new = _beginning(text) if begins else None
         for part in reversed(self._open_parts_of(label)):
-            is_again = reader is part.reader and reader.is_labelled and text in part.marks
-            is_other = (
-                reader is not None
-                and not part.reader.ends
-                and (reader is not part.reader or is_again)
-            )
-            if not is_other and (
-                part.reader.ends or _belongs(part.reader, text, has_needle=begins)
-            ):
-                part.add(text, is_mark=reader is not None)
-                if part.reader.ends and (part.reader.ends.search(text) or part.is_full):
+            reader = part.reader
+            ends = reader.ends
+            is_again = new is reader and reader.is_labelled and text in part.marks
+            is_other = new is not None and not ends and (new is not reader or is_again)
+            if is_other:
+                continue
+            if ends or _belongs(reader, text, has_needle=begins):
+                part.add(text, is_mark=new is not None)
+                if ends and (ends.search(text) or part.is_full):
                     self._close(part)
                 return True
-        if reader:
-            self._begin(reader, text, label if reader.is_labelled else "")
+        if new:
+            self._begin(new, text, label if new.is_labelled else "")
             return True
         if _NCCL_TESTS.match(text):
             self._close_all()

@@ -92,17 +92,17 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     )
     if verdict is Verdict.PASS:
         count = len(report.results)
-        summary = f"{report.tool}: {f'{count} of {count} without a fault' if count else f'{len(kept)} measurements'}"
-        return Check(
-            name=name, verdict=verdict, reason=join((uncoded(summary), *notes)), measurements=kept
-        )
+        found = f"{count} of {count} without a fault" if count else f"{len(kept)} measurements"
+        summary = uncoded(f"{report.tool}: {found}")
+        return Check(name=name, verdict=verdict, reason=join((summary, *notes)), measurements=kept)
     bad = [result for result in report.results if result.verdict is not Verdict.PASS]
     bad.sort(key=lambda result: result.verdict.severity)
-    by_code = {code: [result.words for result in bad if result.code == code] for code in dict.fromkeys(
-        result.code for result in bad
-    )}  # fmt: skip
+    words_by_code: dict[str, list[str]] = {}
+    for result in bad:
+        words_by_code.setdefault(result.code, []).append(result.words)
     reasons = [
-        Reason.of(code, tool=report.tool, what=_listed(words)) for code, words in by_code.items()
+        Reason.of(code, tool=report.tool, what=_listed(words))
+        for code, words in words_by_code.items()
     ]
     return Check(name, verdict, join((*reasons, *notes)), measurements=kept)
 

@@ -218,25 +218,24 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """
     if sweep is None or (sweep.ranks or 0) == setting.ranks:
         return None
+    took_part = sweep.ranks
+    asked = setting.ranks
     if sweep.groups > 1 or has_unknown_ranks(setting, sweep):
         return _unsaid_ranks(setting, sweep)
-    if not agrees(setting.operation, setting.ranks, sweep.rows):
+    if not agrees(setting.operation, asked, sweep.rows):
         why = f": {sweep.errors[0]}" if sweep.errors else ""
-        took_part = (
-            f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
-        )
-        return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
-    if sweep.ranks is None or _numbers_tell_ranks(setting, sweep):
+        part = f"{took_part} of {asked}" if took_part else f"other than {asked}"
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=part, cause=why)
+    if took_part is None or _numbers_tell_ranks(setting, sweep):
         return None
-    listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
-    if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
+    listed = sorted(device.rank for device in sweep.devices) == list(range(took_part))
+    if sweep.rows and listed and took_part + _MAX_TORN < asked:
         return Verdict.FAIL, Reason.of(
-            "ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause=""
+            "ranks-missing", took_part=f"{took_part} of {asked}", cause=""
         )
     return Verdict.INCONCLUSIVE, Reason.of(
         "ranks-unknown",
-        problem=f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not "
-        "tell",
+        problem=f"the output names {took_part} of {asked} ranks, and its numbers do not tell",
     )
 
 

@@ -61,9 +61,9 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
     ring and random ones, which follow from `seed` (the run id), so that a run can be repeated by
     hand.
     """
-    most = (
-        MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))
-    )
+    most = MAX_PEERS
+    if shared_cores is not None:
+        most = shared_cores * PAIRS_PER_CORE // max(1, len(names))
     count = min(len(names) - 1, max(2, most))
     chosen = random.Random(seed)
     peers = {}
@@ -86,8 +86,10 @@ def peers_to_log_in_to(
     logins: dict[str, list[str]] = {}
     for index, name in enumerate(names[1:], 1):
         parent = names[(index - 1) // TREE_RADIX]
-        parents = [parent] if shared_cores is not None else dict.fromkeys((names[0], parent))
-        for start in parents:
+        starts = [parent]
+        if shared_cores is None and parent != names[0]:
+            starts = [names[0], parent]
+        for start in starts:
             logins.setdefault(start, []).append(name)
     return logins
 
@@ -97,9 +99,10 @@ def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
     logins: dict[str, list[str]] = {}
     place = {name: index for index, name in enumerate(names)}
     for first, target in list(failed)[:MAX_SECOND_LOGINS]:
-        start = place[target] + 1
-        others = [name for name in [*names[start:], *names[: start - 1]] if name != first]
-        for witness in others[:WITNESSES]:
+        at = place[target]
+        following = [*names[at + 1 :], *names[:at]]
+        witnesses = [name for name in following if name != first]
+        for witness in witnesses[:WITNESSES]:
             logins.setdefault(witness, []).append(target)
     return logins
 
@@ -117,8 +120,9 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Connect to every node with its pinned host key; blame those that do not answer."""
     testbed = findings.testbed
-    # GPUs are each node's own
-    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None
+    shared_facts = None
+    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs are each node's own
+        shared_facts = SharedFacts()
     greeted = on_each(
         testbed.nodes,
         lambda node: set_up_node(testbed, node, timeout_s, shared_facts),
@@ -163,8 +167,9 @@ def is_crowded(testbed: Testbed) -> bool:
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
-    # The others are the same machine
-    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes
+    nodes = testbed.nodes
+    if is_crowded(testbed):  # the others are the same machine
+        nodes = nodes[:1]
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
@@ -222,20 +227,22 @@ def _ask_nodes(
         ),
         at_once=fan_out(testbed),
     )
-    findings.blame_nodes(
-        {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
-    )
-    failed: dict[tuple[str, str], Reason] = {}
+    floods: dict[str, Reason] = {}
+    counted: dict[str, Sequence[str]] = {}
+    failed: dict[Pair, Reason] = {}
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
+            floods[name] = answer.reason
             continue
-        errors = (
-            dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
-        )
-        failed |= {(name, peer): error for peer, error in errors.items() if error}
-    counted = {
-        name: peers[name] for name, answer in answers.items() if not isinstance(answer, FloodError)
-    }
+        counted[name] = peers[name]
+        if isinstance(answer, RemoteError):
+            errors: Mapping[str, Reason] = dict.fromkeys(peers[name], answer.reason)
+        else:
+            errors = answer
+        for peer, error in errors.items():
+            if error:
+                failed[name, peer] = error
+    findings.blame_nodes(floods)
     return TriedPairs(counted, failed)
 
 
@@ -264,11 +271,15 @@ class RollCall:
         """The verdict on a loss of nodes: those taken away on purpose are no failure of the
         cluster.
         """
-        return Verdict.FAIL if self.suspects else Verdict.INCONCLUSIVE
+        if self.suspects:
+            return Verdict.FAIL
+        return Verdict.INCONCLUSIVE
 
     def reason(self, broken: Reason) -> Reason:
         """Join `broken` with the problems; without suspects, the platform's reason comes first."""
-        return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
+        if self.suspects:
+            return join((broken, *self.problems))
+        return join((*self.problems, broken))
 
 
 def roll_call(run: Run, testbed: Testbed) -> RollCall:
@@ -302,10 +313,9 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     problems = [
         each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)
     ]
-    placed_excuses = [placed(host_list(sorted(gone)), why) for why, gone in names_by_reason.items()]
-    return RollCall(
-        testbed=findings.testbed, suspects=blamed, problems=(*problems, *placed_excuses)
-    )
+    for why, gone in names_by_reason.items():
+        problems.append(placed(host_list(sorted(gone)), why))
+    return RollCall(testbed=findings.testbed, suspects=blamed, problems=tuple(problems))
 
 
 def conclude_repeat(
@@ -315,11 +325,13 @@ def conclude_repeat(
     through.
     """
     ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
-    now = roll_call(run, testbed) if ended_early or repeated.over else None
-    if now and now.problems:
-        verdict, reason = now.verdict, now.reason(reason)
-        repeated.suspects += now.suspects
-        repeated.over = True
+    if ended_early or repeated.over:
+        now = roll_call(run, testbed)
+        if now.problems:
+            verdict = now.verdict
+            reason = now.reason(reason)
+            repeated.suspects += now.suspects
+            repeated.over = True
     repeated.add_outcome(Problem(verdict, reason))
 
 
@@ -363,7 +375,8 @@ def repeat_streams(
 
     findings = context.recall(Findings)
     try:
-        streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
+        first = findings.streams if findings else {}
+        streams = explore_again(plan, doubtful, nth, measure, first)
     except NodesError as floods:
         repeated.suspects += [
             Suspect(kind="node", name=name, confidence=1.0, evidence=why)

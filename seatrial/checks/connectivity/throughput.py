@@ -86,7 +86,10 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     if len(seats) < 2:
         return []
     circle = len(seats) - 1
-    turn = day % (circle if circle % _WEEK else circle + 1)
+    turns = circle
+    if circle % _WEEK == 0:
+        turns += 1
+    turn = day % turns
     pairs = [(seats[turn % circle], seats[-1])]
     for i in range(1, len(seats) // 2):
         clockwise = seats[(turn + i) % circle]

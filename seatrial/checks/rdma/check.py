@@ -19,6 +19,7 @@ from typing import Annotated
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.inventory import Inventories
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.checks.connectivity.throughput import partners
@@ -142,7 +143,9 @@ class _Trial:
         self.testbed = context.testbed
         self.section = section
         findings = context.recall(Findings)
-        self._inventories = dict(findings.inventories) if findings else {}
+        self._inventories: Inventories = {}
+        if findings:
+            self._inventories = findings.inventories
         self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
@@ -154,7 +157,9 @@ class _Trial:
         Raises MissingError if it is not on each.
         """
         section = self.section
-        prefix = f"{section.folder}/" if section.folder else ""
+        prefix = ""
+        if section.folder:
+            prefix = f"{section.folder}/"
         request: dict[str, object] = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
@@ -354,7 +359,9 @@ def _of_node(name: str, evidence: Reason) -> Problem:
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
     """Return the problem of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
+    code = "rdma-failed"
+    if verdict is Verdict.CORRUPT:
+        code = "rdma-wrong"
     evidence = Reason.of(code, device=device, what=problem)
     return Problem.of(
         verdict, Suspect(kind="link", name=link_name(*pair), confidence=0.7, evidence=evidence)

@@ -156,30 +156,27 @@ class Workload(DecoderOptions):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.data != "synthetic" and not self.model.startswith("resnet"):
+        model = self.model
+        if self.data != "synthetic" and not model.startswith("resnet"):
             raise ValueError(
-                f"data {self.data} is for resnet18 and resnet50; {self.model} learns "
+                f"data {self.data} is for resnet18 and resnet50; {model} learns "
                 "synthetic data alone"
             )
-        if self.model != "transformer" and self.transformer != TransformerSize():
-            raise ValueError(
-                f"transformer is the size of the model transformer; model is {self.model}"
-            )
+        if model != "transformer" and self.transformer != TransformerSize():
+            raise ValueError(f"transformer is the size of the model transformer; model is {model}")
         if bool(self.command) != bool(self.log):
             raise ValueError("command and log belong together: the log is what is judged")
-        if self.command and self.model != "tiny":
-            raise ValueError(f"command takes the place of a model; model is {self.model}")
-        if self.model == "llama" and self.precision == "fp16":
+        if self.command and model != "tiny":
+            raise ValueError(f"command takes the place of a model; model is {model}")
+        if model == "llama" and self.precision == "fp16":
             raise ValueError("precision fp16 is not for llama; legal: fp32, bf16, fp8")
-        if self.model != "llama" and self.precision == "fp8":
-            raise ValueError(f"precision fp8 is for llama; model is {self.model}")
+        if model != "llama" and self.precision == "fp8":
+            raise ValueError(f"precision fp8 is for llama; model is {model}")
         only_llamas = self.model_dump(
             include=set(DecoderOptions.model_fields), exclude_defaults=True
         )
-        if self.model != "llama" and only_llamas:
-            raise ValueError(
-                f"{next(iter(only_llamas))} is for model: llama; model is {self.model}"
-            )
+        if model != "llama" and only_llamas:
+            raise ValueError(f"{next(iter(only_llamas))} is for model: llama; model is {model}")
         problem = self.decoder_problem()
         if problem:
             raise ValueError(problem)
@@ -211,10 +208,10 @@ class Workload(DecoderOptions):
 
     def parameters(self) -> float:
         """Return about how many parameters the decoder has that one token meets."""
-        if isinstance(self.size, str):
-            return _LLAMA_PARAMETERS[self.size]
         shape = self.size
-        networks = self.size.active_experts if self.size.experts else 1
+        if isinstance(shape, str):
+            return _LLAMA_PARAMETERS[shape]
+        networks = shape.active_experts if shape.experts else 1
         block = 4 * shape.width**2 + networks * 3 * shape.width * shape.hidden
         return float(shape.layers * block + 2 * shape.vocabulary * shape.width)
 
