@@ -150,21 +150,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     moved = beyond_chance(shifts[:-1], errors)
     shifted = shifts[:, current.group]
     scaled = (np.vstack([firsts, current.first]) - centre - shifted) / noise
-    rests = np.vstack([past.accepted(past.rest), current.second])
-    again = (rests - centre - shifted) / noise
-    twice = np.full((1, own.size), 2)
-    more = np.maximum(np.vstack([past.count, twice]) - 1, 0)
-    of_two = (current.first - current.second) ** 2 / 2
-    within = np.vstack([past.accepted(past.within), of_two]) / noise**2
-    taught = past.count * past.good
-    shares = np.empty((len(LASTING_SHARES), own.size))
-    for nth, lasts in enumerate(LASTING_SHARES):
-        apart = apart_from_mean(taught, lasts)
-        share = shared(scaled, again, within, more, taught.sum(axis=0), apart, groups)
-        shares[nth] = beyond_doubt(*share)
-    around = (accepted - centre - shifted[:-1]) / noise
-    # What readings of a run share takes it as far from the mean of all, however long it lasts.
-    factor = location_factor(around, taught, shares[-1] * apart[:-1], groups)
+    shares, factor = _shared(past, current, scaled, centre, shifted, noise, groups)
     located = past.location - moved[:, current.group]
     chance = chance_of(past.count * np.isfinite(located), noise, factor[current.group])
     expected = _forecast(
@@ -199,6 +185,39 @@ def learn(past: Past, current: ThisRun) -> Reference:
         reads=scaled[-1],
         season=seasons[-1],
     )
+
+
+def _shared(
+    past: Past,
+    current: ThisRun,
+    scaled: Floats,
+    centre: Floats,
+    shifted: Floats,
+    noise: Floats,
+    groups: list[Ints],
+) -> tuple[Floats, Floats]:
+    """Return the share of the noise's variance that readings of a run have in common, for each of
+    LASTING_SHARES (H, M), and the factor of the variance of locations (G).
+
+    `scaled` (T + 1, M) are the first readings in standard deviations from what they should be: the
+    `centre` (M) and what their peers `shifted` by.
+    """
+    rests = np.vstack([past.accepted(past.rest), current.second])
+    again = (rests - centre - shifted) / noise
+    twice = np.full((1, noise.size), 2)
+    more = np.maximum(np.vstack([past.count, twice]) - 1, 0)
+    of_two = (current.first - current.second) ** 2 / 2
+    within = np.vstack([past.accepted(past.within), of_two]) / noise**2
+    taught = past.count * past.good
+    readings = taught.sum(axis=0)
+    shares = np.empty((len(LASTING_SHARES), noise.size))
+    for nth, lasts in enumerate(LASTING_SHARES):
+        apart = apart_from_mean(taught, lasts)
+        share, error = shared(scaled, again, within, more, readings, apart, groups)
+        shares[nth] = beyond_doubt(share, error)
+    # What readings of a run share takes it as far from the mean of all, however long it lasts.
+    around = (past.accepted(past.location) - centre - shifted[:-1]) / noise
+    return shares, location_factor(around, taught, shares[-1] * apart[:-1], groups)
 
 
 def _mean(accepted: Floats, weights: Floats) -> Floats:
