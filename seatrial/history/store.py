@@ -74,9 +74,11 @@ def _write(connection: Connection, incident: Incident) -> Incident:
     """Insert the incident, or replace the one of its id; return it with its id."""
     if incident.id is not None:
         which = incidents.c.id == incident.id
-        connection.execute(update(incidents).where(which), _record(incident))
+        change = update(incidents).where(which)
+        connection.execute(change, _record(incident))
         return incident
-    inserted = connection.execute(insert(incidents), _record(incident))
+    record = _record(incident)
+    inserted = connection.execute(insert(incidents), record)
     (key,) = inserted.inserted_primary_key or (None,)
     return replace(incident, id=key)
 
@@ -143,8 +145,9 @@ class Store:
             ids = series_ids(connection, series_records(measured))
             numbers, raw = reading_records(result, measured, ids)
             run_id = result.run_id
-            connection.execute(delete(runs).where(runs.c.run_id == run_id))
-            connection.execute(delete(node_tests).where(node_tests.c.run_id == run_id))
+            for table in (runs, node_tests):
+                replaced = delete(table).where(table.c.run_id == run_id)
+                connection.execute(replaced)
             connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
                 (node_hardware, hardware_records(result)),
@@ -152,7 +155,7 @@ class Store:
                 (readings, numbers),
                 (samples, raw),
                 (suspects, suspect_records(result)),
-                (node_tests, [node_test_record(test) for test in node_tests_of(result)]),
+                (node_tests, list(map(node_test_record, node_tests_of(result)))),
             )
             for table, rows in rows_by_table:
                 if rows:
@@ -167,7 +170,8 @@ class Store:
         """Return the runs of those ids that are there, oldest first."""
         query = select(runs).order_by(runs.c.started, runs.c.run_id)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            chosen = query.where(runs.c.run_id.in_(listed(connection, run_ids)))
+            is_chosen = runs.c.run_id.in_(listed(connection, run_ids))
+            chosen = query.where(is_chosen)
             return [run_row(row) for row in connection.execute(chosen)]
 
     def run(self, run_id: str) -> RunRow | None:
@@ -186,14 +190,14 @@ class Store:
         """Return the cluster's newest `limit` runs of that suite that started before, newest
         first.
         """
-        which = [runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before]
+        which = [*_of_suite(cluster, suite), runs.c.started < before]
         if verdict is not None:
             which.append(runs.c.verdict == verdict.value)
         return self._newest(limit, *which)
 
     def count_after(self, cluster: str, suite: str, after: datetime) -> int:
         """Count the cluster's runs of that suite that started later."""
-        which = (runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started > after)
+        which = [*_of_suite(cluster, suite), runs.c.started > after]
         query = select(func.count()).select_from(runs).where(*which)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return int(connection.execute(query).scalar_one())
@@ -205,15 +209,18 @@ class Store:
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
         passed = runs.c.verdict == Verdict.PASS.value
-        return self._last(cluster, suite, passed, runs.c.run_id != before)
+        is_other = runs.c.run_id != before
+        return self._last(cluster, suite, passed, is_other)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
-        return self._last(cluster, suite, runs.c.finished == at)
+        ended = runs.c.finished == at
+        return self._last(cluster, suite, ended)
 
     def _last(self, cluster: str, suite: str, *which: ColumnElement[bool]) -> RunRow | None:
-        newest = self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *which)
-        return newest[0] if newest else None
+        for run in self._newest(1, *_of_suite(cluster, suite), *which):
+            return run
+        return None
 
     def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
         query = (
@@ -235,7 +242,8 @@ class Store:
             self._writer.begin() as connection,
         ):
             chosen = runs.c.run_id.in_(listed(connection, run_ids))
-            return connection.execute(delete(runs).where(chosen)).rowcount
+            removal = delete(runs).where(chosen)
+            return connection.execute(removal).rowcount
 
     def incidents(
         self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
@@ -253,7 +261,8 @@ class Store:
             self._writer.begin() as connection,
         ):
             lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
-            rows = connection.execute(query.order_by(incidents.c.id))
+            in_order = query.order_by(incidents.c.id)
+            rows = connection.execute(in_order)
             before = [_incident(row) for row in rows]
             after = advance(before, cluster, suite, outcome, sinks)
             return [_write(connection, incident) for incident in after]
@@ -268,7 +277,8 @@ class Store:
         ):
             lock(connection, _ADVISORY_LOCK)
             which = incidents.c.id == incident
-            row = connection.execute(select(incidents).where(which)).first()
+            query = select(incidents).where(which)
+            row = connection.execute(query).first()
             if row is None:
                 return
             now = _incident(row)
@@ -278,7 +288,8 @@ class Store:
                     now = now.with_receipt(sink, receipt)
             record = _record(now)
             changed = {name: record[name] for name in ("receipts", "settled")}
-            connection.execute(update(incidents).where(which), changed)
+            change = update(incidents).where(which)
+            connection.execute(change, changed)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""
@@ -322,7 +333,8 @@ class Store:
             .order_by(campaigns.c.started.desc())
             .limit(1)
         )
-        query = query if suite is None else query.where(campaigns.c.suite == suite)
+        if suite is not None:
+            query = query.where(campaigns.c.suite == suite)
         with (
             explained(self._engine.url, "campaigns cannot be read"),
             self._engine.begin() as connection,
@@ -367,19 +379,23 @@ class Store:
             explained(self._engine.url, "minutes cannot be kept"),
             self._writer.begin() as connection,
         ):
-            connection.execute(delete(minutes).where(minutes.c.run_id == run_id))
+            earlier = minutes.c.run_id == run_id
+            connection.execute(delete(minutes).where(earlier))
             if rows:
                 connection.execute(insert(minutes), rows)
 
     def minutes(self, run_id: str, metric: str) -> MetricMinutes | None:
         """Return what devices reported of the metric during the run; None without any."""
-        query = select(minutes).where(minutes.c.run_id == run_id, minutes.c.metric == metric)
+        of_run = minutes.c.run_id == run_id
+        query = select(minutes).where(of_run, minutes.c.metric == metric)
         with (
             explained(self._engine.url, "minutes cannot be read"),
             self._engine.begin() as connection,
         ):
             row = connection.execute(query).first()
-            return unpacked(row.metric, row.parts, row.times_s, row.readings) if row else None
+            if row is None:
+                return None
+            return unpacked(row.metric, row.parts, row.times_s, row.readings)
 
     def minute_metrics(self, run_ids: Sequence[str]) -> list[str]:
         """Return the metrics that devices reported in the runs."""
@@ -388,7 +404,8 @@ class Store:
             explained(self._engine.url, "minutes cannot be read"),
             self._engine.begin() as connection,
         ):
-            chosen = query.where(minutes.c.run_id.in_(listed(connection, run_ids)))
+            is_chosen = minutes.c.run_id.in_(listed(connection, run_ids))
+            chosen = query.where(is_chosen)
             return list(connection.execute(chosen).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
@@ -418,7 +435,8 @@ class Store:
             explained(self._engine.url, f"run {run_id} cannot be read"),
             self._engine.begin() as connection,
         ):
-            return [m for _, m in stored_measurements(connection, run_id) if m.finite]
+            stored = stored_measurements(connection, run_id)
+            return [m for _, m in stored if m.finite]
 
     def result(self, run_id: str) -> RunResult | None:
         """Return the run without judgements and timings, and of the nodes their hardware."""
@@ -431,7 +449,8 @@ class Store:
     def pinned(self, cluster: str) -> dict[str, Pin]:
         """Return the cluster's pinned baselines by series."""
         columns = [baselines.c[field.name] for field in fields(Pin)]
-        query = select(*columns).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
+        of_cluster = select(*columns).where(baselines.c.cluster == cluster)
+        query = of_cluster.order_by(baselines.c.series)
         with (
             explained(self._engine.url, "pinned baselines cannot be read"),
             self._engine.begin() as connection,
@@ -454,8 +473,9 @@ class Store:
             self._writer.begin() as connection,
         ):
             _forget(connection, cluster, [pin.series for pin in pins])
-            if pins:
-                connection.execute(insert(baselines), [pin_record(cluster, pin) for pin in pins])
+            records = [pin_record(cluster, pin) for pin in pins]
+            if records:
+                connection.execute(insert(baselines), records)
 
     def unpin(self, cluster: str, series: Iterable[str]) -> int:
         """Delete pins; return how many there were."""
@@ -466,10 +486,16 @@ class Store:
             return _forget(connection, cluster, series)
 
 
+def _of_suite(cluster: str, suite: str) -> list[ColumnElement[bool]]:
+    return [runs.c.cluster == cluster, runs.c.suite == suite]
+
+
 def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
     gone = 0
     of_cluster = baselines.c.cluster == cluster
     for name in series:
-        match = and_(of_cluster, baselines.c.series_key == series_key(name))
-        gone += connection.execute(delete(baselines).where(match)).rowcount
+        of_series = baselines.c.series_key == series_key(name)
+        match = and_(of_cluster, of_series)
+        removal = delete(baselines).where(match)
+        gone += connection.execute(removal).rowcount
     return gone
