@@ -83,11 +83,14 @@ class HeatMapRow:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the node."""
-        return worst(verdict for verdict in (*self.verdicts, self.blamed_for) if verdict)
+        verdicts = (*self.verdicts, self.blamed_for)
+        return worst(verdict for verdict in verdicts if verdict)
 
     @property
     def clean(self) -> bool:
-        return self.blamed is None and set(self.verdicts) <= {Verdict.PASS, None}
+        if self.blamed is not None:
+            return False
+        return set(self.verdicts) <= {Verdict.PASS, None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +171,8 @@ def _blamed_cells(
 def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
     alike: dict[object, list[HeatMapRow]] = defaultdict(list)
     for line in lines:
-        look = tuple((cell.verdict, cell.compared) for cell in line.cells)
-        alike[look].append(line)
+        look = [(cell.verdict, cell.compared) for cell in line.cells]
+        alike[tuple(look)].append(line)
     groups = []
     for group in alike.values():
         nodes = tuple(line.node for line in group)
@@ -188,7 +191,8 @@ def _row(
         return HeatMapRow(name, tuple(shown))
     confidence = max(blame.confidence for blame in blames)
     sure = [blame.verdict for blame in blames if blame.verdict]
-    return HeatMapRow(name, tuple(shown), confidence, worst(sure) if sure else None)
+    blamed_for = worst(sure) if sure else None
+    return HeatMapRow(name, tuple(shown), confidence, blamed_for)
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import RunResult
+from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
-from seatrial.report.heatmap import heat_map
+from seatrial.report.heatmap import HeatMapRow, heat_map
 from seatrial.text import words
 from seatrial.text.escape import code, escape
 from seatrial.text.headline import lines, own_reason
@@ -72,15 +72,18 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
         numbers,
         _table("Software that changed", ("what", "last good run", "this run"), rows),
     )
-    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+    stripped = [part.rstrip("\n") for part in parts if part]
+    return "\n\n".join(stripped) + "\n"
 
 
 def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
     """Return up to `limit` judgements as flat rows for a table, the worst first, every text
     formatted for people.
     """
-    judged = [(check, j) for check in result.checks for j in check.judgements]
-    judged.sort(key=lambda pair: pair[1].verdict.severity)
+    judged = []
+    for check in result.checks:
+        judged += [(check, judgement) for judgement in check.judgements]
+    judged.sort(key=_severity)
     return [
         {
             "check": check.name,
@@ -96,6 +99,11 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
         }
         for check, j in judged[:limit]
     ]
+
+
+def _severity(judged: tuple[Check, Judgement]) -> int:
+    _, judgement = judged
+    return judgement.verdict.severity
 
 
 def _facts(result: RunResult) -> str:
@@ -153,11 +161,14 @@ def _bad(result: RunResult) -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = [_line(map(escape, row)) for row in rows]
+    body = []
+    for row in rows:
+        body.append(_line(map(escape, row)))
     if not body:
         return ""
     rule = "|" + "---|" * len(head)
-    return "\n".join([f"### {title}", "", _line(head), rule, *body])
+    lines = [f"### {title}", "", _line(head), rule]
+    return "\n".join(lines + body)
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -177,8 +188,11 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
     """
     last = context.past.last_good
     heat = heat_map(result)
-    titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []
-    rows = heat.lines if heat else ()
+    titles = []
+    rows: Sequence[HeatMapRow] = ()
+    if heat:
+        titles = [f"{column.check}: {column.title}" for column in heat.columns]
+        rows = heat.lines
     last_good = None
     if last:
         started = last.started.isoformat(timespec="seconds")

@@ -111,7 +111,8 @@ def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> lis
 
     shown = sorted(slow, key=doubt)[:NODES_SHOWN]
     side_of = _side_of(sides)
-    return sorted(shown, key=lambda node: side_of.get(node, len(sides)))
+    last = len(sides)
+    return sorted(shown, key=lambda node: side_of.get(node, last))
 
 
 def _side_of(sides: Sides) -> dict[str, int]:
@@ -130,8 +131,11 @@ def _matrix(
 ) -> PairMatrix:
     lines = []
     for first in nodes:
-        tests = [pairs.get(frozenset((first, second)), ()) for second in nodes]
-        lines.append(tuple(map(_cell, tests)))
+        cells = []
+        for second in nodes:
+            tests = pairs.get(frozenset((first, second)), ())
+            cells.append(_cell(tests))
+        lines.append(tuple(cells))
     tested = {node for pair in pairs for node in pair}
     side_of = _side_of(sides)
     numbers = [side_of.get(node, len(sides)) for node in nodes]

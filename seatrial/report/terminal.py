@@ -77,8 +77,10 @@ def table(
     for row in rows:
         cells = []
         for cell in row:
-            is_styled = isinstance(cell, Text)
-            cells.append(cell if is_styled else Text(words.plain(cell, encoding)))
+            styled = cell
+            if isinstance(cell, str):
+                styled = Text(words.plain(cell, encoding))
+            cells.append(styled)
         grid.add_row(*cells)
     return grid
 
@@ -122,7 +124,8 @@ def show_summary(result: RunResult, console: Console) -> None:
             own_reason(check, result.suspects),
         )
         rows.append(row)
-        curves += [(check, curve) for curve in busbw_curves(check)]
+        for curve in busbw_curves(check):
+            curves.append((check, curve))
     headings = ("check", "verdict", "time", "reason")
     checks = table(headings, rows, encoding, folded=("time", "reason"))
     checks.columns[2].justify = "right"
@@ -179,7 +182,8 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
 def _curve(curve: Curve, encoding: str) -> str:
     first = format_size(curve.points[0].message_bytes)
     last = format_size(curve.points[-1].message_bytes)
-    drawn = sparkline([point.busbw_gb_s for point in curve.points])
+    rates = [point.busbw_gb_s for point in curve.points]
+    drawn = sparkline(rates)
     if drawn != words.plain(drawn, encoding):
         return f"{first} to {last}"
     return f"{first} {drawn} {last}"
@@ -204,10 +208,11 @@ def _suspects(
     headings = ("suspect", "confidence", "evidence")
     rows: list[Cells] = []
     for suspect in suspects[:MAX_SUSPECTS]:
-        name = words.plain(words.suspect_name(suspect, nodes), encoding)
+        name = words.suspect_name(suspect, nodes)
+        shown = Text(words.plain(name, encoding), "bold")
         confidence = words.fraction(suspect.confidence)
         evidence = suspect.evidence.sentence
-        rows.append((Text(name, "bold"), confidence, evidence))
+        rows.append((shown, confidence, evidence))
     more = len(suspects) - MAX_SUSPECTS
     if more > 0:
         note = Text(f"and {more:,} more", "dim")
@@ -224,8 +229,8 @@ def show_difference(difference: "Difference") -> None:
     for name, run in (("before", before), ("after", after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")
         verdict, *_ = lines(run)
-        of = f"{run.run_id} of {run.cluster}, {run.suite}, {started}"
-        print_line(console, f"{name}: {of}: {verdict}")
+        described = f"{run.run_id} of {run.cluster}, {run.suite}, {started}"
+        print_line(console, f"{name}: {described}: {verdict}")
     if before.cluster != after.cluster:
         print_line(
             console,
@@ -249,7 +254,10 @@ def show_difference(difference: "Difference") -> None:
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    rest = [f"{count} {text}" for count, text in left_out if count > 0]
+    rest = []
+    for count, text in left_out:
+        if count > 0:
+            rest.append(f"{count} {text}")
     print_line(console, ", ".join(rest) or "nothing else was measured in both")
 
 
