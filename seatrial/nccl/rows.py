@@ -22,6 +22,7 @@ TYPES = {
 """Bytes of each data type that nccl-tests and rccl-tests name."""
 REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
+Reader = Callable[[str], Any]  # of a token
 NotRow = Literal["short", "glued", "no"]
 """Why a text is no row: it starts as one and ends early, or goes on as another line, or is
 something else.
@@ -96,12 +97,14 @@ def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow
     if layout is not None and layout.typed:
         column_count = len(layout.columns)
     numbers = tokens[5:]
-    if len(tokens) < column_count and all(map(_numeric, numbers)):
+    ends_early = len(tokens) < column_count
+    if ends_early and all(map(_numeric, numbers)):
         return "short"
     if not all(map(_PLACEHOLDER.match, numbers)):
         return "glued"
     columns = (*_LEADING, *_redop(tokens))
-    return _row((*columns, "root"), tokens) or _row(columns, tokens) or "glued"
+    rooted = (*columns, "root")
+    return _row(rooted, tokens) or _row(columns, tokens) or "glued"
 
 
 def glued_piece(text: str) -> str:
@@ -150,14 +153,18 @@ def consistent(row: Row, *, cpu_time: bool) -> bool:
     width = _width(row)
     if width and row.size % width != 0:
         return False
-    return cpu_time or all(_agrees(row.size, side) for side in row.sides)
+    if cpu_time:
+        return True
+    return all(_agrees(row.size, side) for side in row.sides)
 
 
 def _agrees(size: int, side: Timing) -> bool:
     time_us = side.time_us or 0.0
     algbw = side.algbw_gb_s or 0.0
     busbw = side.busbw_gb_s or 0.0
-    if time_us <= 0 or busbw > 2 * algbw + 0.02:
+    if time_us <= 0:
+        return False
+    if busbw > 2 * algbw + 0.02:
         return False
     expected = expected_algbw(size, time_us)
     rounding = 0.06 if time_us >= 1e6 else 0.004  # seven columns hold 1e+07
@@ -175,16 +182,19 @@ def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     if len(tokens) != len(layout.columns):
         return "no"
     row = _row(layout.columns, tokens)
-    if row and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time):
-        return row
-    return "no"
+    if row is None or not row.sides:
+        return "no"
+    agrees = plausible(row, 1.07, cpu_time=layout.cpu_time)
+    return row if agrees else "no"
 
 
 def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     """Return the row by the header's columns, less the redop that some tests leave blank; None if
     it does not fit.
     """
-    columns = layout.columns if layout is not None and layout.typed else ()
+    columns: tuple[str, ...] = ()
+    if layout is not None and layout.typed:
+        columns = layout.columns
     if "redop" in columns:
         place = columns.index("redop")
         is_blank = place < len(tokens) and _numeric(tokens[place])
@@ -207,7 +217,8 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     numbers = tokens[3 + len(redop) :]
     if not numbers or not all(map(_numeric, numbers)):
         return None
-    two_sided = layout is not None and {"in.time", "out.time"} <= set(layout.columns)
+    header = layout.columns if layout is not None else ()
+    two_sided = "in.time" in header and "out.time" in header
     roots: list[tuple[str, ...]] = []
     if not numbers[0].startswith("-"):
         roots.append(())
@@ -219,7 +230,8 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
             is_cut = sides == 1 and two_sided
             if len(body) == sides * width and not is_cut:
                 names = _body(body, sides, width)
-                return _row((*_LEADING, *redop, *root, *names), tokens)
+                columns = (*_LEADING, *redop, *root, *names)
+                return _row(columns, tokens)
     return None
 
 
@@ -231,7 +243,8 @@ def _redop(tokens: list[str]) -> tuple[str, ...]:
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
-    if width == 4 and any(map(_is_small_error, numbers[3::4])):
+    fourth = numbers[3::4]
+    if width == 4 and any(map(_is_small_error, fourth)):
         names[3] = "error"
     columns = [f"out.{name}" for name in names]
     if sides == 2:
@@ -240,7 +253,9 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
 
 
 def _is_small_error(number: str) -> bool:
-    return bool(_SMALL_ERROR.match(number)) and float(number) < 1
+    if not _SMALL_ERROR.match(number):
+        return False
+    return float(number) < 1
 
 
 def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
@@ -272,7 +287,7 @@ def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
 
 
 @lru_cache(64)
-def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
+def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
     """Return the columns, each with what reads its tokens and raises ValueError for those of
     another kind.
     """
@@ -339,7 +354,7 @@ def _numeric(token: str) -> bool:
     return token.lower() in _NO_NUMBER
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {
+_READERS: Mapping[str, Reader] = {
     "size": _whole,
     "count": _whole,
     "type": str,

@@ -48,6 +48,7 @@ _SOCKETS = frozenset({"socket", "fastsocket"})
 _TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, without RDMA
 _NVLS = frozenset({"NVLS", "NVLSTree"})
 NO_NVLS = "Ring/Tree"
+Pair = tuple[str, str]
 
 
 class Nic(NamedTuple):
@@ -62,7 +63,12 @@ class Nic(NamedTuple):
         """Return whether it may be of that link and at least of that rate."""
         if 0 < self.gbit_s < like.gbit_s:
             return False
-        return self.link == like.link or not (self.link and like.link)
+        is_unknown = not (self.link and like.link)
+        return is_unknown or self.link == like.link
+
+
+Choice = tuple[int, str, str]  # bytes of a message, algorithm, protocol
+HostNics = tuple[str, tuple[Nic, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,10 @@ class Transport:
     gpu_direct: bool | None = None
     nodes: int | None = None
     evidence: str = ""
-    choices: tuple[tuple[int, str, str], ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
+    choices: tuple[Choice, ...] = ()
+    settings: tuple[Pair, ...] = ()
     provider: str | None = None
-    nics: tuple[tuple[str, tuple[Nic, ...]], ...] = ()
+    nics: tuple[HostNics, ...] = ()
     inside: str = ""
 
     def fewest_nics(self, like: Nic) -> tuple[str, int] | None:
@@ -126,7 +132,8 @@ class Transport:
         requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
         known = frozenset(_NUMBERED["algorithm"])
         words = requested.lstrip("^").split(",")
-        named = known & {_named("algorithm", word) for word in words}
+        algorithms = {_named("algorithm", word) for word in words}
+        named = known & algorithms
         allowed = known - named
         if named and not requested.startswith("^"):
             allowed = named
@@ -164,12 +171,12 @@ class TransportReader:
         self._networks: dict[str, str] = {}
         self._gpu_direct: bool | None = None
         self._nodes: int | None = None
-        self._choices: dict[int, tuple[str, str]] = {}
+        self._choices: dict[int, Pair] = {}
         self._settings: dict[str, str] = {}
         self._no_device = ""
-        self._provider: tuple[str, str] | None = None
+        self._provider: Pair | None = None
         self._ports: dict[str, dict[str, Nic]] = {}
-        self._rates: dict[tuple[str, str], int] = {}
+        self._rates: dict[Pair, int] = {}
         self._inside = ""
 
     def feed(self, raw: str) -> None:
@@ -195,7 +202,8 @@ class TransportReader:
 
     def _chosen_devices(self, names: list[str], text: str) -> None:
         # One name, or one without a number, stands for all that begin so.
-        if len(names) == 1 or not all(name[-1:].isdecimal() for name in names):
+        has_numbers = all(name[-1:].isdecimal() for name in names)
+        if len(names) == 1 or not has_numbers:
             return
         ports = {}
         for name in names:
@@ -205,7 +213,8 @@ class TransportReader:
 
     def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
-            self._network(match[1] or match[2], text)
+            name = match[1] or match[2]
+            self._network(name, text)
         elif match := _VIA.search(text):
             self._network(match[1], text)
             self._gpu_direct = bool(self._gpu_direct or match[2])
@@ -217,14 +226,17 @@ class TransportReader:
         elif match := _PROVIDER.search(text):
             provider = match[1]
             # One that is TCP stays, whatever other ranks selected.
-            stays = self._provider is not None and _is_tcp(self._provider[0])
-            if self._provider is None or (_is_tcp(provider) and not stays):
+            known = self._provider
+            if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
                 self._provider = provider[:80], _evidence(text)
             if found := _NIC_COUNT.search(text):
-                numbers = map(str, range(int(found[1])))
+                count = int(found[1])
+                numbers = map(str, range(count))
                 self._take_ports(dict.fromkeys(numbers, Nic()), text)
         elif match := _USED_DEVICES.search(text):
-            ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
+            ports = {}
+            for port, link in _PORT.findall(match[1]):
+                ports[port] = Nic(link)
             self._take_ports(ports, text)
         elif match := _PORT_RATE.search(text):
             if len(self._rates) < _MAX_RATES:
@@ -255,7 +267,7 @@ class TransportReader:
                 if len(known) == _MAX_PORTS:
                     return
 
-    def _nics(self) -> Iterator[tuple[str, tuple[Nic, ...]]]:
+    def _nics(self) -> Iterator[HostNics]:
         for host, ports in self._ports.items():
             nics = []
             for port, nic in ports.items():
@@ -301,7 +313,8 @@ class TransportReader:
 
     def _network(self, name: str, text: str) -> None:
         if len(self._networks) < _MAX_NETWORKS:
-            self._networks.setdefault(name[:80], _evidence(text))
+            evidence = _evidence(text)
+            self._networks.setdefault(name[:80], evidence)
 
 
 def _evidence(text: str) -> str:
@@ -320,7 +333,8 @@ def _named(kind: str, word: str) -> str:
     names = _NUMBERED[kind]
     if word.isdecimal():
         number = int(word[:9])
-        return names[number] if number < len(names) else word
+        is_known = number < len(names)
+        return names[number] if is_known else word
     bare = word.replace("_", "").lower()
     for name in names:
         if name.lower() == bare:
