@@ -52,7 +52,8 @@ def write(
     try:
         check_parents(target)
         is_new = not os.path.lexists(target)
-        if not is_new and (not target.is_dir() or any(target.iterdir())):
+        is_empty = target.is_dir() and not any(target.iterdir())
+        if not is_new and not is_empty:
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
         parent = target.absolute().parent
         if not parent.is_dir():
@@ -92,9 +93,10 @@ def _fill(
     issued = now().replace(microsecond=0)
     certificate = _certificate(folder, len(runs), issued)
     page = as_page(certificate)
-    (folder / CERTIFICATE).write_text(as_json(certificate), encoding="utf-8")
-    (folder / PAGE).write_text(page, encoding="utf-8")
-    names += [CERTIFICATE, PAGE]
+    texts = {CERTIFICATE: as_json(certificate), PAGE: page}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        names.append(name)
     if paper:
         from seatrial.report.paper import pdf_of
 
@@ -116,16 +118,18 @@ def follows(folder: Path) -> str:
         text = _read(folder / CERTIFICATE)
         page = _read(folder / PAGE)
         recorded = json.loads(text)
-        if not isinstance(recorded, dict) or recorded.get("schema") != SCHEMA:
+        is_certificate = isinstance(recorded, dict) and recorded.get("schema") == SCHEMA
+        if not is_certificate:
             return f"{CERTIFICATE}: is no certificate of schema {SCHEMA}"
         written = str(recorded.get("issued"))
         issued = datetime.fromisoformat(written)
         if issued.tzinfo is None:
             return f"{CERTIFICATE}: issued: must have an offset from UTC"
         listed = recorded.get("runs")
-        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_RUNS:
+        count = len(listed) if isinstance(listed, list) else 0
+        if not 1 <= count <= MAX_RUNS:
             return f"{CERTIFICATE}: runs: must be a list of 1 to {MAX_RUNS} runs"
-        expected = _certificate(folder, len(listed), issued)
+        expected = _certificate(folder, count, issued)
     except (InputError, ValueError, OSError, RecursionError) as error:
         return f"{CERTIFICATE}: cannot be checked: {error}"
     problem = _difference(recorded, expected)
@@ -139,11 +143,13 @@ def follows(folder: Path) -> str:
 
 def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
-    names = [_evidence(number) for number in range(1, count + 1)]
-    sizes = [(folder / name).stat().st_size for name in names]
-    if sum(sizes) > MAX_EVIDENCE:
+    numbers = range(1, count + 1)
+    names = list(map(_evidence, numbers))
+    files = [folder / name for name in names]
+    size = sum(file.stat().st_size for file in files)
+    if size > MAX_EVIDENCE:
         raise InputError(f"{EVIDENCE}: {_TOO_MUCH}")
-    results = [load_result(folder / name) for name in names]
+    results = list(map(load_result, files))
     ids = [result.run_id for result in results]
     for run_id in ids:
         if ids.count(run_id) > 1:
@@ -165,7 +171,9 @@ def _difference(recorded: Document, expected: Document) -> str:
         # By whose rules it was decided, which ours may not be
         expected["seatrial"] = str(recorded.get("seatrial"))
     for field, value in expected.items():
-        if field != "requirements" and recorded.get(field) != value:
+        if field == "requirements":
+            continue
+        if recorded.get(field) != value:
             return f"{field} does not follow from its evidence"
     rows = recorded.get("requirements")
     derived_rows = expected["requirements"]

@@ -5,7 +5,7 @@ from it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import yaml
 from pydantic import BaseModel
 
 # Path and kind of the fields that hold a model, by its name
-Places = dict[str, list[tuple[str, str]]]
+Place = tuple[str, str]
+Places = dict[str, list[Place]]
 _BOUNDS = {
     "minimum": "at least",
     "exclusiveMinimum": "above",
@@ -61,7 +62,8 @@ class Section:
     def paths(self) -> Iterator[tuple[str, Field]]:
         """Yield each field with its path in the file: platform.volumes.mount."""
         for place in self.places:
-            yield from ((place + field.name, field) for field in self.fields)
+            for field in self.fields:
+                yield place + field.name, field
 
 
 def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
@@ -73,13 +75,18 @@ def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
     _place_all("", "", schema, schema["$defs"], places)
     titles = _titles(places)
     fields = _fields(schema, titles, link)
-    yield Section("Fields", ("",), schema.get("description", ""), fields)
+    purpose = schema.get("description", "")
+    yield Section("Fields", ("",), purpose, fields)
     for name, title in titles.items():
-        paths = [path.partition(",")[0] for path, _ in places[name]]
-        held = tuple(dict.fromkeys(f"{path}." for path in paths))
+        held = []
+        for path, _ in places[name]:
+            field = path.partition(",")[0]
+            held.append(f"{field}.")
         part = schema["$defs"][name]
         fields = _fields(part, titles, link)
-        yield Section(title, held, part.get("description", ""), fields)
+        places_of_model = tuple(dict.fromkeys(held))
+        purpose = part.get("description", "")
+        yield Section(title, places_of_model, purpose, fields)
 
 
 def _fields(model: Schema, titles: dict[str, str], link: Link) -> tuple[Field, ...]:
@@ -117,7 +124,9 @@ def _titles(places: Places) -> dict[str, str]:
 
     If fields share a path, with the kind of holder: `platform.mounts, kind docker`.
     """
-    held = Counter(path for of_model in places.values() for path, _ in of_model)
+    held: Counter[str] = Counter()
+    for of_model in places.values():
+        held.update(path for path, _ in of_model)
     titles = {}
     for name, of_model in places.items():
         kinds: dict[str, list[str]] = defaultdict(list)
@@ -180,8 +189,7 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
             title = titles.get(_model_name(reference))
             words = link(title) if title else ""
         case {"anyOf": parts} | {"oneOf": parts}:
-            kinds = [_legal(part, titles, link) for part in parts if part.get("type") != "null"]
-            words = " or ".join(filter(None, dict.fromkeys(kinds)))
+            words = _any_of(parts, titles, link)
         case {"$comment": comment}:
             words = comment
         case {"enum": values}:
@@ -189,7 +197,8 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
         case {"const": value}:
             words = f"`{value}`"
         case {"type": "array"}:
-            items = _legal(field.get("items") or field["prefixItems"][0], titles, link)
+            part = field.get("items") or field["prefixItems"][0]
+            items = _legal(part, titles, link)
             length = _LENGTHS.get(field.get("minItems", 0), "")
             words = f"list of {items}{length}"
         case {"type": "object", "additionalProperties": True}:
@@ -198,10 +207,24 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
             values = _legal(field["additionalProperties"], titles, link)
             words = f"mapping of names to {values}"
         case _:
-            pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
-            parts = [f"{_TYPES[field['type']]}{pattern}"]
-            for key, bound in _BOUNDS.items():
-                if key in field:
-                    parts.append(f"{bound} {field[key]:g}")
-            words = ", ".join(parts)
+            words = _bounded(field)
+    return words
+
+
+def _any_of(parts: Sequence[Schema], titles: dict[str, str], link: Link) -> str:
+    kinds = []
+    for part in parts:
+        if part.get("type") != "null":
+            kinds.append(_legal(part, titles, link))
+    return " or ".join(filter(None, dict.fromkeys(kinds)))
+
+
+def _bounded(field: Schema) -> str:
+    """Describe a text or a number, with its pattern and bounds."""
+    words = _TYPES[field["type"]]
+    if "pattern" in field:
+        words += f" like `{field['pattern']}`"
+    for key, bound in _BOUNDS.items():
+        if key in field:
+            words += f", {bound} {field[key]:g}"
     return words

@@ -98,7 +98,8 @@ def _separate(error: Any) -> Iterator[Any]:
     if error["type"] != "value_error":
         yield error
         return
-    for message in str(error["msg"]).removeprefix("Value error, ").splitlines():
+    messages = str(error["msg"]).removeprefix("Value error, ")
+    for message in messages.splitlines():
         field, colon, rest = message.partition(": ")
         is_name = field.replace("_", "").replace(".", "").isalpha()
         if colon and isinstance(error["input"], dict) and is_name:
@@ -156,7 +157,8 @@ def _child(
 
 
 def _explain(problem: Any, at: Any) -> str:
-    kind, value = problem["type"], problem.get("input")
+    kind = problem["type"]
+    value = problem.get("input")
     context: Values = dict(problem.get("ctx", {}))
     for key, each in context.items():
         if isinstance(each, float) and each.is_integer():  # a bound
@@ -181,11 +183,13 @@ def _explain(problem: Any, at: Any) -> str:
     if kind in _WORDS:
         message = _WORDS[kind].format(**context)
     has_value = kind == "union_tag_invalid" or "got " in message
-    message = message[:1].lower() + message[1:]
+    first, rest = message[:1], message[1:]
+    message = first.lower() + rest
     if not has_value:
         message += f", is {_shown(value)}"
     if kind == "literal_error" and isinstance(value, str):
-        legal = str(context["expected"]).split("'")[1::2]
+        quoted = str(context["expected"]).split("'")
+        legal = quoted[1::2]
         if nearest := nearest_of(value, legal):
             message += f"; {nearest}"
     return message
@@ -218,9 +222,8 @@ def _models_in(at: Any) -> Mapping[str, Any]:
         return at
     models: Values = {}
     for name, info in getattr(at, "model_fields", {}).items():
-        members = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
-        if members is None:
-            members = _members(info.annotation)
+        registered = [meta for meta in info.metadata if isinstance(meta, Mapping)]
+        members = registered[0] if registered else _members(info.annotation)
         models[name] = members
         if len(members) == 1:
             (models[name],) = members.values()
@@ -290,7 +293,8 @@ def read_yaml(text: str, path: Path, model: type[Model], defaults: Values | None
     except ValidationError as error:
         document = yaml.compose(text, Loader=_UniqueKeyLoader)
         listed = problems(error.errors(include_url=False), model, document)
-        raise FileError([f"{path}: {problem}" for problem in listed]) from error
+        lines = [f"{path}: {problem}" for problem in listed]
+        raise FileError(lines) from error
 
 
 def _text(path: Path) -> str:
@@ -298,7 +302,8 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        problem = error.strerror or error
+        raise InputError(f"{path}: cannot be read: {problem}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
     if len(text) > MAX_BYTES:
@@ -320,9 +325,8 @@ def _mapping(text: str, path: Path) -> Values:
         raise InputError(f"{path}: is nested too deeply") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         # PyYAML's own slips: !!int abc, 2020-13-45
-        raise InputError(
-            f"{path}: not YAML that can be read: {' '.join(str(error).split())}"
-        ) from error
+        problem = " ".join(str(error).split())
+        raise InputError(f"{path}: not YAML that can be read: {problem}") from error
     if not isinstance(content, dict):
         kind = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: must be a mapping of fields, is {kind}")
@@ -351,8 +355,8 @@ class _UniqueKeyLoader(Loader):
         meant as numbers.
         """
         # Fits into 64 bits
-        is_plain = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", str(node.value)) is not None
-        self._check_number(node, is_plain)
+        match = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", str(node.value))
+        self._check_number(node, match is not None)
         return int(node.value)
 
     def construct_yaml_float(self, node: Any) -> float:
