@@ -75,10 +75,11 @@ class KeptLines:
         self._left_out = 0
 
     def add(self, line: str) -> None:
-        has_room = len(self._head) < _MOST_LINES and self._head_chars + len(line) <= _MOST_CHARS
+        head_chars = self._head_chars + len(line)
+        has_room = len(self._head) < _MOST_LINES and head_chars <= _MOST_CHARS
         if has_room and not self._tail:
             self._head.append(line)
-            self._head_chars += len(line)
+            self._head_chars = head_chars
             return
         self._tail.append(line)
         self._tail_chars += len(line)
@@ -96,7 +97,10 @@ class KeptLines:
 
 def hostfile(nodes: Iterable[Node]) -> str:
     """Return one line per node, by the address or the name that its peers reach it at."""
-    return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
+    lines = []
+    for node in nodes:
+        lines.append(f"{node.address} slots={node.slots} port={node.port}\n")
+    return "".join(lines)
 
 
 def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str]:
@@ -135,7 +139,10 @@ def hostfile_path(testbed: Testbed) -> str:
     """Return the path of the hostfile on the head node; parts of a testbed may share head and
     folder.
     """
-    return f"{testbed.workdir}/hostfile" + (f"-{testbed.label}" if testbed.label else "")
+    path = f"{testbed.workdir}/hostfile"
+    if testbed.label:
+        path += f"-{testbed.label}"
+    return path
 
 
 def mpirun(
@@ -159,7 +166,8 @@ def mpirun(
     Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this
     process' environment and of the testbed's.
     """
-    launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
+    launcher = testbed.launcher
+    ranks_env = variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
     program = ["sh", f"{testbed.workdir}/supervise.sh"]
     if python:
@@ -174,7 +182,9 @@ def mpirun(
     with start(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = _supervisor_env(testbed, ranks_env, sessions)
-            encoded = json.dumps(environment).encode() if python else _for_shell(environment)
+            encoded = _for_shell(environment)
+            if python:
+                encoded = json.dumps(environment).encode()
             process.send(encoded + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
@@ -190,7 +200,9 @@ def mpirun(
                 max_bytes=max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * ranks_count,
             )
             done = follower.follow()
-            logins = () if launcher or done.ok else _sessions(testbed, sessions, hidden)
+            logins: tuple[Session, ...] = ()
+            if not launcher and not done.ok:
+                logins = _sessions(testbed, sessions, hidden)
             unreported = set(range(ranks_count)) - follower.reported
             return replace(
                 done,
@@ -218,12 +230,17 @@ def _pipe(sessions: str) -> str:
 
 def _for_shell(environment: Environ) -> bytes:
     """Return the variables as one line for supervise.sh."""
-    exports = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
-    return base64.b64encode("".join(exports).encode())
+    exports = ""
+    for name, value in environment.items():
+        exports += f"export {name}={shlex.quote(value)}\n"
+    return base64.b64encode(exports.encode())
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
-    return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
+    names: list[str] = []
+    for node in testbed.nodes:
+        names += [node.name] * node.slots
+    return tuple(names)
 
 
 def _agent(testbed: Testbed, sessions: str) -> dict[str, str]:
@@ -243,7 +260,8 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
     """
     first = f'FNR <= {_SESSION_LINES} {{ print FILENAME ":" substr($0, 1, {_SESSION_CHARACTERS}) }}'
     oldest_first = "ls -tr | grep -v -e '\\.ssh$' -e '^rank-0$'"
-    command = f"cd {shlex.quote(folder)} && {oldest_first} | xargs awk {shlex.quote(first)}"
+    firsts = f"{oldest_first} | xargs awk {shlex.quote(first)}"
+    command = f"cd {shlex.quote(folder)} && {firsts}"
     try:
         with connected(testbed, testbed.head, 30) as head:
             output = run_command(head, command, timeout_s=30, max_bytes=_SESSIONS_BYTES).output
@@ -260,7 +278,8 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         status_file = f"{file}.status"
         status = "".join(by_file.get(status_file, ()))
         exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
-        session = Session(node.name, tuple(by_file.get(file, ())), exit_status)
+        lines = tuple(by_file.get(file, ()))
+        session = Session(node.name, lines, exit_status)
         if session.failed and status_file != first_failed:
             session = replace(session, exit_status=None)
         if session.lines or session.failed:
@@ -281,7 +300,8 @@ def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
 def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
     with connected(testbed, testbed.head, 30) as head:
         path = shlex.quote(hostfile_path(testbed))
-        run_command(head, f"cat > {path}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30)
+        lines = hostfile(testbed.nodes).encode()
+        run_command(head, f"cat > {path}", stdin=lines, timeout_s=30)
         process = start_process(head, command, RemoteRanks)
         try:
             yield process
@@ -324,7 +344,9 @@ class _Follower:
         while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
                 self._room -= max(len(line) + 1, _LINE_COST)
-                whole = self._srun.whole(line) if self._piece_of is None else line
+                whole: str | None = line
+                if self._piece_of is None:
+                    whole = self._srun.whole(line)
                 if whole is not None:
                     self._take(whole)
             too_late = time.monotonic() > self._deadline
@@ -338,7 +360,8 @@ class _Follower:
                 return self._ended_for_flooding()
             if too_late:
                 return self._result(None, past_deadline=True)
-            if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
+            is_settled = self._settled_at and time.monotonic() > self._settled_at
+            if is_settled and not self._asked_to_end:
                 log.warning(
                     "mpirun has printed everything and does not leave; ending it and "
                     "using its output"
@@ -361,11 +384,13 @@ class _Follower:
     def _take(self, read: str) -> None:
         """Log a line, or a piece of one, and keep it."""
         if isinstance(read, RankLine):  # by the pipe of rank 0
-            logged = self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n")
-            self._keep(RankLine(logged.removeprefix(_RANK_0), read.rank))
+            written = self._log_file.write(f"{_RANK_0}{read}\n")
+            logged = written.removesuffix("\n").removeprefix(_RANK_0)
+            self._keep(RankLine(logged, read.rank))
             return
         goes_on = is_piece(read)  # it waits in the log for what a secret may end with
-        logged = self._log_file.write(read if goes_on else f"{read}\n").removesuffix("\n")
+        written = self._log_file.write(read if goes_on else f"{read}\n")
+        logged = written.removesuffix("\n")
         line = rank_line(logged, self._piece_of)
         self._piece_of = line.rank if goes_on else None
         if line.rank == 0 and self._has_pipe:

@@ -156,7 +156,8 @@ class KubernetesService:
         )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        if self._gate not in _keys(self._nodes.find(name)):
+        keys = _keys(self._nodes.find(name))
+        if self._gate not in keys:
             self._nodes.isolate(name, run_id, code)
         message = f"{code} in run {run_id}"
         self._set_condition(name, "False", code, message)

@@ -18,8 +18,10 @@ class LocalService:
 
     def nodes(self) -> list[ServiceNode]:
         stage = read(self._cluster.name)
-        names = self._cluster.node_names()
-        return [self._node(stage, number, name) for number, name in enumerate(names)]
+        nodes = []
+        for number, name in enumerate(self._cluster.node_names()):
+            nodes.append(self._node(stage, number, name))
+        return nodes
 
     def _node(self, stage: Stage, number: int, name: str) -> ServiceNode:
         group = f"leaf-{number // _LEAF_NODES}"
@@ -35,17 +37,18 @@ class LocalService:
         return ServiceNode(name, "idle", group)
 
     def take(self, names: Sequence[str]) -> Cluster:
+        chosen = set(names)
         faults = []
         for fault in self._cluster.faults:
-            if set(fault.nodes) <= set(names):
+            if chosen.issuperset(fault.nodes):
                 faults.append(fault)
-        cluster = taken(self._cluster, names, names=tuple(names))
-        return cluster.model_copy(update={"faults": tuple(faults)})
+        own = taken(self._cluster, names, names=tuple(names))
+        return own.model_copy(update={"faults": tuple(faults)})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         with opened(self._cluster.name) as (stage, keep):
-            place = stage.gated if name in stage.gated else stage.out
-            place[name] = f"{code} in run {run_id}"
+            reasons = stage.gated if name in stage.gated else stage.out
+            reasons[name] = f"{code} in run {run_id}"
             keep()
 
     def let_in(self, name: str) -> None:

@@ -33,15 +33,18 @@ class SlurmService:
         self._gate = self._qualify.gate or GATE
 
     def nodes(self) -> list[ServiceNode]:
-        partition = self._qualify.partition or self._settings.partition
+        settings = self._settings
+        partition = self._qualify.partition or settings.partition
         command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
         if partition:
             command.append(f"--partition={partition}")
-        if self._settings.nodelist:
-            command.append(f"--nodes={self._settings.nodelist}")
-        left_out = set(hosts_in(self._settings.exclude or ""))
+        if settings.nodelist:
+            command.append(f"--nodes={settings.nodelist}")
+        excluded = hosts_in(settings.exclude or "")
+        left_out = set(excluded)
         states: dict[str, tuple[str, str]] = {}
-        for name, state, reason in rows(self._login.run(command), 3):
+        printed = self._login.run(command)
+        for name, state, reason in rows(printed, 3):
             if name and name not in left_out:
                 states[name] = state, reason.strip()
         groups = leaves(switches(self._login, states))
@@ -50,7 +53,8 @@ class SlurmService:
         for name, (state, reason) in states.items():
             group = groups.get(name, "")
             job = jobs.get(name, "")
-            nodes.append(self._node(name, state, reason, group, job))
+            node = self._node(name, state, reason, group, job)
+            nodes.append(node)
         return nodes
 
     def _node(self, name: str, state: str, reason: str, group: str, job: str) -> ServiceNode:
@@ -79,7 +83,8 @@ class SlurmService:
         for job, nodes, called in rows(printed, 3):
             if not called.startswith("seatrial-"):
                 shown = printable(job)[:40]
-                jobs |= dict.fromkeys(hosts_in(nodes), f"job {shown}")
+                for name in hosts_in(nodes):
+                    jobs[name] = f"job {shown}"
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
@@ -124,9 +129,13 @@ def _shown(text: str) -> str:
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """Return the smallest switch or block of each node, by name: its leaf switch."""
     leaf_by_node: dict[str, str] = {}
-    largest_first = sorted(groups, key=lambda name: -len(groups[name]))
-    for name in largest_first:
-        leaf_by_node |= dict.fromkeys(groups[name], name)
+
+    def size(name: str) -> int:
+        return len(groups[name])
+
+    for name in sorted(groups, key=size, reverse=True):
+        for node in groups[name]:
+            leaf_by_node[node] = name
     return leaf_by_node
 
 

@@ -77,11 +77,13 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | 
             run(source, target.clone())
         except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
             problem = one_line(error)
-            if not any(words in problem.lower() for words in refusals):
+            said = problem.lower()
+            if not any(words in said for words in refusals):
                 raise
             continue
         return run, run.__doc__
-    raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
+    gloo = f"gloo of torch {torch.__version__}"
+    raise CannotStart(f"{gloo} has no {operation} of {dtype}: {problem}")
 
 
 def all_reduce(source: Tensor, target: Tensor) -> None:
@@ -127,7 +129,8 @@ def reduce_scatter_by_alltoall(source: Tensor, target: Tensor) -> None:
 
 
 def sendrecv(source: Tensor, target: Tensor) -> None:
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    ranks = dist.get_world_size()
     if ranks == 1:  # gloo sends nothing to itself
         target.copy_(source)
         return
@@ -252,7 +255,8 @@ def fill(buffer: Tensor, numbers: Tensor) -> None:
 
 def spoil(buffer: Tensor) -> None:
     """Overwrite with a value of no pattern, so that an element that never arrives is wrong."""
-    buffer.fill_(float("nan") if buffer.is_floating_point() else -1)
+    invalid = float("nan") if buffer.is_floating_point() else -1
+    buffer.fill_(invalid)
 
 
 def count_wrong(received: Tensor, expected: Iterator[Part]) -> int:
@@ -284,7 +288,10 @@ class RankSweep:
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.top = max_value(operation, options.dtype, ranks)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
-        self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
+        self.sizes = []
+        for size in sizes(options):
+            if self.shape(size).count > 0:
+                self.sizes.append(size)
         if not self.sizes:
             raise CannotStart(
                 f"{options.max_bytes} bytes are too few to give each of {ranks} ranks a part"
@@ -303,7 +310,8 @@ class RankSweep:
         largest = self.sizes[-1]
         smallest = self.sizes[0]
         for size in (largest, smallest):
-            source, target = self.prepare(self.shape(size), in_place=False)
+            layout = self.shape(size)
+            source, target = self.prepare(layout, in_place=False)
             for _ in range(self.options.warmup_iterations):
                 self.collective(source, target)
 
@@ -335,7 +343,8 @@ class RankSweep:
         """
         sent, received = layout.sent, layout.received
         if not in_place:
-            return self._send[:sent], self._receive[:received]
+            source, target = self._send[:sent], self._receive[:received]
+            return source, target
         whole = self._receive[: max(sent, received)]
         start = self.here.rank * layout.count
         part = whole[start : start + layout.count]
@@ -360,7 +369,8 @@ class RankSweep:
 
     def check(self, layout: Shape, target: Tensor) -> int:
         """Count wrong elements, summed over the ranks."""
-        operation, here = self.options.operation, self.here
+        operation = self.options.operation
+        here = self.here
         if self.options.corrupt == here.rank:
             target[len(target) // 2] *= -1
         expected = parts(

@@ -34,7 +34,8 @@ def main(fast, gpus, wanted_ports):
     faults, unknown, seen = look(gpus, wanted_ports, deadline)
     signal.alarm(0)
     elapsed_s = time.monotonic() - began
-    return report(fast, faults, unknown, "%s, %.1f s" % (seen, elapsed_s))
+    seen = "%s, %.1f s" % (seen, elapsed_s)
+    return report(fast, faults, unknown, seen)
 
 
 def report(fast, faults, unknown, seen):
@@ -121,7 +122,8 @@ def of_gpu(gpu):
 def of_kernel(xids):
     """Yield the driver's errors of the last hour that ask for a repair."""
     for error in xids:
-        kind, number = error["kind"], error["number"]
+        kind = error["kind"]
+        number = error["number"]
         is_fatal = kind == "SXid" or number in FATAL_XIDS
         if is_fatal and error.get("age_s", 0.0) <= RECENT_S:
             place = str(error["pci"])[:20]

@@ -97,7 +97,8 @@ def _replay(
     optimizer = torch.optim.AdamW(parameters, lr=1e-3)
     generator = torch.Generator("cpu").manual_seed(_SEED)
     shape = (_BATCH, sequence + 1)
-    tokens = torch.randint(size.vocabulary, shape, generator=generator).to(device)
+    tokens = torch.randint(size.vocabulary, shape, generator=generator)
+    tokens = tokens.to(device)
     inputs = tokens[:, :-1]
     labels = tokens[:, 1:]
     clock = own_clock_s if options.shared_processors else time.perf_counter
@@ -122,7 +123,8 @@ def _replay(
 
 
 def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode())
+    return digest.hexdigest()[:16]
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:
@@ -133,7 +135,8 @@ def digest_of(tensors: Iterable[Tensor]) -> str:
     with torch.no_grad():
         for tensor in tensors:
             words = words_of(local(tensor).detach())
-            parts = [_weighted(words, first) for first in range(0, len(words), _WORDS)]
+            starts = range(0, len(words), _WORDS)
+            parts = [_weighted(words, first) for first in starts]
             sums.append(sum(parts))
     values = torch.stack(sums).tolist() if sums else []
     return _short_digest(repr(values))
@@ -157,7 +160,8 @@ def _weighted(words: Tensor, first: int) -> Tensor:
     """Return the sum of some words from the first on, each times a number of its place."""
     part = words[first : first + _WORDS].long()
     start = first + 1
-    places = torch.arange(start, start + len(part), device=words.device)
+    end = start + len(part)
+    places = torch.arange(start, end, device=words.device)
     weights = places * 0x9E3779B1 | 1
     return (part * weights).sum()
 
@@ -208,7 +212,8 @@ def kind_of(device: torch.device) -> str:
     except (OSError, subprocess.SubprocessError):
         driver = ""
     library = torch.version.cuda or torch.version.hip
-    return f"{torch.__version__} {library} {name} {memory} {driver[:20]}"
+    hardware = f"{name} {memory} {driver[:20]}"
+    return f"{torch.__version__} {library} {hardware}"
 
 
 def odd(ranks: Sequence[Json]) -> list[Json]:
@@ -227,7 +232,8 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
                 outliers.append(_outlier(rank, "compute", differs, is_certain=is_certain))
     bad = [rank for rank in ranks if rank["wrong_sums"]]
     is_certain = 2 * len(bad) < len(ranks)
-    outliers += [_outlier(rank, "transport", 1, is_certain=is_certain) for rank in bad]
+    for rank in bad:
+        outliers.append(_outlier(rank, "transport", 1, is_certain=is_certain))
     return outliers
 
 
