@@ -38,7 +38,8 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     arm = arm_of(busbw)
     if arm == INTRA:
         arm = ""
-    return uncoded(no_reference(part_of(busbw, setup), operation, arm))
+    part = part_of(busbw, setup)
+    return uncoded(no_reference(part, operation, arm))
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
@@ -61,7 +62,8 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
         return f"what is published for {same[0].place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     differences = " and ".join(_differs(nearest, setup))
-    return f"the nearest, {nearest.place}, differs in {differences}{_fabric_hint(rows, setup)}"
+    hint = _fabric_hint(rows, setup)
+    return f"the nearest, {nearest.place}, differs in {differences}{hint}"
 
 
 def _key(row: Reference) -> tuple[str, str, str]:
@@ -73,7 +75,10 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
     """Return the fabrics that would make a reference comparable, if none is named."""
     if setup.fabric is not None:
         return ""
-    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
+    fabrics = set()
+    for row in rows:
+        if _differs(row, setup) == ["fabric"]:
+            fabrics.add(row.fabric)
     if not fabrics:
         return ""
     return f" (name the fabric: {', '.join(sorted(fabrics))})"

@@ -137,8 +137,12 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:
         own = sweep_check.reason
         added = [part for part in parts_of(check.reason) if part not in parts_of(own)]
         return join(added), own
-    plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
-    is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
-    if plateau and is_as_expected and not check.passed:  # something else keeps it from passing
-        return check.reason, Reason.of("as-fast-as-expected", source=plateau.source)
+    if check.passed:
+        return (check.reason,)
+    for judgement in check.judgements:
+        if judgement.measurement.metric == "busbw_plateau":
+            if judgement.source == "sanity" or judgement.verdict is not Verdict.PASS:
+                break
+            # Something else keeps it from passing
+            return check.reason, Reason.of("as-fast-as-expected", source=judgement.source)
     return (check.reason,)

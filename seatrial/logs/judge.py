@@ -138,7 +138,10 @@ def _judged_tool(check: Check, hardware: str) -> Check:
     """Return the check of another tool; the rate of a training is compared with what is published
     of its GPUs.
     """
-    rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
+    rates = []
+    for m in check.measurements:
+        if m.metric in _RATES and "ranks" in m.conditions:
+            rates.append(m)
     if not rates:
         return check
     conditions = rates[0].conditions
@@ -181,8 +184,10 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
     check = checked(named, arm.sweep, claim, is_control)
     notes = _notes(arm.sweep, claim, claimed)
     check = replace(check, reason=join((check.reason, *notes)))
-    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
-    return check, replace(arm, plateau_gb_s=plateau)
+    for m in outcome.measurements:
+        if m.metric == "busbw_plateau":
+            return check, replace(arm, plateau_gb_s=m.value)
+    return check, arm
 
 
 def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:

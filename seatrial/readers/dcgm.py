@@ -315,7 +315,9 @@ def read_health(lines: Sequence[str]) -> Report:
 def _state_in(text: str) -> str:
     """Return the state in a row; empty without one."""
     match = _HEALTH.search(text)
-    return match[1] if match else ""
+    if match is None:
+        return ""
+    return match[1]
 
 
 def _overall(row: str) -> Result | None:

@@ -27,6 +27,8 @@ from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
 Members = Mapping[str, set[int]]  # the ranks of each group
+Entry = Mapping[str, Any]  # of a dump
+Ranks = tuple[int, ...]
 _MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
 _MOST_OPERATIONS = 5_000_000
 _MOST_RANKS = 200_000
@@ -87,7 +89,7 @@ class GroupTrace:
     """
 
     name: str
-    ranks: tuple[int, ...]
+    ranks: Ranks
     collective: int
     operations: Mapping[int, str] = field(default_factory=dict)
 
@@ -169,7 +171,7 @@ class _Unpickler(pickle._Unpickler):
         raise NoDump("asks for an object outside of it")
 
 
-def _call(entry: Mapping[str, Any]) -> Call | None:
+def _call(entry: Entry) -> Call | None:
     """Return an entry as a point-to-point call, or what ends a batch of them; None for one of
     another shape.
     """
@@ -183,7 +185,7 @@ def _call(entry: Mapping[str, Any]) -> Call | None:
     )
 
 
-def _group_of(entry: Mapping[str, Any]) -> list[str]:
+def _group_of(entry: Entry) -> list[str]:
     """Return id and description of an entry's group; empty for one of another shape."""
     group = entry.get("process_group")
     if isinstance(group, tuple | list):
@@ -192,7 +194,7 @@ def _group_of(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _groups(
-    entries: Iterable[Mapping[str, Any]], members: Mapping[str, tuple[int, ...]]
+    entries: Iterable[Entry], members: Mapping[str, Ranks]
 ) -> Iterator[tuple[str, GroupTrace]]:
     """Yield each group of a dump with its id; entries of another shape are left out."""
     names: dict[str, str] = {}
@@ -214,7 +216,7 @@ def _groups(
         yield group, trace
 
 
-def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
+def _entry(entry: Entry) -> tuple[str, str, int, str] | None:
     """Return group, its name, number and operation of a collective; None for anything else."""
     number = entry.get("collective_seq_id")
     group = _group_of(entry)
@@ -226,7 +228,7 @@ def _entry(entry: Mapping[str, Any]) -> tuple[str, str, int, str] | None:
     return group_id, name or group_id, number, _text(entry.get("profiling_name"))
 
 
-def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _members(config: object) -> Iterator[tuple[str, Ranks]]:
     """Yield the ranks of each group, as far as a dump knows them."""
     if not isinstance(config, dict):
         return

@@ -111,7 +111,8 @@ def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
 
 def _bad_lanes(fields: Fields, name: str) -> list[int]:
     """Return the lanes that have a flag, from 1 on."""
-    flags = fields.get(f"{name} [per lane]", "").split(",")
+    printed = fields.get(f"{name} [per lane]", "")
+    flags = printed.split(",")
     return [lane for lane, flag in enumerate(flags, start=1) if flag.strip() == "1"]
 
 

@@ -98,7 +98,8 @@ def _between(matrix: Matrix, connected: Matrix) -> Pairs:
     pairs = {}
     for row, values in enumerate(matrix):
         for column, value in enumerate(values):
-            if row != column and (not connected or _at(connected, row, column) > 0):
+            has_access = not connected or _at(connected, row, column) > 0
+            if row != column and has_access:
                 pairs[row, column] = value
     return pairs
 
@@ -182,7 +183,8 @@ def _place_of(pairs: Collection[tuple[int, int]]) -> str:
     common = set.intersection(*map(set, pairs))
     if len(common) == 1:
         return f"GPU {common.pop()}"
-    return ", ".join(f"{source} to {target}" for source, target in list(pairs)[:4])
+    shown = list(pairs)[:4]
+    return ", ".join(f"{source} to {target}" for source, target in shown)
 
 
 def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
@@ -194,7 +196,11 @@ def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
         for gpu in pair:
             best[gpu] = max(value, best.get(gpu, 0.0))
     usual = median(best.values())
-    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
+    slow = []
+    for gpu, value in sorted(best.items()):
+        if value < _SLOW * usual:
+            slow.append((gpu, value, usual))
+    return slow
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:

@@ -15,6 +15,7 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.readers.stragglers import STRAGGLER, THRESHOLD
 from seatrial.text.lazy_pattern import lazy
 
+Times = dict[int, list[float]]  # in ms, by rank
 # Timers without communication
 _COMPUTE = ("forward-compute", "backward-compute", "optimizer-inner-step")
 # What reports say of the slowest and the fastest rank: the metric, its unit, and in words
@@ -97,9 +98,9 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
     return None
 
 
-def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
+def _by_timer(lines: Sequence[str]) -> dict[str, Times]:
     """Return the times of each rank by timer, in ms."""
-    times: dict[str, dict[int, list[float]]] = {}
+    times: dict[str, Times] = {}
     timer = ""
     for line in lines:
         heading = _TIMER.match(line)
@@ -115,7 +116,7 @@ def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
     return times
 
 
-def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
+def _of_timer(timer: str, times: Times) -> list[Result]:
     """Return the ranks that take much longer than most, unless so many do that they are a stage of
     the pipeline.
     """

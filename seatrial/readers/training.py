@@ -22,6 +22,7 @@ from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import count, quantity
 
+Steps = Sequence[Step]
 NOT_FINITE = "training-log-not-finite"
 SLOWER = "training-log-slower"
 SLOW_STEP = 1.5  # times the median of the steps before: such a step is noted
@@ -91,7 +92,7 @@ def read_training(lines: Sequence[str]) -> Report | None:
 
 
 def measurements_of(
-    steps: Sequence[Step], subject: Subject | None = None, setup: TrainingSetup | None = None
+    steps: Steps, subject: Subject | None = None, setup: TrainingSetup | None = None
 ) -> tuple[Measurement, ...]:
     """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the
     warm-up.
@@ -135,7 +136,7 @@ def _tokens(step: Step, setup: TrainingSetup) -> float | None:
     return setup.tokens_s_per_gpu(step.time_ms)
 
 
-def _description(steps: Sequence[Step]) -> str:
+def _description(steps: Steps) -> str:
     """Describe the log: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
@@ -162,7 +163,7 @@ def _accused(lines: Sequence[str]) -> list[Accused]:
     return list(accused.values())
 
 
-def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Result]:
+def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
     """Return a loss or gradient that is no number; `degraded` if the training went on with
     numbers.
     """
@@ -193,14 +194,14 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
     return [Result(verdict, NOT_FINITE, words)]
 
 
-def _after_warmup(steps: Sequence[Step]) -> Sequence[Step]:
+def _after_warmup(steps: Steps) -> Steps:
     """Return the steps after the warm-up."""
     if len(steps) > 2:
         return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :]
     return steps
 
 
-def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
+def _costs(steps: Steps) -> tuple[list[tuple[int | None, float]], str]:
     """Return the cost of each step in one unit: its time, else the reciprocal of a rate."""
     times = [(step.number, step.time_ms) for step in steps if step.time_ms]
     if times:
@@ -211,7 +212,7 @@ def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
     return [(step.number, 1000 / step.samples_s) for step in steps if step.samples_s], "ms a sample"
 
 
-def _slow_steps(steps: Sequence[Step]) -> list[str]:
+def _slow_steps(steps: Steps) -> list[str]:
     """Return single steps that took much longer than those before them."""
     costs, unit = _costs(steps)
     slow = []
@@ -225,7 +226,7 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
     return slow[:5]
 
 
-def _slower(steps: Sequence[Step]) -> list[Result]:
+def _slower(steps: Steps) -> list[Result]:
     """Return a slowdown that lasts until the end, with its first step; a pass without one."""
     numbered, unit = _costs(_after_warmup(steps))
     if len(numbered) < MIN_COMPARED:

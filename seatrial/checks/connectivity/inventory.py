@@ -15,6 +15,7 @@ from seatrial.remote.node_probe import DriverError, GpuState, Inventory, KernelE
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
+Models = Mapping[str, str]  # by node
 
 # An uncorrectable error since the driver was loaded: the next reset may hide or show more
 _ECC_CONFIDENCE = 0.9
@@ -33,6 +34,7 @@ COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 _OF_THE_HOST = frozenset({"kernel", "driver"})
 # "" is not installed, None is not known: only reported versions can differ
 Versions = Mapping[str, str | None]
+VersionsByNode = Mapping[str, Versions]
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
@@ -79,7 +81,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
     return suspects
 
 
-def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[Reason]:
+def remarks(inventories: Inventories, models: Models) -> list[Reason]:
     """Return remarks for people, without blame; one for all GPUs with the same reason."""
     names: dict[Reason, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
@@ -159,7 +161,7 @@ def _limits(inventories: Inventories) -> Iterator[Reason]:
         yield Reason.of("shm-small", nodes=some_of(small), least_gb=f"{_LEAST_SHM_GB:g}")
 
 
-def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Reason]:
+def unequal(inventories: Inventories, models: Models) -> Iterator[Reason]:
     """Yield one remark for each way in which nodes of a model differ from most of them."""
     by_attribute: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for node, inventory in inventories.items():
@@ -270,7 +272,7 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
             yield node, gpu
 
 
-def old_drivers(versions: Mapping[str, Versions]) -> list[Reason]:
+def old_drivers(versions: VersionsByNode) -> list[Reason]:
     """Return one remark for the nodes whose driver is older than the CUDA of their software
     needs.
     """
@@ -301,9 +303,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def odd_ones(
-    by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None
-) -> list[Suspect]:
+def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Suspect]:
     """Return the nodes whose version is not the most common; the confidence is the share of nodes
     that have it.
 
@@ -330,7 +330,7 @@ def odd_ones(
     return suspects
 
 
-def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
+def unknown(by_node: VersionsByNode) -> list[Reason]:
     """Return a sentence per package whose version some nodes do not report; it is not compared
     there.
     """
@@ -343,7 +343,7 @@ def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
 
 
 def _differences(
-    by_node: Mapping[str, Versions], package: str
+    by_node: VersionsByNode, package: str
 ) -> Iterator[tuple[str, tuple[Reason, float]]]:
     """Yield the nodes that differ in `package` from the commonest version, how, and how common that
     one is.

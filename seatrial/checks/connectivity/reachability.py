@@ -13,6 +13,7 @@ MAX_LINKS = 3  # of one node that are named one by one
 Pair = tuple[str, str]  # from, to
 Link = frozenset[str]  # its two ends
 Side = frozenset[str]  # nodes that reach each other
+Neighbours = Mapping[str, set[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
     )
 
 
-def connected(neighbours: Mapping[str, set[str]]) -> list[Side]:
+def connected(neighbours: Neighbours) -> list[Side]:
     """Return the connected components of two and more nodes."""
     sides: list[Side] = []
     left = set(neighbours)
@@ -142,7 +143,7 @@ def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
     return "--".join(lists), f"{', '.join(lists[:-1])} and {lists[-1]}"
 
 
-def _greedy(failed: dict[Link, Reason], peers: Mapping[str, set[str]]) -> Blame:
+def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
     left.
     """
@@ -166,9 +167,7 @@ def _greedy(failed: dict[Link, Reason], peers: Mapping[str, set[str]]) -> Blame:
     return Blame(tuple(suspects), tuple(set_aside))
 
 
-def _suspects_of(
-    name: str, failed: Mapping[Link, Reason], peers: Mapping[str, set[str]]
-) -> list[Suspect]:
+def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) -> list[Suspect]:
     """Return the node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
     error = next(iter(failed.values()))

@@ -37,6 +37,7 @@ WITNESSES = 3  # nodes that try a login which failed for another one
 MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
 Contacts = Mapping[str, NodeConnection]  # by node name
 Peers = Mapping[str, Sequence[str]]  # whom each node tries
+Logins = dict[str, list[str]]  # whom each node logs in to
 log = logging.getLogger("seatrial.connectivity")
 # The error by peer, empty if none
 Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, Reason]]
@@ -75,15 +76,13 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
     return peers
 
 
-def peers_to_log_in_to(
-    names: Sequence[str], shared_cores: int | None = None
-) -> dict[str, list[str]]:
+def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> Logins:
     """Return MPI's logins: from the head to every node, and along the tree in which its daemons
     start each other.
 
     Where all nodes share the cores of one machine, along the tree alone.
     """
-    logins: dict[str, list[str]] = {}
+    logins: Logins = {}
     for index, name in enumerate(names[1:], 1):
         parent = names[(index - 1) // TREE_RADIX]
         starts = [parent]
@@ -96,7 +95,7 @@ def peers_to_log_in_to(
 
 def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> Peers:
     """Return further logins to the targets of failed ones, to tell a bad node from a bad link."""
-    logins: dict[str, list[str]] = {}
+    logins: Logins = {}
     place = {name: index for index, name in enumerate(names)}
     for first, target in list(failed)[:MAX_SECOND_LOGINS]:
         at = place[target]
@@ -194,8 +193,10 @@ def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     testbed = findings.testbed
     names = testbed.names
     peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
-    reached = _ask_nodes(findings, contacts, peers, partial(reach_peers, timeout_s=timeout_s))
-    log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
+    reach = partial(reach_peers, timeout_s=timeout_s)
+    reached = _ask_nodes(findings, contacts, peers, reach)
+    working = reached.count - len(reached.failed)
+    log.info("%d of %d pairs reach each other", working, reached.count)
     _judge(findings, reached)
 
 
@@ -204,8 +205,10 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
     testbed = findings.testbed
     names = testbed.names
     log_in = partial(log_in_to_peers, timeout_s=timeout_s)
-    logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), log_in)
-    log.info("%d of %d logins between nodes work", logins.count - len(logins.failed), logins.count)
+    peers = peers_to_log_in_to(names, testbed.shared_cores)
+    logins = _ask_nodes(findings, contacts, peers, log_in)
+    working = logins.count - len(logins.failed)
+    log.info("%d of %d logins between nodes work", working, logins.count)
     if logins.failed:
         more = _ask_nodes(findings, contacts, second_logins(names, logins.failed), log_in)
         logins = merged(logins, more)
@@ -354,7 +357,8 @@ def repeat_streams(
     run = context.run
     testbed = context.testbed
     names = testbed.names
-    doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
+    in_doubt = {doubt.measurement.subject.name for doubt in doubts}
+    doubtful = [name for name in names if name in in_doubt]
     if not doubtful:
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
@@ -364,7 +368,8 @@ def repeat_streams(
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
     set_up = partial(set_up_node, testbed, timeout_s=timeout_s)
-    greeted = on_each([node for node in testbed.nodes if node.name in needed], set_up)
+    nodes = [node for node in testbed.nodes if node.name in needed]
+    greeted = on_each(nodes, set_up)
     contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:

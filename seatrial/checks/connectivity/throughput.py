@@ -22,7 +22,8 @@ SECOND_TRIES = 2
 _WEEK = 7  # days: runs once a week must not meet the same partner for ever
 _TURNS = 16  # of a healthy node in one try, so that it ends
 
-Measure = Callable[[Sequence[Pair]], Streams]
+Pairs = Sequence[Pair]
+Measure = Callable[[Pairs], Streams]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,17 @@ class Plan:
         if self.day is None or self.one_machine:
             return ring
         met = {frozenset(pair) for disjoint in ring for pair in disjoint}
-        in_turn = partners(self.names, self.day)
-        return [*ring, [pair for pair in in_turn if frozenset(pair) not in met]]
+        new = []
+        for pair in partners(self.names, self.day):
+            if frozenset(pair) not in met:
+                new.append(pair)
+        return [*ring, new]
 
     def rounds(self) -> Batches:
         """Return the disjoint pairs in batches that may be measured at once."""
         return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
 
-    def batches(self, pairs: Sequence[Pair]) -> Batches:
+    def batches(self, pairs: Pairs) -> Batches:
         """Return the pairs in batches that may be measured at once: on one machine they would slow
         each other.
         """
@@ -63,15 +67,15 @@ class Plan:
 
     def not_measured(self, streams: Streams) -> list[str]:
         """Return the planned links whose streams are missing in one direction or in both."""
-        planned = [pair for batch in self.rounds() for pair in batch]
-        return [link_name(a, b) for a, b in _lacking(planned, streams)]
+        return [link_name(a, b) for a, b in _lacking(self.rounds(), streams)]
 
 
-def _lacking(pairs: Iterable[Pair], streams: Streams) -> Iterator[Pair]:
+def _lacking(batches: Iterable[Pairs], streams: Streams) -> Iterator[Pair]:
     """Yield the pairs whose streams are missing in one direction or in both."""
-    for a, b in pairs:
-        if (a, b) not in streams or (b, a) not in streams:
-            yield a, b
+    for pairs in batches:
+        for a, b in pairs:
+            if (a, b) not in streams or (b, a) not in streams:
+                yield a, b
 
 
 def partners(names: Sequence[str], day: int) -> list[Pair]:
@@ -122,7 +126,7 @@ def explore_again(
 
 
 def _with_second_tries(
-    plan: Plan, batches: Sequence[Sequence[Pair]], measure: Measure, first: Streams
+    plan: Plan, batches: Sequence[Pairs], measure: Measure, first: Streams
 ) -> Streams:
     """Measure `batches`, then up to SECOND_TRIES more streams of each node and link that looks slow
     beside `first`.
@@ -132,7 +136,7 @@ def _with_second_tries(
     tries: Counter[frozenset[str]] = Counter()
     second: Counter[str] = Counter()  # by node
 
-    def try_pairs(pairs: Sequence[Pair]) -> None:
+    def try_pairs(pairs: Pairs) -> None:
         """Measure disjoint pairs once more."""
         tries.update(frozenset(pair) for pair in pairs)
         new = measure(pairs)
@@ -141,7 +145,7 @@ def _with_second_tries(
 
     for pairs in batches:
         try_pairs(pairs)
-    lacking = list(_lacking((pair for pairs in batches for pair in pairs), streams))
+    lacking = list(_lacking(batches, streams))
     for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
         try_pairs([pair])
     while True:

@@ -109,14 +109,17 @@ def _test(name: str, row: TableRow) -> GroupTest:
     if first == second:
         raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(first)}")
     size = _size(name, row)
+    rates = {}
     rate = _rate(name, row)
+    if rate:
+        rates[size] = rate
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
     operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
     return GroupTest(
         name=name,
         collective=operation,
         nodes=(first, second),
-        busbw_gb_s={size: rate} if rate else {},
+        busbw_gb_s=rates,
         gpus=gpus,
         conditions=conditions,
     )

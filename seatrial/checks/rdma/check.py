@@ -101,6 +101,7 @@ class _Outcome:
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, other: "_Outcome") -> None:
+        """Add what another test found."""
         self.measurements += other.measurements
         self.problems += other.problems
 
@@ -118,7 +119,9 @@ def rdma(context: CheckContext) -> StepResult:
     for pairs in _rounds(testbed, section, context.run.day or 0):
         outcome.add(trial.run(pairs))
     links = {measurement.subject.name for measurement in outcome.measurements}
-    passed = f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}"
+    pairs_tested = count(len(links), "pair")
+    rails = count(len(trial.rails), "rail")
+    passed = f"{pairs_tested} of nodes on {rails}"
     check = concluded(_NAME, outcome.problems, passed, started, outcome.measurements, _MOST_REASONS)
     return StepResult(check, testbed)
 
@@ -247,7 +250,8 @@ class _Trial:
                     outcome.problems.append(_of_node(name, answer.reason))
             left = [pair for pair in pairs if set(pair) <= probes.keys()]
             for test in tests_of_pair(self.section, self.rails):
-                results = in_parallel(left, partial(self._tested, test, probes), max(1, len(left)))
+                tested = partial(self._tested, test, probes)
+                results = in_parallel(left, tested, max(1, len(left)))
                 working = []
                 for pair, result in zip(left, results, strict=True):
                     outcome.add(result)
