@@ -182,9 +182,8 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
             only = _ONE_LINK.fullmatch(field.legal)
             name = f"[`{field.name}`]({only[1]})" if only else f"`{field.name}`"
             meaning = _linked(field.meaning) if only else _meaning(field)
-            is_evident = (
-                only and field.legal.startswith("[") and field.name not in _CHECK_NAMES
-            )  # by the section's purpose
+            # By the section's purpose
+            is_evident = only and field.legal.startswith("[") and field.name not in _CHECK_NAMES
             yield f"- {name}{shown}" if is_evident else f"- {name}{shown}: {meaning}"
         for earlier in dict.fromkeys(
             before[field].title for field in section.fields if field in before

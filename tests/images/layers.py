@@ -21,9 +21,8 @@ _NAMES = re.compile(
     r"(^|/)(ssh_host_\w+_key|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|\.git-credentials|\.npmrc|\.pypirc|\.bash_history)$"
     r"|(^|/)\.ssh/(authorized_keys|known_hosts|config)$|(^|/)\.(docker|config/gcloud|aws|kube)/."
 )
-_SELF_TESTS = re.compile(
-    r"/lib(gnutls|mbedcrypto)\.so\.[\d.]+$"
-)  # published keys that these libraries test themselves with
+# Published keys that these libraries test themselves with
+_SELF_TESTS = re.compile(r"/lib(gnutls|mbedcrypto)\.so\.[\d.]+$")
 _CLUTTER = re.compile(r"^var/(lib/apt/lists|cache/apt)/.*\S|^root/\.cache/.|\.deb$|\.whl$")
 _NO_PASSWORD = {"", "*", "!", "!*", "!!"}
 

@@ -11,6 +11,7 @@ from tests.images.lane import ROOT
 
 BASES = Path(__file__).parent / "bases"
 DOCKERFILE = ROOT / "deployments" / "server" / "Dockerfile"
+# What .dockerignore lets in
 CONTEXT = (
     "pyproject.toml",
     "README.md",
@@ -19,7 +20,7 @@ CONTEXT = (
     "tasks",
     "images",
     "deployments",
-)  # what .dockerignore lets in
+)
 POSTGRES = "docker.io/library/postgres:17-alpine"
 
 

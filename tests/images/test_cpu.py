@@ -147,9 +147,8 @@ def test_a_person_gets_a_terminal(pair: list[Container], keys: Keys) -> None:
 
 
 def test_files_can_be_copied(pair: list[Container], keys: Keys) -> None:
-    assert (
-        ssh(keys, pair[0].address, "sftp", options=("-s",)).returncode == 0
-    )  # the subsystem starts, and ends with its input
+    # The subsystem starts, and ends with its input
+    assert ssh(keys, pair[0].address, "sftp", options=("-s",)).returncode == 0
 
 
 def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> None:

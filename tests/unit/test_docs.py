@@ -206,10 +206,11 @@ def test_suite_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
 
 
 def test_every_field_of_run_json_is_described() -> None:
+    # Whose keys differ
     text, free = (
         (DOCS / "run-json.md").read_text(),
         {"conditions", "fingerprint", "timings", "values"},
-    )  # whose keys differ
+    )
     names = set(keys(faulty_h100().to_dict(), free))
     assert {"schema", "deviation", "confidence", "slots"} <= names
     assert not {key for key in names if f'"{key}"' not in text}

@@ -104,6 +104,7 @@ OF_THE_SITE = {
     ),
     *("prometheus", "promtool", "prometheus-node-exporter", "prometheus-pushgateway"),
 }
+# By the lane itself
 BUILT = {
     "etcd",
     "kube-apiserver",
@@ -111,7 +112,7 @@ BUILT = {
     "kube-scheduler",
     "kubelet",
     "pause",
-}  # by the lane itself
+}
 IN_DEVELOPMENT = {"hadolint", "ruff", "uv", "prefect", "seatrial"}  # of pyproject's group `dev`
 BESIDE = {  # of the same package as a program that a script asks for
     "kill": "ps",

@@ -129,11 +129,12 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
         root.removeHandler(errors)
     if errors.buffer:
         words = errors.buffer[0].getMessage().removeprefix("exec: ")
+        # The library's, without its output
         problem = (
             "its words are above"
             if "NoneType" in words
             else Secrets.of(os.environ).out_of_text(short(words))
-        )  # the library's, without its output
+        )
         raise MissingError(Reason.of("login-plugin-failed", problem=problem))
 
 

@@ -42,11 +42,12 @@ def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tu
     files = ("parallel.yaml", "node-initialize.yaml", "pod-ready.yaml", "pod-delete.yaml")
     stages = [f"--config={folder}/{name}" for name in files]
     ours = f"--manage-nodes-with-annotation-selector={LABEL}=fake"
+    # Or NotReady
     flags = [
         "--kubeconfig=/run/cluster/kubeconfig-admin",
         "--node-lease-duration-seconds=40",
         "--v=WARN",
-    ]  # or NotReady
+    ]
     machine.spawn("kwok", f"{folder}/kwok", *flags, ours, *stages)
     names = tuple(f"fake-{index:04}" for index in range(count))
     try:

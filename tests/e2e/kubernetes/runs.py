@@ -9,10 +9,11 @@ from typing import Any
 from tests.e2e.conftest import Console, until
 from tests.site import PATIENCE_S
 
+# Of a suite, where what comes after the launch is tested elsewhere
 BRIEF: dict[str, Any] = {
     "devices": None,
     "collectives": None,
-}  # of a suite, where what comes after the launch is tested elsewhere
+}
 # Seconds, and it learns
 TRAINING: dict[str, Any] = {"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}
 # Twenty seconds and more, so that there is a middle to break, and soon a first row

@@ -25,11 +25,12 @@ SINKS: dict[str, Callable[[str], Any]] = {
     "slack": lambda url: SlackWebhookSink(SecretStr(url), {}, SCRUB),
     "apprise": lambda url: AppriseSink(SecretStr(url.replace("http://", "json://")), SCRUB),
 }
+# In apprise's own words
 SUMMARIES = {
     "webhook": TOO_LARGE,
     "slack": f"Slack: {TOO_LARGE}",
     "apprise": "raised an exception",
-}  # in apprise's own words
+}
 
 
 @contextmanager

@@ -74,9 +74,8 @@ def test_the_fastest_shape_is_measured(
 ) -> None:
     thorough, shapes = load("thorough"), ((16, 16, 16), (32, 16, 48), (16, 16, 32))
     assert min(thorough.quick_tflops(torch_cpu, dtype, shape) for shape in shapes) > 0
-    monkeypatch.setattr(
-        thorough, "quick_tflops", lambda device, dtype, shape: shape[0]
-    )  # on a busy machine any may win
+    # On a busy machine any may win
+    monkeypatch.setattr(thorough, "quick_tflops", lambda device, dtype, shape: shape[0])
     rate, *sensors = thorough.best(torch_cpu, dtype, 0.01, shapes)
     assert (rate["metric"], rate["conditions"], sensors) == ("matmul_best", {"dtype": dtype}, [])
     assert rate["shape"] == "32x16x48"

@@ -230,9 +230,8 @@ def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
         describe_progress([waits("ContainerCreating")], 1, unmounted=seen.unmounted).sentence
         == f"0 of 1 nodes answer; waiting: {why}"
     )
-    assert (
-        describe_progress([READY], 1, unmounted=seen.unmounted).sentence == "1 of 1 nodes answer"
-    )  # it has been mounted since
+    # It has been mounted since
+    assert describe_progress([READY], 1, unmounted=seen.unmounted).sentence == "1 of 1 nodes answer"
     running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
     assert (
         "sshd does not answer yet"
