@@ -52,7 +52,8 @@ def write(
     try:
         check_parents(target)
         is_new = not os.path.lexists(target)
-        is_empty = target.is_dir() and not any(target.iterdir())
+        is_folder = target.is_dir()
+        is_empty = is_folder and not any(target.iterdir())
         if not is_new and not is_empty:
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
         parent = target.absolute().parent
@@ -146,7 +147,9 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     numbers = range(1, count + 1)
     names = list(map(_evidence, numbers))
     files = [folder / name for name in names]
-    size = sum(file.stat().st_size for file in files)
+    size = 0
+    for file in files:
+        size += file.stat().st_size
     if size > MAX_EVIDENCE:
         raise InputError(f"{EVIDENCE}: {_TOO_MUCH}")
     results = list(map(load_result, files))

@@ -67,7 +67,8 @@ def problems(
             fields, number, at = _place(one["loc"], model, document)
             line = f"line {number}: " if number else ""
             field = f"{'.'.join(fields)}: " if fields else ""
-            problem = f"{line}{field}{_explain(one, at)}"
+            words = _explain(one, at)
+            problem = f"{line}{field}{words}"
             place_by_line.setdefault(problem, number or 1 << 30)
     lines = sorted(place_by_line, key=place_by_line.__getitem__)
     more = len(lines) - _MOST
@@ -183,8 +184,7 @@ def _explain(problem: Any, at: Any) -> str:
     if kind in _WORDS:
         message = _WORDS[kind].format(**context)
     has_value = kind == "union_tag_invalid" or "got " in message
-    first, rest = message[:1], message[1:]
-    message = first.lower() + rest
+    message = message[:1].lower() + message[1:]
     if not has_value:
         message += f", is {_shown(value)}"
     if kind == "literal_error" and isinstance(value, str):
@@ -252,7 +252,8 @@ def _own_tags(model: Any) -> tuple[str, ...]:
     fields = getattr(model, "model_fields", {})
     kind = fields.get("kind") or fields.get("builder")
     annotation = getattr(kind, "annotation", None)
-    return getattr(annotation, "__args__", ()) or (getattr(model, "__name__", ""),)
+    tags = getattr(annotation, "__args__", ())
+    return tags or (getattr(model, "__name__", ""),)
 
 
 try:
@@ -330,7 +331,10 @@ def _mapping(text: str, path: Path) -> Values:
     if not isinstance(content, dict):
         kind = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: must be a mapping of fields, is {kind}")
-    return {str(key): value for key, value in content.items()}
+    fields = {}
+    for key, value in content.items():
+        fields[str(key)] = value
+    return fields
 
 
 class _UniqueKeyLoader(Loader):
@@ -338,7 +342,8 @@ class _UniqueKeyLoader(Loader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        for key_node, _ in pairs:
             key = key_node.value
             if not isinstance(key, str):
                 problem = "a field's name must be plain text (a template that was not filled in?)"

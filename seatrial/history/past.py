@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
 EarlierSeries = Mapping[int, str | None]  # by index; None: the machine was not there
+Ids = Mapping[str, frozenset[str]]  # of hardware, by node
+Match = tuple[int, str, str]  # shared ids, the node, its earlier name
 _REFERENCE_RUNS = 30  # a month of nightly runs
 RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
@@ -38,7 +40,8 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     own = _distinctive(current)
     before = _distinctive(earlier)
     same = _same_machines(own, before)
-    if 2 * len(same) < min(len(own), len(before)):
+    fewer = min(len(own), len(before))
+    if 2 * len(same) < fewer:
         same = {}
     taken = set(same.values())
     names: dict[str, str | None] = {}
@@ -46,38 +49,43 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
         was = same.get(node, node)
         has_other_ids = bool(same) and node in own and node in before
         replaced = node not in same and (node in taken or has_other_ids)
-        if replaced or (was in earlier and hardware.replaces(earlier[was])):
+        if not replaced and was in earlier:
+            replaced = hardware.replaces(earlier[was])
+        if replaced:
             names[node] = None
         elif was != node:
             names[node] = was
     return names
 
 
-def _distinctive(hardware: Hardware) -> dict[str, frozenset[str]]:
+def _distinctive(hardware: Hardware) -> Ids:
     """Return the ids by node that no other node of the run has: containers have those of their host
     or image.
     """
-    count = Counter(hardware_id for node in hardware.values() for hardware_id in node.ids)
+    count: Counter[str] = Counter()
+    for node in hardware.values():
+        count.update(node.ids)
     distinctive = {}
     for name, node in hardware.items():
-        ids = frozenset(i for i in node.ids if count[i] == 1)
+        ids = [hardware_id for hardware_id in node.ids if count[hardware_id] == 1]
         if ids:
-            distinctive[name] = ids
+            distinctive[name] = frozenset(ids)
     return distinctive
 
 
-def _same_machines(
-    own: Mapping[str, frozenset[str]], before: Mapping[str, frozenset[str]]
-) -> dict[str, str]:
+def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
     """Return the earlier name of each recognised node; if parts moved, the one with more of them
     has the name.
     """
-    was_in = {hardware_id: name for name, ids in before.items() for hardware_id in ids}
+    was_in: dict[str, str] = {}
+    for name, ids in before.items():
+        was_in |= dict.fromkeys(ids, name)
     matches = []
     for node, ids in own.items():
         shared = Counter(was_in[i] for i in ids if i in was_in)
         for was, count in shared.items():
-            if 2 * count >= max(len(ids), len(before[was])):
+            most = max(len(ids), len(before[was]))
+            if 2 * count >= most:
                 matches.append((count, node, was))
     same: dict[str, str] = {}
     taken = set[str]()
@@ -88,7 +96,7 @@ def _same_machines(
     return same
 
 
-def _closest_first(match: tuple[int, str, str]) -> tuple[int, bool, tuple[int, str, str]]:
+def _closest_first(match: Match) -> tuple[int, bool, Match]:
     count, node, was = match
     return -count, node != was, match
 
@@ -122,7 +130,9 @@ class Machines:
         renamed = {}
         for i, name in enumerate(names):
             m = self.measured.get(name)
-            if m is not None and any(node in was for node in m.subject.nodes):
+            if m is None:
+                continue
+            if any(node in was for node in m.subject.nodes):
                 renamed[i] = _renamed(m, was)
         return renamed
 
@@ -138,7 +148,7 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
         nodes.append(was)
     name = "--".join(nodes)
     if subject.kind != "link":
-        part = subject.name[len(subject.nodes[0]) :]
+        part = subject.name.removeprefix(subject.nodes[0])
         name = nodes[0] + part
     earlier_subject = replace(subject, name=name)
     return replace(m, subject=earlier_subject).series()
@@ -186,8 +196,9 @@ def past_runs(
     runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
     run_ids = [run.run_id for run in runs]
     readings = _readings(store, run_ids, names, machines or Machines())
-    last_pass = next((run for run in reversed(runs) if run.passed), None)
-    changed = changes(last_pass.fingerprint, fingerprint) if last_pass else ""
+    changed = ""
+    if passed := [run for run in runs if run.passed]:
+        changed = changes(passed[-1].fingerprint, fingerprint)
     return _dense(runs, readings, len(names), changed)
 
 
@@ -238,26 +249,30 @@ def at_other_ranks(
         name = m.series()
         alike = stored.get(_but_ranks(m), {})
         others[name] = {ranks: other for ranks, other in alike.items() if other != name}
-    return {name: series for name, series in others.items() if series}
+    return {name: at_ranks for name, at_ranks in others.items() if at_ranks}
 
 
 def _but_ranks(m: Measurement) -> tuple[object, ...]:
-    conditions = frozenset((key, value) for key, value in m.conditions.items() if key != "ranks")
-    return m.metric, m.unit, m.subject, conditions
+    conditions = dict(m.conditions)
+    conditions.pop("ranks", None)
+    return m.metric, m.unit, m.subject, frozenset(conditions.items())
 
 
 def _readings(
     store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines
 ) -> Readings:
     """Return the readings of the same machines for the series `names`, as indexes of both lists."""
-    hardware = store.hardware(run_ids) if machines.hardware else {}
+    hardware: Mapping[str, Hardware] = {}
+    if machines.hardware:
+        hardware = store.hardware(run_ids)
     then = [hardware.get(run_id, {}) for run_id in run_ids]
     changed = machines.earlier_series(names, then)
     requested = dict.fromkeys(names)
     for series in changed:
-        requested |= dict.fromkeys(name for name in series.values() if name)
+        requested |= dict.fromkeys(filter(None, series.values()))
     place = {name: i for i, name in enumerate(requested)}
-    column = np.full((len(run_ids), len(place)), -1)
+    shape = len(run_ids), len(place)
+    column = np.full(shape, -1)
     column[:, : len(names)] = np.arange(len(names))
     for columns, series in zip(column, changed, strict=True):
         columns[list(series)] = -1
@@ -283,9 +298,11 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     rest = np.full(size, np.nan)
     np.divide(sums - first, count - 1, out=rest, where=count > 1)
     mean = sums / np.maximum(count, 1)
-    bad = np.bincount(cell[~readings.good], minlength=size) > 0
-    good = (has_any & ~bad).reshape(shape)
-    whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
+    bad_cell = cell[~readings.good]
+    has_bad = np.bincount(bad_cell, minlength=size) > 0
+    good = (has_any & ~has_bad).reshape(shape)
+    is_whole = [run.verdict is not Verdict.CORRUPT for run in runs]
+    whole = np.array(is_whole, dtype=bool)
     return PastRuns(
         runs,
         first=first.reshape(shape),
@@ -304,28 +321,30 @@ def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
     """
     usual = mean[cell]
     ones = np.ones(value.size)
-    shares = np.divide(value, usual, out=ones, where=usual > 0) - 1
-    sums = np.bincount(cell, shares**2, minlength=mean.size)
+    ratios = np.divide(value, usual, out=ones, where=usual > 0)
+    distances = ratios - 1
+    sums = np.bincount(cell, distances**2, minlength=mean.size)
     return np.asarray(sums, dtype=np.float64)
 
 
 def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
     """Return the values at `places` where `exists`, NaN elsewhere."""
     taken = np.full(places.shape, np.nan)
-    taken[exists] = values[places[exists]]
+    existing = places[exists]
+    taken[exists] = values[existing]
     return taken
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
-    keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     parts = []
-    for key in keys[:_CHANGES_SHOWN]:
-        was = _short(before.get(key))
-        parts.append(f"{key} {was} -> {_short(now.get(key))}")
-    more = len(keys) - _CHANGES_SHOWN
+    for key in sorted({*before, *now}):
+        was, version = before.get(key), now.get(key)
+        if was != version:
+            parts.append(f"{key} {_short(was)} -> {_short(version)}")
+    more = len(parts) - _CHANGES_SHOWN
     if more > 0:
-        parts.append(f"{more} more")
+        parts[_CHANGES_SHOWN:] = [f"{more} more"]
     return ", ".join(parts)
 
 

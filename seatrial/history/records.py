@@ -47,6 +47,7 @@ from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
 Key = tuple[str, str, str]  # of a series: digest, check, unit
+Keyed = tuple[Key, Check, Measurement]
 
 
 def series_key(series: str) -> str:
@@ -79,25 +80,29 @@ def check_records(result: RunResult) -> list[Record]:
     return records
 
 
-def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
+def keyed(result: RunResult) -> list[Keyed]:
     """Return every measurement with its check and the key of its series."""
     measured = []
     for check in result.checks:
         name = clean(check.name)
         for m in check.measurements:
-            key = (series_key(m.series()), name, clean(m.unit))
+            digest = series_key(m.series())
+            key = (digest, name, clean(m.unit))
             measured.append((key, check, m))
     return measured
 
 
-def series_records(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
+def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
     """Return a description of each series."""
     one_of_each = {key: (check, m) for key, check, m in measured}
-    return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
+    records = {}
+    for key, (check, m) in one_of_each.items():
+        records[key] = _described(key, check, m)
+    return records
 
 
 def reading_records(
-    result: RunResult, measured: Sequence[tuple[Key, Check, Measurement]], ids: Mapping[Key, int]
+    result: RunResult, measured: Sequence[Keyed], ids: Mapping[Key, int]
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
     verdicts = {id(check): _judged(check) for check in result.checks}
@@ -110,7 +115,8 @@ def reading_records(
         verdict = verdicts[id(check)].get(m.series())
         numbers.append({**place, "value": _number(m.value), "verdict": verdict})
         if m.samples:
-            raw.append({**place, "samples": list(map(_number, m.samples))})
+            samples_of_m = list(map(_number, m.samples))
+            raw.append({**place, "samples": samples_of_m})
     return numbers, raw
 
 
@@ -150,7 +156,8 @@ def node_test(row: Row[Any]) -> NodeTest:
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:
-    return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
+    digest = series_key(pin.series)
+    return {"cluster": cluster, "series_key": digest, **asdict(pin)}
 
 
 def _described(key: Key, check: Check, m: Measurement) -> Record:
@@ -220,16 +227,23 @@ def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, i
     columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
     digests = sorted({digest for digest, _, _ in requested})
     is_requested = series.c.series_key.in_(listed(connection, digests))
-    rows = _plain(connection, select(*columns).where(is_requested))
-    return {(digest, check, unit): series_id for digest, check, unit, series_id in rows}
+    query = select(*columns).where(is_requested)
+    ids = {}
+    for *key, series_id in _plain(connection, query):
+        digest, check, unit = key
+        ids[digest, check, unit] = series_id
+    return ids
 
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """Return the readings of the series in the runs, as indexes of both lists."""
     place = {series_key(name): i for i, name in enumerate(names)}
-    is_requested = series.c.series_key.in_(listed(connection, sorted(place)))
+    digests = listed(connection, sorted(place))
+    is_requested = series.c.series_key.in_(digests)
     query = select(series.c.series_key, series.c.id).where(is_requested)
-    index = {series_id: place[digest] for digest, series_id in _plain(connection, query)}
+    index = {}
+    for digest, series_id in _plain(connection, query):
+        index[series_id] = place[digest]
     highest = max(index, default=0)
     at = np.full(highest + 2, -1, dtype=np.int64)
     for series_id, i in index.items():
@@ -239,14 +253,16 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     tables = []
     for run_id in run_ids:
         rows = _rows(connection, run_id, few)
-        tables.append(np.array(rows, dtype=np.float64).reshape(-1, 3))
+        table = np.array(rows, dtype=np.float64)
+        tables.append(table.reshape(-1, 3))
     lengths = [len(table) for table in tables]
     run = np.repeat(np.arange(len(tables)), lengths)
     nothing = np.empty((0, 3))
     ids, value, verdict = np.concatenate([nothing, *tables]).T
     known = np.minimum(ids.astype(np.int64), at.size - 1)
     where = at[known]
-    return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
+    stored = Readings(run, where, value, verdict.astype(np.int64))
+    return stored.moved(where)
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
@@ -274,7 +290,9 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
 
 
 def run_row(row: Row[Any]) -> RunRow:
-    fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
+    fields = dict(row._mapping)
+    for name in ("setup", "code"):
+        fields.pop(name, None)
     fields["verdict"] = Verdict(row.verdict)
     fields["reason"] = Reason(row.code, {}, row.reason)
     return RunRow(**fields)
@@ -304,16 +322,19 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         .where(readings.c.run_id == run_id)
         .order_by(readings.c.series_id, readings.c.nth)
     )
-    return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
+    measured = []
+    for row in connection.execute(query):
+        measured.append((row.check_name, _measurement(row)))
+    return measured
 
 
 def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
     """Return every series of the subject with NaN for a value."""
-    query = (
-        select(series, literal(None).label("value"), literal(None).label("samples"))
-        .where(series.c.subject_kind == subject.kind, series.c.subject_name == subject.name)
-        .order_by(series.c.id)
-    )
+    no_value = literal(None).label("value")
+    no_samples = literal(None).label("samples")
+    of_kind = series.c.subject_kind == subject.kind
+    of_name = series.c.subject_name == subject.name
+    query = select(series, no_value, no_samples).where(of_kind, of_name).order_by(series.c.id)
     measured = map(_measurement, connection.execute(query))
     return list({m.series(): m for m in measured}.values())
 
@@ -359,16 +380,20 @@ def _nodes(
 
 
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:
-    row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+    query = select(runs).where(runs.c.run_id == run_id)
+    row = connection.execute(query).first()
     if row is None:
         return None
     of_run = select(suspects).where(suspects.c.run_id == run_id)
     blamed = connection.execute(of_run.order_by(suspects.c.id))
     run = run_row(row)
+    hardware_by_name = hardware_of(connection, [run_id]).get(run_id, {})
     nodes = []
-    for name, hardware in hardware_of(connection, [run_id]).get(run_id, {}).items():
-        node: dict[str, Any] = {"name": name}
-        node |= {key: value for key, value in asdict(hardware).items() if value and key != "ids"}
+    for name, hardware in hardware_by_name.items():
+        node: Record = {"name": name}
+        for key, value in asdict(hardware).items():
+            if value and key != "ids":
+                node[key] = value
         if hardware.ids:
             node["hardware_ids"] = sorted(hardware.ids)
         nodes.append(node)
@@ -392,8 +417,12 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
     measured: dict[str, list[Measurement]] = defaultdict(list)
     for name, m in stored_measurements(connection, run.run_id):
         measured[name].append(m)
-    query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
-    return [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
+    of_run = select(checks).where(checks.c.run_id == run.run_id)
+    found = []
+    for row in connection.execute(of_run.order_by(checks.c.nth)):
+        of_check = measured.pop(row.name, [])
+        found.append(_check(row, of_check))
+    return found
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
@@ -422,23 +451,25 @@ def _suspect(saved: Any) -> Suspect:
     """Return the suspect; earlier versions saved none with a verdict."""
     verdict = saved.get("verdict")
     return Suspect(
-        saved["kind"],
-        saved["name"],
-        saved["confidence"],
-        _reason(saved, saved["evidence"]),
-        Verdict(verdict) if verdict else None,
+        kind=saved["kind"],
+        name=saved["name"],
+        confidence=saved["confidence"],
+        evidence=_reason(saved, saved["evidence"]),
+        verdict=Verdict(verdict) if verdict else None,
     )
 
 
 def _measurement(row: Any) -> Measurement:
     value = math.nan if row.value is None else row.value
-    taken = tuple(math.nan if sample is None else sample for sample in row.samples or ())
+    taken = []
+    for sample in row.samples or ():
+        taken.append(math.nan if sample is None else sample)
     return Measurement(
         row.metric,
         value,
         row.unit,
         subject=Subject(row.subject_kind, row.subject_name),
         conditions=row.conditions,
-        samples=taken,
+        samples=tuple(taken),
         better=row.better,
     )

@@ -282,14 +282,7 @@ class TransportReader:
         networks = self._networks
         if not networks and self._no_device and not self._provider:
             networks = {"Socket": self._no_device}
-        found = (
-            networks,
-            self._choices,
-            self._settings,
-            self._provider,
-            self._ports,
-            self._inside,
-        )
+        found = (networks, self._choices, self._settings, self._provider, self._ports, self._inside)
         if not any(found):
             return None
         choices = [(size, *choice) for size, choice in self._choices.items()]

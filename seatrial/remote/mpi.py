@@ -277,7 +277,8 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         file = _FILE_NAME.sub("_", node.address)
         status_file = f"{file}.status"
         status = "".join(by_file.get(status_file, ()))
-        exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
+        is_status = re.fullmatch(r"\d{1,3}", status)
+        exit_status = int(status) if is_status else None
         lines = tuple(by_file.get(file, ()))
         session = Session(node.name, lines, exit_status)
         if session.failed and status_file != first_failed:
@@ -377,8 +378,9 @@ class _Follower:
         seconds = now - self._started
         deadline = now + SUPERVISOR_GRACE_S
         self._process.close_stdin()
-        while time.monotonic() < deadline and self._process.read(0.2) is not None:
-            pass
+        while time.monotonic() < deadline:
+            if self._process.read(0.2) is None:
+                break
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
     def _take(self, read: str) -> None:
@@ -400,7 +402,8 @@ class _Follower:
     def _keep(self, line: RankLine) -> None:
         if self._supervisor is not None:  # ranks that are ended complain of each other
             return
-        text, rank = str(line), line.rank
+        text = str(line)
+        rank = line.rank
         reported = reported_rank(line)
         if reported is not None:
             self.reported.add(reported)
@@ -412,8 +415,9 @@ class _Follower:
                 return
         if rank is None and _LOST_RACE in text:
             return
-        if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:
-            text = text[:_LONGEST_LINE]
+        beginning = text[:_LONGEST_LINE]
+        if '{"event"' not in beginning:
+            text = beginning
         if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
             text, _, self._supervisor = text.rpartition(_SUPERVISOR)
             if not text:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable
 # of the page's style.
-VARIABLES = (*(f"--series-{n}" for n in range(1, 9)), "--soft", "--line", "--fail", "--degraded")
+_OF_SERIES = tuple(f"--series-{n}" for n in range(1, 9))
+VARIABLES = (*_OF_SERIES, "--soft", "--line", "--fail", "--degraded")
 SERIES = tuple(f"C{n}" for n in range(8))
 INK = "C8"
 GRID = "C9"
@@ -207,7 +208,7 @@ def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
         sentences.append("Shaded or dashed: what is expected.")
     if any(last(point) is not None for point in points):
         sentences.append("Dotted: the last good run.")
-    if any(point.verdict not in (None, Verdict.PASS) for point in points):
+    if not {point.verdict for point in points} <= {None, Verdict.PASS}:
         sentences.append("A cross: not a pass.")
     return " ".join(sentences)
 
@@ -240,7 +241,8 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
     for curve, colour in zip(curves, colours, strict=False):
         _draw_curve(axes, curve, last, colour)
     points = _points(curves)
-    _size_axis(axes, sorted({point.message_bytes for point in points}))
+    sizes = {point.message_bytes for point in points}
+    _size_axis(axes, sorted(sizes))
     axes.set_ylim(bottom=0)
     if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
         _shade_open_above(axes, points)
@@ -252,7 +254,10 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
             handlelength=1.2,
             columnspacing=1,
         )
-    return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
+    marks = []
+    for curve in curves:
+        marks += [_mark(curve, point, last(point)) for point in curve.points]
+    return marks
 
 
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
@@ -285,7 +290,9 @@ def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _shown(verdict: Verdict | None) -> str:
-    return f" · {words.GLYPHS[verdict]} {verdict.value}" if verdict else ""
+    if not verdict:
+        return ""
+    return f" · {words.GLYPHS[verdict]} {verdict.value}"
 
 
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
@@ -311,7 +318,8 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """
     both, lows = [], []
     for point in curve.points:
-        size, low, high = point.message_bytes, point.expected.low, point.expected.high
+        size = point.message_bytes
+        low, high = point.expected.low, point.expected.high
         if low is not None:
             lows.append((size, low))
             if high is not None:
@@ -329,7 +337,8 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     if low is not None and high is not None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
     elif low is not None:
-        axes.plot(large, [low] * len(large), "--", color=colour, lw=1, alpha=0.8)
+        lows_of_large = [low] * len(large)
+        axes.plot(large, lows_of_large, "--", color=colour, lw=1, alpha=0.8)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
@@ -349,12 +358,14 @@ def _bad_colour(verdict: Verdict | None) -> str:
 
 
 def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
-    apart = math.log2(max(sizes) / min(sizes)) / 10  # of about ten ticks
+    doublings = math.log2(max(sizes) / min(sizes))
+    apart = doublings / 10  # of about ten ticks
     ticks = [sizes[-1]]  # the largest message always has its tick
     for size in reversed(sizes[:-1]):
         if math.log2(ticks[0] / size) >= apart:
             ticks.insert(0, size)
-    axes.set_xticks(ticks, [format_size(size) for size in ticks], minor=False)
+    labels = list(map(format_size, ticks))
+    axes.set_xticks(ticks, labels, minor=False)
     axes.set_xticks([], minor=True)
 
 
@@ -371,7 +382,8 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     for step in steps[::stride]:
         loss = losses[step - 1]
         if math.isfinite(loss):
-            marks.append(Mark(step, loss, (f"step {step}", f"loss {words.number(loss)}")))
+            lines = (f"step {step}", f"loss {words.number(loss)}")
+            marks.append(Mark(step, loss, lines))
     return marks
 
 
@@ -379,7 +391,8 @@ def band_chart(name: str, band: Band) -> str:
     """Draw a number over a campaign: the median of all parts, shaded from the lowest to the
     highest.
     """
-    title = f"{band.title}, over {band.hours[-1]:.3g} h"
+    last = band.hours[-1]
+    title = f"{band.title}, over {last:.3g} h"
     return inline_svg(name, title, lambda axes: _draw_band(axes, band), width_in=4.6, height_in=1.9)
 
 
@@ -390,7 +403,8 @@ def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
     axes.margins(x=0.01)
     _widen_value_axis(axes)
     marks = []
-    for hour, low, middle, high in zip(band.hours, band.low, band.middle, band.high, strict=True):
+    rows = zip(band.hours, band.low, band.middle, band.high, strict=True)
+    for hour, low, middle, high in rows:
         lines = (
             f"hour {hour:.2f}",
             f"median {words.number(middle)}",
@@ -422,7 +436,8 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     values = [then.value for then in trend]
     axes.plot(range(len(trend)), values, color=SERIES[0], lw=1, alpha=0.45)
     _mark_verdicts(axes, trend)
-    axes.plot([len(trend) - 1], [values[-1]], "o", ms=8, mfc="none", color=INK, clip_on=False)
+    last = len(trend) - 1
+    axes.plot([last], values[-1:], "o", ms=8, mfc="none", color=INK, clip_on=False)
     low, high = headline.expected.low, headline.expected.high
     bound = high if low is None else low
     if low is not None and high is not None:
@@ -434,7 +449,11 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
     _time_axis(axes, trend)
     _widen_value_axis(axes)
-    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
+    marks = []
+    for i, then in enumerate(trend):
+        lines = _mark_lines(then, unit)
+        marks.append(Mark(i, then.value, lines))
+    return marks
 
 
 def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
@@ -456,9 +475,11 @@ def _time_axis(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
         shown = "%-d %b"
     most_ticks = 5 if len(shown) < 8 else 3
     stride = -(-len(trend) // most_ticks)
-    ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
-    axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
-    axes.set_xlim(-0.7, len(trend) - 0.3)
+    last = len(trend) - 1
+    ticks = range(last, -1, -stride)[::-1]
+    labels = [f"{trend[i].started:{shown}}" for i in ticks]
+    axes.set_xticks(ticks, labels)
+    axes.set_xlim(-0.7, last + 0.7)
 
 
 def _widen_value_axis(axes: "Axes") -> None:

@@ -123,11 +123,7 @@ def _side_of(sides: Sides) -> dict[str, int]:
 
 
 def _matrix(
-    operation: str,
-    pairs: Pairs,
-    nodes: Sequence[str],
-    blamed: frozenset[str],
-    sides: Sides,
+    operation: str, pairs: Pairs, nodes: Sequence[str], blamed: frozenset[str], sides: Sides
 ) -> PairMatrix:
     lines = []
     for first in nodes:

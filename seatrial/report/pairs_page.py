@@ -6,10 +6,9 @@ from html import escape
 from seatrial.model.verdict import Verdict
 from seatrial.report.pairs import PairCell, PairMatrix
 
-_VERDICTS = (Verdict.FAIL, Verdict.DEGRADED, Verdict.PASS)
-_BLOCKS = dict(zip(_VERDICTS, "█▒·", strict=True))
-_PLAIN = dict(zip(_VERDICTS, "#+.", strict=True))
-_COLOURS = dict(zip(_VERDICTS, ("#c0392b", "#f0ad4e", "#dfeee0"), strict=True))
+_BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
+_PLAIN = {Verdict.FAIL: "#", Verdict.DEGRADED: "+", Verdict.PASS: "."}
+_COLOURS = {Verdict.FAIL: "#c0392b", Verdict.DEGRADED: "#f0ad4e", Verdict.PASS: "#dfeee0"}
 _TITLE = "Pairs of nodes"
 _NAME = 24  # characters of a node's name in a terminal
 _STYLE = """
@@ -74,10 +73,12 @@ def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:
 
 
 def _panel(matrix: PairMatrix) -> str:
-    columns = rows = more = ""
+    columns = ""
+    rows = ""
     for place in range(len(matrix.nodes)):
         columns += _heading(matrix, place, "column")
         rows += _row(matrix, place)
+    more = ""
     if matrix.left_out:
         more = f"<p>{matrix.left_out} more nodes are not shown.</p>\n"
     title = escape(matrix.operation or "pairs")

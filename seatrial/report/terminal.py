@@ -63,10 +63,7 @@ class _Grid(Table):
 
 
 def table(
-    headings: Sequence[str],
-    rows: Iterable[Cells],
-    encoding: str,
-    folded: Collection[str] = (),
+    headings: Sequence[str], rows: Iterable[Cells], encoding: str, folded: Collection[str] = ()
 ) -> Table:
     """Return a borderless table; columns named in `folded` may take several lines, all others take
     one.

@@ -117,26 +117,34 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
     sidecars. Pure.
     """
-    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
+    nodes = []
+    for pod in pods:
+        role = pod["metadata"]["labels"].get(ROLE)
+        if role == NODE_ROLE:
+            nodes.append(pod)
     # What an operator runs besides: the MPI operator's launcher
     others = [pod for pod in pods if pod not in nodes]
     called = [f"worker-{name}" for name in names(nodes)]
     called[:1] = ["coordinator"] if nodes else []
     called += [pod["metadata"]["name"] for pod in others]
-    return [
-        log
-        for pod, name in zip((*nodes, *others), called, strict=True)
-        for log in _of_pod(pod, name)
-    ]
+    logs = []
+    for pod, name in zip((*nodes, *others), called, strict=True):
+        logs += _of_pod(pod, name)
+    return logs
 
 
 def _of_pod(pod: Object, called: str) -> list[PodLog]:
-    spec, status = pod["spec"], pod.get("status", {})
-    statuses = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
-    state_of = {each["name"]: _state(each.get("state", {})) for each in statuses}
+    spec = pod["spec"]
+    status = pod.get("status", {})
+    state_of = {}
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        for each in status.get(kind, ()):
+            state_of[each["name"]] = _state(each.get("state", {}))
     phase = status.get("phase", "unknown")
     name = pod["metadata"]["name"]
-    where = f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node"
+    where = ", on no node"
+    if spec.get("nodeName"):
+        where = f" on {spec['nodeName']}"
     address = f" ({status['podIP']})" if status.get("podIP") else ""
     containers = [*spec["containers"], *spec.get("initContainers", ())]
     first, *beside = [each["name"] for each in containers]
@@ -147,7 +155,8 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
     logs = []
     for container, file in files.items():
         state = state_of.get(container, phase)
-        logs.append(PodLog(file, name, container, f"{title} {container}: {state}"))
+        log_title = f"{title} {container}: {state}"
+        logs.append(PodLog(file, name, container, log_title))
     return logs
 
 
@@ -165,10 +174,14 @@ def events_text(events: Iterable[Object], name: str) -> str:
 
     Pure.
     """
-    own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
+    own = []
+    for event in events:
+        about = event["involvedObject"].get("name") or ""
+        if name in about:
+            own.append(event)
     lines = []
     for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
-        about = event["involvedObject"]
+        involved = event["involvedObject"]
         count = event.get("count") or 1
         often = f" (x{count})" if count > 1 else ""
         message = one_line(event.get("message"))
@@ -176,7 +189,7 @@ def events_text(events: Iterable[Object], name: str) -> str:
         reason = event.get("reason") or ""
         lines.append(
             f"{_time(event)} {kind:<7} {reason:<20} "
-            f"{about.get('kind')}/{about.get('name')}{often}: {message}\n"
+            f"{involved.get('kind')}/{involved.get('name')}{often}: {message}\n"
         )
     return "".join(lines)
 
@@ -185,7 +198,10 @@ def _time(event: Object) -> str:
     series: Mapping[str, str] = event.get("series") or {}
     created = event["metadata"].get("creationTimestamp") or ""
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next(filter(None, times), None) or str(created)
+    for each in times:
+        if each:
+            return each
+    return str(created)
 
 
 def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -203,7 +219,10 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
             if labels.get(level):
                 values = topology_key(labels)[:end]
                 members["/".join(filter(None, values))].add(node)
-    return {name: frozenset(nodes) for name, nodes in members.items()}
+    groups = {}
+    for name, nodes in members.items():
+        groups[name] = frozenset(nodes)
+    return groups
 
 
 def ordered(
@@ -225,8 +244,8 @@ def names(pods: Sequence[Object]) -> list[str]:
     Pods that share a node are named as the pod.
     """
     hosts = [pod["spec"].get("nodeName") for pod in pods]
-    shared = None in hosts or len(set(hosts)) < len(hosts)
-    if shared:
+    is_shared = None in hosts or len(set(hosts)) < len(hosts)
+    if is_shared:
         return [pod["metadata"]["name"] for pod in pods]
     return list(map(str, hosts))
 
@@ -261,7 +280,8 @@ class Kubernetes:
         assert isinstance(cluster.platform, KubernetesPlatform)
         for where, problem in _problems(cluster, cluster.platform):
             raise InputError(f"{where}: {problem}")
-        self._cluster, self._settings = cluster, cluster.platform
+        self._cluster = cluster
+        self._settings = cluster.platform
         self._api = Api(cluster.platform)
         self._launcher = LAUNCHERS[cluster.platform.launcher]
 
@@ -296,7 +316,8 @@ class Kubernetes:
         made = self._submit(parent)
         for manifest in owned:
             self._api.own(manifest, made)
-        pods = BringUp(self._api, planned, self._launcher, made).wait()
+        bring_up = BringUp(self._api, planned, self._launcher, made)
+        pods = bring_up.wait()
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
@@ -311,11 +332,8 @@ class Kubernetes:
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
-        pods = [
-            pod
-            for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
-            if is_up(pod)
-        ]
+        nodes = self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}")
+        pods = [pod for pod in nodes if is_up(pod)]
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
         planned = plan(trial_run(self._cluster, run_id))
@@ -349,10 +367,11 @@ class Kubernetes:
     ) -> Testbed:
         """Return the testbed of nodes whose pods and addresses are `reached`."""
         cluster = planned.run.cluster
-        nodes = tuple(
-            node_of(cluster, name, address, host_key) for name, (_, address) in reached.items()
-        )
-        pod_of = {name: pod for name, (pod, _) in reached.items()}
+        nodes = []
+        pod_of = {}
+        for name, (pod, address) in reached.items():
+            nodes.append(node_of(cluster, name, address, host_key))
+            pod_of[name] = pod
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
@@ -360,7 +379,7 @@ class Kubernetes:
         return testbed_of(
             cluster,
             planned.run.run_id,
-            nodes,
+            tuple(nodes),
             user="root",
             key_file=states.run_folder(planned.run.run_id, _KIND) / states.KEY_FILE,
             dial=dial,
@@ -377,27 +396,32 @@ class Kubernetes:
         the pods.
         """
         try:
-            return {
-                node["metadata"]["name"]: node["metadata"].get("labels", {})
-                for node in self._api.list(NODE)
-            }
+            nodes = self._api.list(NODE)
         except SeatrialError as error:
             log.log(level, "the hostfile is not in topology order: %s", error)
             return {}
+        labels = {}
+        for node in nodes:
+            metadata = node["metadata"]
+            labels[metadata["name"]] = metadata.get("labels", {})
+        return labels
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
-        pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
+        unordered = self._api.list(POD, selector(run_id))
+        pods = ordered(unordered, self._node_labels())
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
         events = events_text(self._api.list(EVENT), run_id)
         write_log(folder / EVENTS, events, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        if not placed(self._api.list(POD, selector(run_id))):
+        pods = self._api.list(POD, selector(run_id))
+        if not placed(pods):
             return False  # pods that wait for a node would start unwatched
-        for secret in self._api.list(SECRET, selector(run_id)):
+        secrets = self._api.list(SECRET, selector(run_id))
+        for secret in secrets:
             metadata = secret["metadata"]
             # Its end is theirs no more
             if TENDED_BY in (metadata.get("annotations") or {}):
@@ -446,7 +470,8 @@ class _Plain(Dumper):
 
 
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
-    profile, name = MACHINES[settings.machine], settings.machine
+    name = settings.machine
+    profile = MACHINES[name]
     if cluster.image is None:
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError
 from seatrial.platforms.local.stage import Stage, opened, read
-from seatrial.platforms.service import ServiceNode, taken
+from seatrial.platforms.service import ServiceNode, State, taken
 
 _LEAF_NODES = 4  # consecutive nodes count as behind one leaf switch
 
@@ -24,17 +24,25 @@ class LocalService:
         return nodes
 
     def _node(self, stage: Stage, number: int, name: str) -> ServiceNode:
-        group = f"leaf-{number // _LEAF_NODES}"
+        state: State = "idle"
+        why = ""
         if name in stage.out:
-            reason = stage.out[name]
-            return ServiceNode(name, "out", group, reason, is_ours=True)
-        if name in stage.gated:
-            failed = stage.gated[name]
-            return ServiceNode(name, "gated", group, failed, has_failed=bool(failed))
-        job = stage.job_on(name)
-        if job:
-            return ServiceNode(name, "busy", group, job)
-        return ServiceNode(name, "idle", group)
+            state = "out"
+            why = stage.out[name]
+        elif name in stage.gated:
+            state = "gated"
+            why = stage.gated[name]
+        elif job := stage.job_on(name):
+            state = "busy"
+            why = job
+        return ServiceNode(
+            name,
+            state,
+            group=f"leaf-{number // _LEAF_NODES}",
+            why=why,
+            is_ours=state == "out",
+            has_failed=state == "gated" and bool(why),
+        )
 
     def take(self, names: Sequence[str]) -> Cluster:
         chosen = set(names)
@@ -53,8 +61,7 @@ class LocalService:
 
     def let_in(self, name: str) -> None:
         with opened(self._cluster.name) as (stage, keep):
-            out_of_service = {*stage.gated, *stage.out}
-            if name not in out_of_service:
+            if name not in {*stage.gated, *stage.out}:
                 raise InputError(f"node {name}: is in service")
             stage.gated.pop(name, None)
             stage.out.pop(name, None)

@@ -83,11 +83,16 @@ def collective(gpus: int, timeout_s: float) -> Part:
         ended = run_probe("collective", arguments, timeout_s, ranks=_CPU_RANKS)
         over = f"{_CPU_RANKS} processes, gloo"
     elif shutil.which("all_reduce_perf"):
-        ended = run(["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)], timeout_s)
+        command = ["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)]
+        ended = run(command, timeout_s)
         over = f"{gpus} GPUs, NCCL"
     else:
         return sums(gpus, timeout_s)
-    rows = list(filter(is_row, map(str.split, ended.output.splitlines())))
+    rows = []
+    for line in ended.output.splitlines():
+        words = line.split()
+        if is_row(words):
+            rows.append(words)
     for words in rows:
         if any(words[side] != "0" for side in _WRONG_COLUMNS):
             return Part("COLLECTIVE", verdict="corrupt", reason="all_reduce: elements are wrong")
@@ -105,19 +110,22 @@ def collective(gpus: int, timeout_s: float) -> Part:
 def sums(gpus: int, timeout_s: float) -> Part:
     """Check sums over all GPUs by torch; this gives no rate."""
     missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
-    ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
+    arguments = ("--device", "cuda", "--rounds", _ROUNDS)
+    ended = run_probe("all_reduce", arguments, timeout_s, gpus)
     ranks = objects(last_json(ended) or {}, "ranks")
     wrong = names_of(rank for rank in ranks if rank.get("wrong") != 0)
     if wrong:
         reason = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
         return Part("COLLECTIVE", verdict="corrupt", reason=reason)
     if ended.status != 0 or len(ranks) != gpus:
-        return broken("COLLECTIVE", ended, f"{len(ranks)} of {gpus} ranks told their sums")
+        problem = f"{len(ranks)} of {gpus} ranks told their sums"
+        return broken("COLLECTIVE", ended, problem)
     line = (
         f"all_reduce over {gpus} GPUs, torch: {_ROUNDS} sums of 2,000,000 elements, no wrong "
         "elements"
     )
-    return Part("COLLECTIVE", (line,), figures={"all_reduce_sums": int(_ROUNDS)}, note=missing)
+    figures = {"all_reduce_sums": int(_ROUNDS)}
+    return Part("COLLECTIVE", (line,), figures=figures, note=missing)
 
 
 def names_of(ranks: Iterable[Json]) -> list[str]:
@@ -141,7 +149,8 @@ def training(gpus: int, timeout_s: float) -> Part:
         device, ranks, unit = "cuda", gpus, "GPUs"
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
-        ended = run_probe("training", ("--device", device, "--results", file), timeout_s, ranks)
+        arguments = ("--device", device, "--results", file)
+        ended = run_probe("training", arguments, timeout_s, ranks)
         results = read_json(file)
     if ended.status == _WRONG_RESULT:
         reason = wrong_ranks(last_json(ended) or {})
@@ -174,10 +183,11 @@ def wrong_ranks(summary: Json) -> str:
     not_finite = names_of(rank for rank in ranks if rank.get("finite") is not True)
     if not_finite:
         return f"the loss or a parameter is not finite on rank {', '.join(not_finite)}"
-    others = outliers([text(rank.get("checksum")) for rank in ranks])
+    checksums = [text(rank.get("checksum")) for rank in ranks]
+    others = outliers(checksums)
     if not others:
         return "training ends with other parameters on different ranks"
-    named = ", ".join(names_of(ranks[index] for index in others))
+    named = ", ".join(names_of([ranks[index] for index in others]))
     return f"training ends with other parameters on rank {named} than on the others"
 
 
@@ -185,7 +195,8 @@ def outliers(values: Sequence[str]) -> list[int] | None:
     """Return the indices of values that differ from the majority's; None without a majority."""
     for value, count in Counter(values).most_common(1):
         if 2 * count > len(values):
-            return [index for index, each in enumerate(values) if each != value]
+            others = enumerate(values)
+            return [index for index, each in others if each != value]
     return None
 
 
@@ -216,7 +227,9 @@ def read_json(file: str) -> Json | None:
             content = stream.read(_MAX_JSON + 1)
     except OSError:
         return None
-    return _json_object(content) if len(content) <= _MAX_JSON else None
+    if len(content) > _MAX_JSON:
+        return None
+    return _json_object(content)
 
 
 def _json_object(content: str) -> Json | None:
@@ -239,7 +252,8 @@ def number(value: object) -> float | None:
     """Return a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if abs(value) < math.inf else None
+    is_finite = abs(value) < math.inf
+    return float(value) if is_finite else None
 
 
 def figure(value: float) -> str:
@@ -326,12 +340,13 @@ def different_devices(
     for device, named in zip(devices, figures, strict=True):
         digests = device.get("digests")
         if isinstance(digests, dict):
-            alike = [device.get(name) for name in ("model", "library", "software")]
+            alike = json.dumps([device.get("model"), device.get("library"), device.get("software")])
             digest = json.dumps(digests, sort_keys=True)
-            groups[json.dumps(alike)].append((named["device"], digest))
+            groups[alike].append((named["device"], digest))
     for group in groups.values():
         names = [name for name, _ in group]
-        others = outliers([digest for _, digest in group])
+        digests_of_group = [digest for _, digest in group]
+        others = outliers(digests_of_group)
         if others is None:
             yield "corrupt", f"{', '.join(names)}: alike, and their results differ"
             continue
@@ -360,8 +375,12 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{label} {part.verdict}: {part.reason}", flush=True)
         parts.append(part)
     verdict = worst(part.verdict for part in parts)
-    problems = [f"{part.name}: {part.reason}" for part in parts if part.verdict != "pass"]
-    notes = [part.note for part in parts if part.note]
+    problems, notes = [], []
+    for part in parts:
+        if part.verdict != "pass":
+            problems.append(f"{part.name}: {part.reason}")
+        if part.note:
+            notes.append(part.note)
     reasons = problems or ["all results are right", *notes]
     reason = "; ".join(reasons)
     print(f"[RESULT] {verdict}: {reason}", flush=True)
@@ -377,8 +396,10 @@ def checked(options: argparse.Namespace) -> Iterator[Part]:
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
-    names = [str(device["device"]) for device in devices.figures or ()]
-    gpus = sum(name.startswith("cuda") for name in names)
+    gpus = 0
+    for device in devices.figures or ():
+        name = str(device["device"])
+        gpus += name.startswith("cuda")
     goes_on = gpus > 0 or options.allow_no_gpu
     seen = f"torch sees {gpus} of {options.gpus} GPUs"
     if gpus:
@@ -386,7 +407,8 @@ def checked(options: argparse.Namespace) -> Iterator[Part]:
             yield Part("GPU", verdict="fail", reason=seen)
     elif not options.allow_no_gpu:
         no_gpu = "torch sees no GPU; --allow-no-gpu checks the processors alone"
-        yield Part("GPU", verdict="not_run", reason=seen if options.gpus else no_gpu)
+        reason = seen if options.gpus else no_gpu
+        yield Part("GPU", verdict="not_run", reason=reason)
     if goes_on:
         yield collective(gpus, options.timeout_s)
         yield training(gpus, options.timeout_s)
@@ -400,7 +422,8 @@ def environment(timeout_s: float) -> Part:
         problem = ended.problem or "facts printed no JSON"
         return Part("ENV", (f"no inventory: {problem}",))
     machine = []
-    for name, unit in (("cpus", "CPUs"), ("gpus", "GPUs"), ("memory_gb", "GB of memory")):
+    units = {"cpus": "CPUs", "gpus": "GPUs", "memory_gb": "GB of memory"}
+    for name, unit in units.items():
         amount = number(facts.get(name)) or 0
         machine.append(f"{amount:.0f} {unit}")
     for name in ("cpu_model", "gpu_model"):

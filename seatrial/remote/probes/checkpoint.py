@@ -216,10 +216,7 @@ class Checkpoints:
         after = digest_of(self.model.parameters())
         differing = self._over_ranks(float(before != after), dist.ReduceOp.SUM)
         written_bytes, _ = self.writes[-1]
-        self.read = {
-            "read_gb_s": written_bytes / 1e9 / seconds,
-            "read_back": differing == 0,
-        }
+        self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 
     def result(self) -> dict[str, Any] | None:
         """Return the figures of all saves; None without one."""

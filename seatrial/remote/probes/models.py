@@ -24,10 +24,7 @@ Batch = tuple[Tensor, Tensor]  # inputs and labels
 Draw = Callable[[int, torch.Generator], Batch]  # a batch of so many inputs
 Convolution = tuple[int, int, int]  # channels out, kernel, stride
 # Blocks of each stage, and whether they are bottlenecks
-_RESNETS = {
-    "resnet18": ((2, 2, 2, 2), False),
-    "resnet50": ((3, 4, 6, 3), True),
-}
+_RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
 MODELS = ("tiny", "transformer", *_RESNETS)
 
 
