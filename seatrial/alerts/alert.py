@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from seatrial.config.notify import Notify
@@ -58,6 +57,7 @@ class Alert:
 
     @property
     def over(self) -> bool:
+        """Whether the incident has ended."""
         return self.incident.closed is not None
 
     @property
@@ -67,7 +67,9 @@ class Alert:
         """
         if self.result:
             return self.result.run_id
-        return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
+        if self.over or self.incident.kind == "silent":
+            return ""
+        return self.incident.last_run
 
 
 def headline(incident: Incident) -> str:
@@ -78,12 +80,15 @@ def headline(incident: Incident) -> str:
     sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
     if incident.run_count == 1 or incident.kind == "silent":
         return sentence
-    return f"{sentence} ({words.count(incident.run_count, 'run')})"
+    runs = words.count(incident.run_count, "run")
+    return f"{sentence} ({runs})"
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
     """Return the news without the end of the incident, which the headline says."""
-    return news[:-1] if incident.closed else news
+    if incident.closed:
+        return news[:-1]
+    return news
 
 
 def span(incident: Incident) -> str:
@@ -91,37 +96,40 @@ def span(incident: Incident) -> str:
     worst fail".
     """
     opened = words.moment(incident.opened)
-    lasted = (
-        f"from {opened} to {words.moment(incident.closed)}"
-        if incident.closed
-        else f"since {opened}"
-    )
-    worst = f", worst {incident.worst.value}" if incident.worst is not incident.verdict else ""
-    counted = "" if incident.kind == "silent" else f", {words.count(incident.run_count, 'run')}"
-    return f"{lasted}{counted}{worst}"
+    lasted = f"since {opened}"
+    if incident.closed:
+        lasted = f"from {opened} to {words.moment(incident.closed)}"
+    if incident.kind != "silent":
+        lasted += f", {words.count(incident.run_count, 'run')}"
+    if incident.worst is not incident.verdict:
+        lasted += f", worst {incident.worst.value}"
+    return lasted
 
 
 def worst_judgements(result: RunResult) -> list[Judgement]:
     """Return the worst judgements, each of another number if there are enough."""
-    bad = [judgement for _, judgement in bad_judgements(result.checks)]
     firsts: dict[tuple[str, str, object], Judgement] = {}
-    for judgement in bad:
+    others = []
+    for _, judgement in bad_judgements(result.checks):
         m = judgement.measurement
-        firsts.setdefault((m.metric, m.subject.name, m.operation), judgement)
-    chosen = list(firsts.values())[:ROWS]
-    others = (judgement for judgement in bad if all(judgement is not one for one in chosen))
-    return [*chosen, *islice(others, ROWS - len(chosen))]
+        number = (m.metric, m.subject.name, m.operation)
+        if number not in firsts and len(firsts) < ROWS:
+            firsts[number] = judgement
+        else:
+            others.append(judgement)
+    return [*firsts.values(), *others][:ROWS]
 
 
 def software(since: Difference) -> list[str]:
     """Return changed software: "driver 570.1 → 575.3"."""
-    # They say nothing when a run is there without its nodes
-    left_out = ("suite", "nodes", "cluster")
-    return [
-        f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
-        for change in since.software
-        if change.what not in left_out
-    ]
+    changes = []
+    for change in since.software:
+        # They say nothing when a run is there without its nodes
+        if change.what not in ("suite", "nodes", "cluster"):
+            before = change.before or "none"
+            after = change.after or "none"
+            changes.append(f"{change.what} {before} → {after}")
+    return changes
 
 
 def numbers(since: Difference) -> list[str]:
@@ -129,13 +137,20 @@ def numbers(since: Difference) -> list[str]:
     (-47 %)".
     """
     moved = since.measurements
-    news = moved[(moved["direction"] == "worse") & (moved["sigmas"] >= 3.0)]  # less is none
-    # Sweeps first
-    worse: list[Any] = sorted(news.itertuples(), key=lambda row: "message_bytes" in row.conditions)
+    is_worse = moved["direction"] == "worse"
+    news = moved[is_worse & (moved["sigmas"] >= 3.0)]  # less is none
+
+    def is_of_one_size(row: Any) -> bool:
+        """Return whether a number is one of a sweep; its plateau comes first."""
+        return "message_bytes" in row.conditions
+
+    worse: list[Any] = sorted(news.itertuples(), key=is_of_one_size)
     lines = []
     for row in worse[:ROWS]:
-        was, now = words.number(row.before), words.quantity(row.after, row.unit)
-        lines.append(f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})")
+        was = words.number(row.before)
+        now = words.quantity(row.after, row.unit)
+        off = words.percent(row.ratio - 1)
+        lines.append(f"{row.what} {was} → {now} ({off})")
     return lines
 
 
@@ -145,6 +160,10 @@ class Markup:
 
     put: Callable[[object, int], str]
     bold: str = ""
+
+    def strong(self, text: object, limit: int) -> str:
+        """Return text that stands out, made harmless and cut."""
+        return f"{self.bold}{self.put(text, limit)}{self.bold}"
 
 
 PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
@@ -156,46 +175,50 @@ def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
     Nothing of what is over. A suspect: "node-5 (10.20.0.16), 97 % sure: every pair with node-5
     reaches ...".
     """
-    run, put, bold = alert.result, markup.put, markup.bold
+    run = alert.result
     if run is None or alert.over:
         return []
-    suspects = [
-        f"{bold}{put(words.suspect_name(s, run.nodes), 120)}{bold}, "
-        f"{words.fraction(s.confidence)} sure: "
-        f"{put(s.evidence, 400)}"
-        for s in run.suspects[:most]
-    ]
+    suspects = []
+    for suspect in run.suspects[:most]:
+        name = markup.strong(words.suspect_name(suspect, run.nodes), 120)
+        sure = words.fraction(suspect.confidence)
+        why = markup.put(suspect.evidence, 400)
+        suspects.append(f"{name}, {sure} sure: {why}")
     numbers = [_number(judgement, markup) for judgement in worst_judgements(run)]
+    bad = len(bad_judgements(run.checks))
     return [
         ("Suspects", suspects, len(run.suspects) - most),
-        ("Not as expected", numbers, len(bad_judgements(run.checks)) - len(numbers)),
+        ("Not as expected", numbers, bad - len(numbers)),
         _changed(alert.since, markup),
     ]
 
 
 def _number(judgement: Judgement, markup: Markup) -> str:
-    m, put = judgement.measurement, markup.put
-    measured = (
-        f"{put(words.measurement_name(m), 160)}: "
-        f"{markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
-    )
-    expected = words.interval(judgement.expected, m.unit)
-    if expected == "–":
-        return f"{measured}, {put(judgement.reason, 240)}"
-    off = f", {words.percent(judgement.deviation)}" if judgement.deviation is not None else ""
-    return f"{measured}, expected {put(f'{expected} ({judgement.source})', 100)}{off}"
+    """Format a number that is not as expected, with what was expected, or why it is bad."""
+    m = judgement.measurement
+    name = markup.put(words.measurement_name(m), 160)
+    value = markup.strong(words.quantity(m.value, m.unit), 40)
+    measured = f"{name}: {value}"
+    interval = words.interval(judgement.expected, m.unit)
+    if interval == "–":
+        return f"{measured}, {markup.put(judgement.reason, 240)}"
+    expected = markup.put(f"{interval} ({judgement.source})", 100)
+    off = ""
+    if judgement.deviation is not None:
+        off = f", {words.percent(judgement.deviation)}"
+    return f"{measured}, expected {expected}{off}"
 
 
 def _changed(since: Difference | None, markup: Markup) -> Part:
+    """Return what has changed since the last good run."""
     if since is None:
         return "Since the last good run", ["there is none: nothing passed here before"], 0
-    changes = [*numbers(since), f"software: {'; '.join(software(since)) or 'as it was'}"]
-    before = f"{since.before.run_id}, {words.moment(since.before.started)}"
-    return (
-        f"Since the last good run, {markup.put(before, 200)}",
-        [markup.put(line, 800) for line in changes],
-        0,
-    )
+    changed = "; ".join(software(since)) or "as it was"
+    changes = [*numbers(since), f"software: {changed}"]
+    before = since.before
+    run = markup.put(f"{before.run_id}, {words.moment(before.started)}", 200)
+    lines = [markup.put(line, 800) for line in changes]
+    return f"Since the last good run, {run}", lines, 0
 
 
 def verdict_lines(alert: Alert) -> tuple[str, ...]:
@@ -207,10 +230,10 @@ def verdict_lines(alert: Alert) -> tuple[str, ...]:
         return (f"It was: {incident.reason}",)
     if alert.result:
         return lines(alert.result)
-    step = f"next: {CATALOG['run-overdue'].next_step}; seatrial history {incident.cluster}"
-    return tuple(
-        map(words.plain, (f"{incident.verdict.value}: {incident.reason}", span(incident), step))
-    )
+    verdict = f"{incident.verdict.value}: {incident.reason}"
+    next_step = CATALOG["run-overdue"].next_step
+    step = f"next: {next_step}; seatrial history {incident.cluster}"
+    return tuple(map(words.plain, (verdict, span(incident), step)))
 
 
 def report_address(
@@ -219,106 +242,120 @@ def report_address(
     """Return the address of the report: the cluster file's, the bucket's, else the local path."""
     if notify.report_url:
         return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
-    if upload and upload.startswith("gs://"):
-        return (
-            f"https://storage.cloud.google.com/{upload.removeprefix('gs://')}/{run_id}/report.html"
-        )
-    return f"{upload}/{run_id}/report.html" if upload else path
+    if not upload:
+        return path
+    if upload.startswith("gs://"):
+        bucket = upload.removeprefix("gs://")
+        return f"https://storage.cloud.google.com/{bucket}/{run_id}/report.html"
+    return f"{upload}/{run_id}/report.html"
 
 
 def mentions_for(incident: Incident, mentions: Mentions) -> tuple[str, ...]:
     """Return the members and groups to mention; none when the incident is over."""
-    return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))
+    if incident.closed:
+        return ()
+    return tuple(mentions.get(incident.verdict.value, ()))
 
 
 def overdue(
     last: RunRow | None, suite: str, max_age: timedelta, now: datetime
 ) -> RunOutcome | None:
     """Return a silent outcome if the last run is older than `max_age`, or missing; else None."""
-    if last is None:
-        return _silent(
-            "", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded").sentence
-        )
-    age = now - last.finished
-    if age <= max_age:
-        return None
-    return _silent(
-        last.run_id,
-        now,
-        Reason.of(
-            "run-overdue",
-            late=f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are "
-            "allowed",
-        ).sentence,
-    )
+    run_id = ""
+    late = f"no run of suite {suite} is recorded"
+    if last is not None:
+        age = now - last.finished
+        if age <= max_age:
+            return None
+        run_id = last.run_id
+        late = f"the last run, {run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
+    return _silent(run_id, now, Reason.of("run-overdue", late=late).sentence)
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
     """Return a silent outcome: the check died or was not started, for the reason `why`."""
-    return _silent(last.run_id if last else "", now, words.plain(why))
+    run_id = last.run_id if last else ""
+    return _silent(run_id, now, words.plain(why))
 
 
 def hours(span: timedelta) -> str:
     """Format a time span: "26 h", "3 days"."""
     whole = round(span.total_seconds() / 3600)
-    return f"{whole} h" if whole < 72 else f"{whole // 24} days"
+    if whole < 72:
+        return f"{whole} h"
+    return f"{whole // 24} days"
 
 
 def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
+    """Return the outcome of a check that did not run."""
     return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)
 
 
 def subject(alert: Alert) -> str:
     """Return headline and reason on one line, cut to 150 characters."""
-    reason = "" if alert.over else f": {alert.incident.reason}"
-    return words.harmless(f"seatrial: {headline(alert.incident)}{reason}")[:150]
+    line = f"seatrial: {headline(alert.incident)}"
+    if not alert.over:
+        line += f": {alert.incident.reason}"
+    return words.harmless(line)[:150]
 
 
 def full_text(alert: Alert, news: Sequence[str]) -> str:
     """Return the whole alert as text; `news` are the changes that its reader has not received."""
     incident = alert.incident
     unsaid = other_news(incident, news)
+    if len(news) >= len(incident.changes) and len(unsaid) < 2:
+        unsaid = ()  # the headline says it
     parts = [
         [headline(incident)],
-        _bullets(
-            "What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()
-        ),
+        _bullets("What is new", unsaid),
         verdict_lines(alert),
         *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
     paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
-    links = ("run", alert.run_link), ("report", alert.report_link)
     # To be followed and copied as it is
-    ours = [*about(alert), *(f"{label}: {link}" for label, link in links if link)]
+    ours = about(alert)
+    for label, link in (("run", alert.run_link), ("report", alert.report_link)):
+        if link:
+            ours.append(f"{label}: {link}")
     paragraphs.append([words.plain(line)[:LINE_CHARS] for line in ours])
-    return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
+    texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
+    return "\n\n".join(texts) + "\n"
 
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    return words.harmless(f"{result.cluster}, {result.suite}: {lines(result)[0]}")[:LINE_CHARS]
+    line = f"{result.cluster}, {result.suite}: {lines(result)[0]}"
+    return words.harmless(line)[:LINE_CHARS]
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the
     rest for programs.
     """
-    incident, run = alert.incident, alert.result
+    incident = alert.incident
+    text = (headline(incident), *other_news(incident, news))
+    change = "changed"
+    if len(news) == len(incident.changes):
+        change = "opened"
+    closed = None
+    if incident.closed:
+        change = "closed"
+        closed = incident.closed.isoformat(timespec="seconds")
+    changed = []
+    if alert.since:
+        changed = software(alert.since)
+    run = None if alert.over else alert.result
     return {
         "schema": SCHEMA,
-        "event": "closed"
-        if alert.over
-        else "opened"
-        if len(news) == len(incident.changes)
-        else "changed",
-        "text": "\n".join(map(words.harmless, (headline(incident), *other_news(incident, news)))),
+        "event": change,
+        "text": "\n".join(map(words.harmless, text)),
         "incident": {
             "id": incident.id,
             "kind": incident.kind,
             "cluster": incident.cluster,
             "suite": incident.suite,
             "opened": incident.opened.isoformat(timespec="seconds"),
-            "closed": incident.closed.isoformat(timespec="seconds") if incident.closed else None,
+            "closed": closed,
             "verdict": incident.verdict.value,
             "worst": incident.worst.value,
             "reason": incident.reason,
@@ -327,31 +364,35 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
         },
         "news": list(news),
         "run_id": alert.run_id or None,
-        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]]
-        if run and not alert.over
-        else [],
-        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]]
-        if run and not alert.over
-        else [],
-        "judgements": [j.to_dict() for j in worst_judgements(run)]
-        if run and not alert.over
-        else [],
-        "software": software(alert.since) if alert.since else [],
+        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run else [],
+        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]] if run else [],
+        "judgements": [j.to_dict() for j in worst_judgements(run)] if run else [],
+        "software": changed,
         "links": {"run": alert.run_link, "report": alert.report_link},
     }
 
 
 def about(alert: Alert) -> list[str]:
     """Return cluster, suite, run and span, nodes and time, and notes, a line each."""
-    incident, run = alert.incident, alert.result if not alert.over else None
-    shown = f" · run {alert.run_id}" if alert.run_id else ""
-    facts = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
-    if run:
+    incident = alert.incident
+    check = f"{incident.cluster} · suite {incident.suite}"
+    if alert.run_id:
+        check += f" · run {alert.run_id}"
+    facts = [f"{check} · {span(incident)}"]
+    run = alert.result
+    if run and not alert.over:
+        nodes = words.count(len(run.nodes), "node")
         took = words.duration(run.seconds)
-        facts += [f"{words.count(len(run.nodes), 'node')} · {took}", *run.notes]
+        facts.append(f"{nodes} · {took}")
+        facts += run.notes
     return facts
 
 
 def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
-    rest = [f"- and {more:,} more in the report"] if more > 0 else []
-    return [f"{title}:", *(f"- {line}" for line in lines), *rest] if lines else []
+    """Return the lines below their title, and how many more there are; nothing without lines."""
+    if not lines:
+        return []
+    bullets = [f"{title}:", *(f"- {line}" for line in lines)]
+    if more > 0:
+        bullets.append(f"- and {more:,} more in the report")
+    return bullets

@@ -33,7 +33,8 @@ HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
 # How requests and urllib3 quote an address in their errors
 _ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
-_WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
+_WEBHOOK = "SEATRIAL_ALERT_WEBHOOK"
+_URLS = "SEATRIAL_ALERT_URLS"
 
 
 @contextmanager
@@ -81,19 +82,23 @@ class SlackSettings:
 
     def malformed(self) -> str | None:
         """Return which of the values that are set cannot work; None if all can."""
-        if self._by_token and not safe(self.api_url or "https://slack.com"):
-            return f"SEATRIAL_SLACK_API_URL {SAFE}"
-        if not self._by_token and self.webhook and not safe(self.webhook.get_secret_value()):
+        if self._by_token:
+            if not safe(self.api_url or "https://slack.com"):
+                return f"SEATRIAL_SLACK_API_URL {SAFE}"
+        elif self.webhook and not safe(self.webhook.get_secret_value()):
             return f"SEATRIAL_SLACK_WEBHOOK {SAFE}"
         return None
 
     @property
     def _by_token(self) -> bool:
+        """Whether messages go by the API and not by the webhook."""
         return self.token is not None and self.channel is not None
 
 
 def secret(value: str | None) -> SecretStr | None:
-    return SecretStr(value.strip()) if value and value.strip() else None
+    """Return what a variable of the environment holds; None where it is empty."""
+    stripped = (value or "").strip()
+    return SecretStr(stripped) if stripped else None
 
 
 def safe(url: str) -> bool:
@@ -101,7 +106,9 @@ def safe(url: str) -> bool:
     parts = split(url)
     if parts is None:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    if parts.scheme == "https":
+        return True
+    return parts.scheme == "http" and is_loopback(parts.hostname or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +130,12 @@ class AlertSettings:
         slack = SlackSettings.from_env(env)
         if slack and slack.channel is None:
             slack = replace(slack, channel=notify.slack.channel)
-        addresses = (secret(url) for url in env.get(_URLS, "").split())
-        return cls(slack, secret(env.get(_WEBHOOK)), tuple(url for url in addresses if url))
+        addresses = env.get(_URLS, "").split()
+        return cls(slack, secret(env.get(_WEBHOOK)), tuple(map(SecretStr, addresses)))
 
     @property
     def anybody(self) -> bool:
+        """Whether there is a receiver."""
         return bool(self.slack or self.webhook or self.urls)
 
     def secrets(self) -> list[str]:
@@ -139,34 +147,39 @@ class AlertSettings:
     def scrub(self, text: str) -> str:
         """Return `text` on one line without the secrets."""
         slack = self.slack.webhook if self.slack else None
-        addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
         # Services repeat a token of an address in addresses of their own.
-        parts = sorted(
-            {part for address in addresses for part in _parts_of(address)}, key=len, reverse=True
-        )
+        parts = set[str]()
+        for held in (slack, self.webhook, *self.urls):
+            if held:
+                parts |= _parts_of(held.get_secret_value())
+        longest_first = sorted(parts, key=len, reverse=True)
         text = _ADDRESSED.sub(r"\1 ***", text)
-        for held in (*self.secrets(), *parts):
-            text = text.replace(held, "***")
+        for part in (*self.secrets(), *longest_first):
+            text = text.replace(part, "***")
         return plain("".join(redacted([text])))[:300]
 
     def legal(self) -> tuple[Self, str | None]:
         """Return the valid receivers, and the problems of the others without secrets."""
-        slack, unknown = self._bad_slack(), _unknown_urls(self.urls)
-        safe_webhook = self.webhook is None or safe(self.webhook.get_secret_value())
-        webhook = None if safe_webhook else f"{_WEBHOOK} {SAFE}"
+        slack = self._bad_slack()
+        unknown = _unknown_urls(self.urls)
+        webhook = None
+        if self.webhook is not None and not safe(self.webhook.get_secret_value()):
+            webhook = f"{_WEBHOOK} {SAFE}"
         kept = replace(
             self,
             slack=None if slack else self.slack,
             webhook=None if webhook else self.webhook,
             urls=tuple(url for number, url in enumerate(self.urls, 1) if number not in unknown),
         )
-        return kept, "; ".join(
-            problem for problem in (slack, webhook, *unknown.values()) if problem
-        ) or None
+        problems = filter(None, (slack, webhook, *unknown.values()))
+        return kept, "; ".join(problems) or None
 
     def _bad_slack(self) -> str | None:
-        problem = self.slack.malformed() if self.slack else None
-        if problem or self.slack is None or self.slack.channel is None:
+        """Return why Slack cannot be a receiver."""
+        if self.slack is None:
+            return None
+        problem = self.slack.malformed()
+        if problem or self.slack.channel is None:
             return problem
         try:
             legal_channel(self.slack.channel)
@@ -179,13 +192,17 @@ def _parts_of(address: str) -> set[str]:
     """Return login, path segments and values of an address, as written and decoded; short ones may
     be common words.
     """
-    rest, _, query = address.partition("://")[2].partition("#")[0].partition("?")
-    authority, *segments = rest.split("/")
+    _, _, after_scheme = address.partition("://")
+    without_fragment, _, _ = after_scheme.partition("#")
+    path, _, query = without_fragment.partition("?")
+    authority, *segments = path.split("/")
     login, _, host = authority.rpartition("@")
-    where = [] if "." in host or host.startswith("localhost") else host.split(":")
-    values = [value.partition("=")[2] for value in query.split("&")]
-    secrets = {part for part in (*login.split(":"), *where, *segments, *values) if part}
-    return {part for part in (*secrets, *map(unquote_plus, secrets)) if len(part) >= 8}
+    parts = {*login.split(":"), *segments}
+    if "." not in host and not host.startswith("localhost"):
+        parts.update(host.split(":"))
+    parts.update(value.partition("=")[2] for value in query.split("&"))
+    decoded = map(unquote_plus, parts)
+    return {part for part in (*parts, *decoded) if len(part) >= 8}
 
 
 def check_alerts(notify: Notify) -> None:
@@ -207,10 +224,11 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
 
     problems = {}
     for number, url in enumerate(urls, 1):
+        address = url.get_secret_value()
         with muted(APPRISE):
-            service = apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True)
+            service = apprise.Apprise.instantiate(address, suppress_exceptions=True)
         if not service:
-            scheme = _SCHEME.match(url.get_secret_value())  # without one, all of it may be a token
+            scheme = _SCHEME.match(address)  # without one, all of it may be a token
             shown = f" ({scheme[0]}...)" if scheme else ""
             problems[number] = (
                 f"{_URLS}: address {number}{shown} is none that apprise knows; legal: such"

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, verdict_lines
@@ -27,41 +27,46 @@ _EMOJI: dict[str, str] = {
     Verdict.INCONCLUSIVE: ":large_blue_circle:",
     Verdict.NOT_RUN: ":white_circle:",
 }
+_IN_ADDRESSES = str.maketrans({"&": "&amp;", "<": "%3C", ">": "%3E", "|": "%7C"})
 TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def escape(text: object) -> str:
     """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
-    return words.unformatted(html.escape(words.plain(text), quote=False))
+    escaped = html.escape(words.plain(text), quote=False)
+    return words.unformatted(escaped)
 
 
 def cut(text: object, limit: int) -> str:
     """Return `text` on one line, at most `limit` characters, not escaped."""
     line = words.plain(text)
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    if len(line) > limit:
+        line = f"{line[: limit - 1]}…"
+    return line
 
 
 def clip(escaped: str, limit: int) -> str:
     """Cut escaped text without leaving half an entity behind."""
     if len(escaped) <= limit:
         return escaped
-    return re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1]) + "…"
+    whole = re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1])
+    return f"{whole}…"
 
 
 def link(address: str, words: str) -> str:
     """Link `words` to `address`; both are trusted."""
-    safe = address.replace("&", "&amp;").replace("<", "%3C").replace(">", "%3E").replace("|", "%7C")
+    safe = address.translate(_IN_ADDRESSES)
     return f"<{safe}|{words}>"
 
 
 def header(text: str) -> Block:
-    return {
-        "type": "header",
-        "text": {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False},
-    }
+    """Return a block with a title."""
+    title = {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False}
+    return {"type": "header", "text": title}
 
 
 def section(text: str) -> Block:
+    """Return a block with a paragraph."""
     return {"type": "section", "text": _text(text)}
 
 
@@ -70,16 +75,19 @@ def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
 
     `more` counts lines that are not shown.
     """
-    rest = [f"and {more:,} more in the report"] if more > 0 else []
-    return [
-        section(page)
-        for page in _pages([f"*{title}*", *(f"• {line}" for line in lines), *rest])
-        if lines
-    ]
+    if not lines:
+        return []
+    shown = [f"*{title}*"]
+    shown += [f"• {line}" for line in lines]
+    if more > 0:
+        shown.append(f"and {more:,} more in the report")
+    return list(map(section, _pages(shown)))
 
 
 def context(lines: Iterable[str]) -> Block:
-    return {"type": "context", "elements": [_text(line) for line in list(lines)[:MAX_ELEMENTS]]}
+    """Return a block with small print, of as many lines as Slack takes."""
+    elements = [_text(line) for line in islice(lines, MAX_ELEMENTS)]
+    return {"type": "context", "elements": elements}
 
 
 def _text(text: str) -> Block:
@@ -87,81 +95,107 @@ def _text(text: str) -> Block:
     return {"type": "mrkdwn", "text": clip(text, TEXT_CHARS), "verbatim": True}
 
 
-_MARKUP = Markup(lambda text, limit: clip(escape(text), limit), bold="*")
+def _put(text: object, limit: int) -> str:
+    """Escape untrusted text and cut it."""
+    return clip(escape(text), limit)
+
+
+_MARKUP = Markup(_put, bold="*")
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
     """Return the current message of the incident as plain text (for notifications) and as
     blocks.
     """
-    title, incident = headline(alert.incident), alert.incident
-    text = clip(
-        f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title),
-        TEXT_CHARS,
-    )
-    emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
-    first, *others = (clip(escape(line), 1200) for line in verdict_lines(alert))
-    bold = first if alert.over else f"*{first}*"
-    verdict = "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
-    message = [header(title), section(verdict)]
-    message += [block for part in evidence(alert, _MARKUP, MAX_SUSPECTS) for block in listed(*part)]
-    is_link = (alert.report_link or "").startswith("http")
-    facts = [
-        *about(alert),
-        *([f"report: {alert.report_link}"] if alert.report_link and not is_link else []),
+    incident = alert.incident
+    title = headline(incident)
+    text = escape(title)
+    if not alert.over:
+        text += f": {escape(incident.reason)}"
+    message = [
+        header(title),
+        section(_verdict(alert, mentions)),
     ]
-    message.append(context(clip(shown, 600) for line in facts if (shown := escape(line))))
-    links = [("The run", alert.run_link), ("The report", alert.report_link if is_link else None)]
-    if linked := "  ·  ".join(link(address, label) for label, address in links if address):
-        message.append(section(linked))
-    return text, message
+    for part in evidence(alert, _MARKUP, MAX_SUSPECTS):
+        message += listed(*part)
+    facts = about(alert)
+    links = [("The run", alert.run_link)]
+    if alert.report_link and not alert.report_link.startswith("http"):
+        facts.append(f"report: {alert.report_link}")
+    else:
+        links.append(("The report", alert.report_link))
+    shown = filter(None, map(escape, facts))
+    message.append(context(clip(line, 600) for line in shown))
+    linked = [link(address, label) for label, address in links if address]
+    if linked:
+        message.append(section("  ·  ".join(linked)))
+    return clip(text, TEXT_CHARS), message
+
+
+def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
+    """Return the lines of the verdict, the first of them in bold and with those who are
+    mentioned.
+    """
+    first, *others = (_put(line, 1200) for line in verdict_lines(alert))
+    if not alert.over:
+        first = f"*{first}*"
+    first = " ".join([_emoji(alert), first, *map(mention, mentions)])
+    return "\n".join([first, *others])
+
+
+def _emoji(alert: Alert) -> str:
+    """Return the circle in the colour of an incident; of one that is over, of a pass."""
+    if alert.over:
+        return _EMOJI[Verdict.PASS]
+    return _EMOJI[alert.incident.verdict]
 
 
 def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
     """Return the changes as one line for the incident's thread and for the channel."""
-    line = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
-    emoji = _EMOJI[Verdict.PASS if alert.over else alert.incident.verdict]
-    return clip(" ".join([emoji, line, *map(mention, mentions)]), TEXT_CHARS)
+    cluster = escape(words.plain(alert.incident.cluster))
+    changes = escape("; ".join(news))
+    line = " ".join([_emoji(alert), f"{cluster}: {changes}", *map(mention, mentions)])
+    return clip(line, TEXT_CHARS)
 
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    line = (
-        f"{_EMOJI[result.verdict]} {escape(result.cluster)}, {escape(result.suite)}: "
-        f"{escape(lines(result)[0])}"
-    )
-    return clip(line, DIGEST_CHARS)
+    emoji = _EMOJI[result.verdict]
+    check = f"{escape(result.cluster)}, {escape(result.suite)}"
+    verdict = escape(lines(result)[0])
+    return clip(f"{emoji} {check}: {verdict}", DIGEST_CHARS)
 
 
 def mention(who: str) -> str:
     """Return the markup that mentions a member, a user group, or here, channel, everyone."""
     if who in ("here", "channel", "everyone"):
         return f"<!{who}>"
-    return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
+    if who.startswith("S"):
+        return f"<!subteam^{who}>"
+    return f"<@{who}>"
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
     """Return checks and software, which the message does not have, as plain text and blocks."""
     checks = []
-    for c in result.checks:
-        reason = clip(escape(own_reason(c, result.suspects)), 500)
-        checks.append(
-            f"{words.GLYPHS[c.verdict]} *{escape(cut(c.name, 60))}* {c.verdict.value}: {reason}"
-        )
-    message = listed("Checks", checks)
-    facts = " · ".join(
-        f"{name} {version}" for name, version in result.fingerprint.items() if version
-    )
-    software = context([clip(escape(facts), 1500) or "software: not known"])
-    return f"Details of run {clip(escape(result.run_id), 200)}", [
-        *_within(TOTAL_CHARS, message),
-        software,
-    ]
+    for check in result.checks:
+        glyph = words.GLYPHS[check.verdict]
+        name = escape(cut(check.name, 60))
+        verdict = check.verdict.value
+        reason = _put(own_reason(check, result.suspects), 500)
+        checks.append(f"{glyph} *{name}* {verdict}: {reason}")
+    versions = [f"{name} {version}" for name, version in result.fingerprint.items() if version]
+    software = _put(" · ".join(versions), 1500)
+    run = _put(result.run_id, 200)
+    message = _within(TOTAL_CHARS, listed("Checks", checks))
+    message.append(context([software or "software: not known"]))
+    return f"Details of run {run}", message
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
     """Return the first blocks that hold at most `limit` characters together."""
-    ends = accumulate(len(block["text"]["text"]) for block in blocks)
+    sizes = (len(block["text"]["text"]) for block in blocks)
+    ends = accumulate(sizes)
     return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
 
 
@@ -169,7 +203,10 @@ def _pages(lines: Iterable[str]) -> list[str]:
     """Join the lines into texts of at most the size of a section."""
     pages = [""]
     for line in lines:
-        if len(pages[-1]) + 1 + len(line) > TEXT_CHARS:
+        longer = len(pages[-1]) + 1 + len(line)
+        if longer > TEXT_CHARS:
             pages.append("")
-        pages[-1] += f"\n{line}" if pages[-1] else line
+        if pages[-1]:
+            pages[-1] += "\n"
+        pages[-1] += line
     return pages

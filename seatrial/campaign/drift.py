@@ -85,7 +85,11 @@ def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
         run_ids = [phase.run_id for phase in phases]
         series = store.measurements(run_ids[0])
         began_s = np.array([phase.began_s for phase in phases])
-        numbers.append(PhaseNumbers(suite, began_s, series, _table(store, run_ids, series)))
+        numbers.append(
+            PhaseNumbers(
+                suite=suite, began_s=began_s, series=series, readings=_table(store, run_ids, series)
+            )
+        )
     return numbers
 
 
@@ -110,7 +114,13 @@ def _suspect(judgement: Judgement) -> Suspect | None:
     subject = judgement.measurement.subject
     if subject.kind not in ("node", "gpu", "link"):
         return None
-    return Suspect(subject.kind, subject.name, 0.9, judgement.reason, judgement.verdict)
+    return Suspect(
+        kind=subject.kind,
+        name=subject.name,
+        confidence=0.9,
+        evidence=judgement.reason,
+        verdict=judgement.verdict,
+    )
 
 
 def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]:
@@ -206,9 +216,10 @@ def _judgement(
     without a drift.
     """
     m = phases.series[column]
+    change = kept - 1
     measured = Measurement(
         metric="drift",
-        value=100 * (kept - 1),
+        value=100 * change,
         unit="%",
         subject=m.subject,
         conditions={**m.conditions, "of": m.metric, "suite": phases.suite},
@@ -230,4 +241,11 @@ def _judgement(
             chance=f"{chance:.1g}",
         )
     expected = Expected(low=-100 * _LIMIT)
-    return Judgement(measured, verdict, reason, "first hour", expected, deviation=kept - 1)
+    return Judgement(
+        measurement=measured,
+        verdict=verdict,
+        reason=reason,
+        source="first hour",
+        expected=expected,
+        deviation=change,
+    )

@@ -90,7 +90,12 @@ class Loop:
         result = self.run_phase(cluster, suite, run_id)
         began_s = self.state.phases[-1].began_s
         phase = PhaseRun(
-            suite.name, run_id, began_s, counted_s(result), result.verdict, result.reason.code
+            suite=suite.name,
+            run_id=run_id,
+            began_s=began_s,
+            seconds=counted_s(result),
+            verdict=result.verdict,
+            code=result.reason.code,
         )
         self._keep(self.state.end(phase, self._lost(result, phase)))
         for line in self.state.lines():

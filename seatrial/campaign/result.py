@@ -84,11 +84,19 @@ def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Ju
     """
     whole = Subject("cluster", state.cluster)
     verdict = Verdict.PASS if state.is_over else Verdict.INCONCLUSIVE
-    hours = Measurement("campaign_hours", state.spent_s / 3600, "h", whole)
+    hours = Measurement(
+        metric="campaign_hours", value=state.spent_s / 3600, unit="h", subject=whole
+    )
     goal = Expected(low=state.goal_s / 3600)
-    yield Judgement(hours, verdict, Reason(), "suite", goal)
+    yield Judgement(
+        measurement=hours, verdict=verdict, reason=Reason(), source="suite", expected=goal
+    )
     phases = [runs[phase.run_id] for phase in state.counted if phase.run_id in runs]
     alone = sum(row.lacks_baseline for row in phases)
     if alone:
-        uncompared = Measurement("uncompared_phases", alone, "", whole, better="lower")
-        yield Judgement(uncompared, Verdict.PASS, Reason(), "sanity")
+        uncompared = Measurement(
+            metric="uncompared_phases", value=alone, unit="", subject=whole, better="lower"
+        )
+        yield Judgement(
+            measurement=uncompared, verdict=Verdict.PASS, reason=Reason(), source="sanity"
+        )

@@ -36,21 +36,22 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
 
     Raises SeatrialError.
     """
-    known = []
+    tables = []
+    times: list[float] = []
     for phase in state.counted:
         table = store.minutes(phase.run_id, metric)
         if table is not None:
-            known.append((phase.began_s, table))
-    parts = sorted({part for _, table in known for part in table.parts})
+            tables.append(table)
+            times += [phase.began_s + at for at in table.times_s]
+    parts = sorted(set().union(*(table.parts for table in tables)))
     place = {part: column for column, part in enumerate(parts)}
-    rows = sum(len(table.times_s) for _, table in known)
-    readings = np.full((rows, len(parts)), np.nan, dtype=np.float32)
-    times: list[float] = []
-    for began_s, table in known:
+    readings = np.full((len(times), len(parts)), np.nan, dtype=np.float32)
+    first = 0
+    for table in tables:
         columns = [place[part] for part in table.parts]
-        first = len(times)
-        times += [began_s + at for at in table.times_s]
-        readings[first : len(times), columns] = table.readings
+        end = first + len(table.times_s)
+        readings[first:end, columns] = table.readings
+        first = end
     return MetricMinutes(metric, parts, times, readings)
 
 
@@ -60,7 +61,8 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
     """
     minutes = [series for series in minutes if series.readings.size]
     if not minutes:
-        return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
+        missing = Reason.of("minutes-missing")
+        return Check(MINUTES, Verdict.NOT_RUN, missing), []
     judgements = list[Judgement]()
     notes = list[Reason]()
     for series in minutes:
@@ -70,11 +72,15 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
     notes += filter(None, map(_worst_minute, minutes))
     bad = [judgement for judgement in judgements if not judgement.passed]
     most = max(len(series.times_s) for series in minutes)
-    parts = len({part for series in minutes for part in series.parts})
-    steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
+    parts = set().union(*(series.parts for series in minutes))
+    steady = Reason.of(
+        "minutes-steady",
+        parts=count(len(parts), "part"),
+        minutes=count(most, "time"),
+    )
     check = Check(
         name=MINUTES,
-        verdict=worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
+        verdict=worst((Verdict.PASS, *(judgement.verdict for judgement in bad))),
         reason=join(judgement.reason for judgement in bad) or steady,
         seconds=0.0,
         measurements=tuple(judgement.measurement for judgement in judgements),
@@ -86,8 +92,11 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
 
 def _suspect(judgement: Judgement) -> Suspect:
     """Return the GPU or node that a judgement blames."""
-    kind, name = _kind_of(str(judgement.measurement.conditions["part"]))
-    return Suspect(kind, name, 0.9, judgement.reason, judgement.verdict)
+    part = str(judgement.measurement.conditions["part"])
+    kind, name = _kind_of(part)
+    return Suspect(
+        kind=kind, name=name, confidence=0.9, evidence=judgement.reason, verdict=judgement.verdict
+    )
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:
@@ -107,7 +116,13 @@ def _judged(series: MetricMinutes) -> Iterator[Judgement]:
         if rose:
             verdict = _RISES[series.metric]
             reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}")
-        yield Judgement(measured, verdict, reason, "first minute", Expected(high=0))
+        yield Judgement(
+            measurement=measured,
+            verdict=verdict,
+            reason=reason,
+            source="first minute",
+            expected=Expected(high=0),
+        )
 
 
 def risen(series: MetricMinutes) -> "NDArray[np.float64]":
@@ -116,43 +131,50 @@ def risen(series: MetricMinutes) -> "NDArray[np.float64]":
     """
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
-        return np.asarray(np.nansum(readings, axis=0))
+        held = np.nansum(readings, axis=0)
+        return np.asarray(held)
     import pandas as pd
 
     known = pd.DataFrame(readings).ffill().to_numpy()  # of a gap, the last reading before it
     steps = np.diff(known, axis=0)
+    # A counter that has been reset began at 0 again
     steps = np.where(steps < 0, known[1:], steps)
-    return np.asarray(np.nansum(steps, axis=0))
+    rose = np.nansum(steps, axis=0)
+    return np.asarray(rose)
 
 
 def _notes(series: MetricMinutes) -> Iterator[Reason]:
     """Yield which parts rose, of a metric whose rise is no fault."""
     if series.metric not in _NOTED:
         return
-    rose = {part: by for part, by in zip(series.parts, risen(series), strict=True) if by}
-    if rose:
-        worst_first = sorted(rose, key=lambda part: -rose[part])
-        parts = some_of(f"{part} by {rose[part]:g}" for part in worst_first)
-        yield Reason.of("minutes-noted", metric=series.metric, parts=parts)
+    rose = risen(series)
+    worst_first = np.argsort(-rose, kind="stable").tolist()
+    noted = [f"{series.parts[i]} by {rose[i]:g}" for i in worst_first if rose[i]]
+    if noted:
+        yield Reason.of("minutes-noted", metric=series.metric, parts=some_of(noted))
 
 
 def _worst_minute(series: MetricMinutes) -> Reason | None:
     """Return the minute in which a part was hottest, or all parts took most power; None for other
     metrics.
     """
+    readings = series.readings
     if series.metric == "temperature_c":
-        row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
+        row, column = np.unravel_index(np.nanargmax(readings), readings.shape)
         return Reason.of(
             "minutes-hottest",
-            reading=f"{series.readings[row, column]:g}",
+            reading=f"{readings[row, column]:g}",
             part=series.parts[int(column)],
             hour=_hour(series, int(row)),
         )
     if series.metric == "power_w":
-        watts = np.nansum(series.readings, axis=1)
-        at = int(np.argmax(watts))
-        kilowatts = number(watts[at] / 1000)
-        return Reason.of("minutes-most-power", kilowatts=kilowatts, hour=_hour(series, at))
+        watts = np.nansum(readings, axis=1)
+        row = np.argmax(watts)
+        return Reason.of(
+            "minutes-most-power",
+            kilowatts=number(watts[row] / 1000),
+            hour=_hour(series, int(row)),
+        )
     return None
 
 
@@ -177,7 +199,10 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     return PhaseNumbers(
         suite=MINUTES,
         began_s=np.array(starts_s),
-        series=[Measurement(series.metric, 0.0, unit, subject) for subject in subjects],
+        series=[
+            Measurement(metric=series.metric, value=0.0, unit=unit, subject=subject)
+            for subject in subjects
+        ],
         readings=np.array(medians),
     )
 
@@ -186,7 +211,8 @@ def by_hour(series: MetricMinutes) -> Iterator[tuple[float, "NDArray[np.float32]
     """Yield the start and the readings of each hour; of a short campaign, of each twelfth."""
     times_s = np.array(series.times_s)
     since_first_s = times_s - times_s[0]
-    step = max(1.0, min(_HOUR_S, since_first_s[-1] / _BINS))
+    twelfth = since_first_s[-1] / _BINS
+    step = max(1.0, min(_HOUR_S, twelfth))
     bins = (since_first_s // step).astype(int)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
     readings = np.split(series.readings, starts[1:])

@@ -47,7 +47,12 @@ def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
 
 
 class RunJudge:
-    """All numbers of a run, judged together; more readings may follow."""
+    """All numbers of a run, judged together; more readings may follow.
+
+    By the name of a series: `_check_of` is the check that measured it, `_taken` are its readings,
+    and `_numbers` its judgement by what is known from elsewhere. `_place` is where those are that
+    are compared with their past and their peers: they have no pin, and no reading that is broken.
+    """
 
     def __init__(self, checks: Sequence[Check], knowledge: Knowledge) -> None:
         """Judge the numbers of the checks by what is known."""
@@ -73,20 +78,24 @@ class RunJudge:
             self._taken.setdefault(name, []).extend(taken)
         self._add(new)
         self._judged = self._judged_series()
-        self._numbers |= {name: self._number(name) for name in new if name in self._check_of}
+        for name in new:
+            if name in self._check_of:
+                self._numbers[name] = self._number(name)
 
     def _add(self, readings: Mapping[str, Sequence[Measurement]]) -> None:
         """Add the first readings of the series that are compared, then their second ones, and so
         on.
         """
-        for nth in range(max(map(len, readings.values()), default=0)):
-            names = [name for name, taken in readings.items() if len(taken) > nth]
-            compared = [name for name in names if name in self._place]
+        by_place = dict[int, Sequence[Measurement]]()
+        for name, taken in readings.items():
+            if name in self._place:
+                by_place[self._place[name]] = taken
+        for nth in range(max(map(len, by_place.values()), default=0)):
             values = np.full(len(self._place), np.nan)
-            for name in compared:
-                values[self._place[name]] = readings[name][nth].value
-            if compared:
-                self._series.add(self._series.table.logs(values))
+            for place, taken in by_place.items():
+                if len(taken) > nth:
+                    values[place] = taken[nth].value
+            self._series.add(self._series.table.logs(values))
 
     def _judged_series(self) -> JudgedSeries | None:
         """Judge the series that are compared, if there are any."""
@@ -102,9 +111,9 @@ class RunJudge:
         m = once(taken)[0]
         swept = self._sizes[self._check_of[name]]
         baselines = [*published(m, self._knowledge.setup, swept(m))]
-        if pin := self._knowledge.pinned.get(name):
-            pinned = from_pin(m, pin)
-            baselines += [pinned] if pinned else []
+        pin = self._knowledge.pinned.get(name)
+        if pin and (pinned := from_pin(m, pin)):
+            baselines.append(pinned)
         if not baselines and self._has_reference(name):
             return None
         judgement = judge_number(m, baselines)
@@ -130,12 +139,16 @@ class RunJudge:
         if number is None or is_sanity_pass(number):
             return own
         is_harsher = number.verdict.severity < own.verdict.severity
-        return number if is_harsher or not is_noisy(number) else own
+        if is_harsher or not is_noisy(number):
+            return number
+        return own
 
     def doubts(self) -> Doubts:
         """Return by check what to measure once more."""
         doubts: dict[str, list[Doubt]] = defaultdict(list)
-        in_doubt = set() if self._judged is None else self._in_doubt(self._judged)
+        in_doubt = set[str]()
+        if self._judged is not None:
+            in_doubt = self._in_doubt(self._judged)
         for name, number in self._numbers.items():
             taken = self._taken[name]
             if name in in_doubt:
@@ -327,7 +340,15 @@ def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list
             continue
         if m.subject.kind in ("node", "gpu", "link") and _alike(m) in moving:
             kind = cast(SuspectKind, m.subject.kind)
-            suspects.append(Suspect(kind, m.subject.name, _WITHOUT_RATE, j.reason, j.verdict))
+            suspects.append(
+                Suspect(
+                    kind=kind,
+                    name=m.subject.name,
+                    confidence=_WITHOUT_RATE,
+                    evidence=j.reason,
+                    verdict=j.verdict,
+                )
+            )
     return suspects
 
 

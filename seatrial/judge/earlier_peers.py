@@ -7,7 +7,7 @@ all nodes and a test of one. Beside it comes the own history of the nodes: the r
 however many runs lie between.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -54,20 +54,9 @@ def earlier_peers(
     """
     if not hardware or len(hardware) > FEW_NODES:
         return None
-    own = list[str]()
-    newest: dict[str, str] = {}
-    for test in store.node_tests(context.cluster, context.started - _HISTORY_FOR):
-        if test.suite != context.suite or test.ended >= context.started:
-            continue
-        if test.node in hardware:
-            own.append(test.run_id)
-        elif test.passed and test.ended >= context.started - _PEERS_FOR:
-            newest.pop(test.node, None)  # so that the last ones are the newest
-            newest[test.node] = test.run_id
-    peers = dict(list(newest.items())[-_MOST_PEERS:])
+    own_runs, peers = _last_runs(store, context, hardware)
     if not peers:
         return None
-    own_runs = set(own[-_MOST_RUNS:])
     rows = store.runs_by_id(sorted(own_runs.union(peers.values())))
     alike = {row.run_id for row in rows if not changes(row.fingerprint, context.fingerprint)}
     then = store.hardware([row.run_id for row in rows])
@@ -85,6 +74,26 @@ def earlier_peers(
         measurements=list(_readings(store, run_by_node, measured)),
         hardware=hardware_by_node,
     )
+
+
+def _last_runs(
+    store: "Store", context: "RunContext", own_nodes: Container[str]
+) -> tuple[set[str], dict[str, str]]:
+    """Return the last runs that tested one of the own nodes, and for each of the other nodes that
+    passed lately, the last of its runs.
+    """
+    own = list[str]()
+    newest: dict[str, str] = {}
+    for test in store.node_tests(context.cluster, context.started - _HISTORY_FOR):
+        if test.suite != context.suite or test.ended >= context.started:
+            continue
+        if test.node in own_nodes:
+            own.append(test.run_id)
+        elif test.passed and test.ended >= context.started - _PEERS_FOR:
+            newest.pop(test.node, None)  # so that the last ones are the newest
+            newest[test.node] = test.run_id
+    last = list(newest.items())[-_MOST_PEERS:]
+    return set(own[-_MOST_RUNS:]), dict(last)
 
 
 def _readings(

@@ -36,9 +36,15 @@ class Finding:
 
 
 class JudgedSeries:
-    """The judgement of each series of a run that has a reference, by its place."""
+    """The judgement of each series of a run that has a reference, by its place.
+
+    Lists, since single series are asked for: `_centre` is what is expected of each, its own median
+    where `_is_median`, `_low` the limit below it, both as logs like its `_value`. `_runs` and
+    `_times` count earlier runs and readings of this one, `_sizes` the series of its group.
+    """
 
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
+        """Read from the outcome what the judgements say."""
         reference = judge.reference
         self.table = judge.table
         self.outcome = outcome
@@ -73,7 +79,9 @@ class JudgedSeries:
         """Return the judgement of a series that has a reference."""
         m = self.table.first[i]
         low = self.table.value(i, self._low[i])
-        expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
+        expected = Expected(low=low)
+        if m.better == "lower":
+            expected = Expected(high=low)
         distance = self._sign[i] * (self._value[i] - self._centre[i])
         return Judgement(
             measurement=self.measurement(i),
@@ -215,6 +223,7 @@ def _kinds(m: Measurement) -> str:
 
 
 def _side(m: Measurement) -> str:
+    """Return on which side of what is expected a bad number is."""
     return "above" if m.better == "lower" else "below"
 
 
@@ -226,6 +235,7 @@ def findings(judged: JudgedSeries) -> list[Finding]:
     alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
 
     def rank(finding: Finding) -> tuple[int, bool, int]:
+        """Return what to sort by; of equals those that stand for most series come first."""
         severity = finding.judgement.verdict.severity
         return severity, not finding.suspects, -len(finding.series)
 
@@ -270,13 +280,13 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
             left += places
             continue
         outcome = judged.outcome
-        distances = [outcome.value[i] - outcome.expected[i] for i in places]
-        distance = float(np.median(distances))
+        distance = float(np.median(outcome.value[places] - outcome.expected[places]))
         limit = float(np.median(outcome.limit[places]))
         against = "their earlier runs"
         if judged.source(places[0]) != "history":
             against = f"the median of {len(_peers(judged, places[0]))}"
-        alike.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
+        judgement = _of_many(judged, places, against, distance, limit)
+        alike.append(Finding(judgement, tuple(places)))
     return alike, left
 
 
@@ -296,8 +306,10 @@ def _owning_nodes(subjects: Iterable[Subject]) -> set[str]:
     """Return the nodes of GPUs and nodes; links by their own names."""
     names = set[str]()
     for subject in subjects:
-        if subject.nodes:
-            names.add(subject.name if subject.kind == "link" else subject.nodes[0])
+        if subject.kind == "link":
+            names.add(subject.name)
+        elif subject.nodes:
+            names.add(subject.nodes[0])
     return names
 
 
@@ -328,7 +340,7 @@ def _of_many(
         against=against,
         limit=percent_words(-limit, m),
     )
-    median = float(np.median([judged.outcome.value[i] for i in places]))
+    median = float(np.median(judged.outcome.value[places]))
     measurement = Measurement(
         metric=m.metric,
         value=judged.table.value(places[0], median),

@@ -69,10 +69,14 @@ class Knowledge:
         recorded = at >= 0
 
         def logs(values: Floats) -> Floats:
+            """Return the columns of the table, as logs."""
             return np.where(recorded, table.logs(values[:, at]), np.nan)
 
         days = [run.started.weekday() for run in self.past.runs]
-        days.append(self.started.weekday() if self.started else UNKNOWN_DAY)
+        if self.started:
+            days.append(self.started.weekday())
+        else:
+            days.append(UNKNOWN_DAY)
         return Past(
             first=logs(self.past.first),
             rest=logs(self.past.rest),
@@ -191,9 +195,12 @@ def _rate(m: Measurement, then: int, setup: Setup) -> float:
     slots = max(1, setup.slots_per_node)
 
     def allowed(number: Measurement) -> float | None:
+        """Return what the links allow, on as many nodes as its ranks are on."""
         nodes = max(1, ranks_of(number, setup) // slots)
         limit = wire(number, replace(setup, nodes=nodes))
-        return limit.gb_s if limit else None
+        if limit is None:
+            return None
+        return limit.gb_s
 
     now_gb_s = allowed(m)
     then_gb_s = allowed(replace(m, conditions={**m.conditions, "ranks": then}))

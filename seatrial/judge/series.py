@@ -44,12 +44,12 @@ class SeriesTable:
         keys = (peer_key(m, groups) if m.subject.kind in PEERS else i for i, m in enumerate(first))
         tolerances = [tolerance_of(m) for m in first]
         return cls(
-            first,
-            np.array([-1.0 if m.better == "lower" else 1.0 for m in first]),
-            np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64),
-            np.array([t.sigma for t in tolerances]),
-            np.array([math.log(t.cap) for t in tolerances]),
-            groups,
+            first=first,
+            sign=np.array([-1.0 if m.better == "lower" else 1.0 for m in first]),
+            group=np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64),
+            assumed=np.array([t.sigma for t in tolerances]),
+            cap=np.array([math.log(t.cap) for t in tolerances]),
+            groups=groups,
         )
 
     def logs(self, values: Floats) -> Floats:
@@ -94,7 +94,13 @@ class SeriesJudge:
             rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
             self._reference = learn(
                 self.past,
-                ThisRun(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap),
+                ThisRun(
+                    first=rows[0],
+                    second=rows[1],
+                    group=self.table.group,
+                    assumed=self.table.assumed,
+                    cap=self.table.cap,
+                ),
             )
         return self._reference
 

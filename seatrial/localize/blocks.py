@@ -105,6 +105,7 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: int) ->
     for _ in range(_SWEEPS):
         changed = False
         for node in np.argsort(own)[-slow:]:
+            # By the tests in which no other node is a member
             is_member = members[node]
             where = tests[first[node] : first[node + 1]]
             alone = ratio[where][touched[where] == is_member].sum()

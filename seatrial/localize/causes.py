@@ -22,9 +22,16 @@ _LEAST_SLOW = 4
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how
 # many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
-    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.06, "node": 1.0, "gpu": 0.5, "link": 0.5,
-    "socket": 0.3, "leaf": 0.3,
-}  # fmt: skip
+    "cut": 0.3,
+    "switch": 0.3,
+    "placement": 0.3,
+    "rail": 0.06,
+    "node": 1.0,
+    "gpu": 0.5,
+    "link": 0.5,
+    "socket": 0.3,
+    "leaf": 0.3,
+}
 # Tests, of which a cause slows at least a fifth of what it should: less is chance in one of a
 # thousand
 _MANY = 40
@@ -159,6 +166,7 @@ def plausible(
     hit = np.add.reduceat(bad[tests], first, dtype=np.int64)
     low = np.add.reduceat((observed.value + explained + observed.scale / 2)[tests], first)
     penetrance = np.array([column.cause.penetrance for column in candidates])
+    # Many tests have to lie low together, or a fifth of those that it should slow has to be slow
     is_likely = (number < _MANY) | (low < 0) | (hit > number * penetrance / 5)
     kept = np.flatnonzero((hit > 0) & is_likely)
     return [candidates[i] for i in kept.tolist()]

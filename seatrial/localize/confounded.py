@@ -173,8 +173,10 @@ def _clear_nodes(observed: Observed) -> set[str]:
     # By kind of like tests
     kind = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)
     alike = kind[observed.like]
+    # First where a test of the same kind was slow
     has_slow = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
     clear = observed.nodes_of(np.flatnonzero(has_slow[alike] & observed.fine))
+    # Then also where nodes that are clear were fine, unless a fast test shows the level to be slow
     fine = np.flatnonzero(observed.fine & ~observed.fast & ~has_slow[alike])
     of_clear_nodes = [i for i in fine if clear.issuperset(observed.tests[i].nodes)]
     has_slow[alike[of_clear_nodes]] = True

@@ -18,9 +18,16 @@ NAMED = 0.9  # the confidence from which a part is named
 OFTEN = 0.1  # the share of tests that are slow in an operation that a cause slows, at the least
 # Slow tests that a cause needs, so that no stray names a part.
 LEAST_SLOW: Mapping[CauseKind, int] = {
-    "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 3, "link": 2,
-    "socket": 3, "leaf": 4,
-}  # fmt: skip
+    "cut": LEAST_OF_A_CUT,
+    "switch": 3,
+    "placement": 3,
+    "rail": 4,
+    "node": 2,
+    "gpu": 3,
+    "link": 2,
+    "socket": 3,
+    "leaf": 4,
+}
 _MORE_IF_SOMETIMES = 2  # tests, of a cause that slows only a share of its tests
 _MANY_TESTS = 400
 _STRAYS = 0.03  # the share of tests that are slow for a reason of their own, at the most
@@ -108,6 +115,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
     tests = tests[within[tests]]
     rest = within.copy()
     rest[tests] = False
+    # Without the GPUs that are blamed, tests of the same nodes have to be better
     if cause.kind in ("rail", "leaf", "socket"):
         compared = tests[~every.alone[tests]]
         others = np.flatnonzero(rest & ~every.alone)

@@ -160,6 +160,7 @@ class _Graph:
         degree = np.bincount(self._node, np.abs(self._weight), self._n)
         scale = degree.clip(min=1e-9) ** -0.5
         vector = random.standard_normal(self._n)
+        # By the normalized Laplacian, whose leading eigenvector it is
         for _ in range(_STEPS):
             vector = vector - scale * self.pulls(scale * vector)
             norm = sqrt(vector @ vector)
@@ -177,6 +178,7 @@ class _Graph:
                 break
             side[best] = -side[best]
             gain[best] = -gain[best]
+            # What the nodes that it has pairs with would gain now
             pairs = slice(self._first[best], self._first[best + 1])
             others = self._other[pairs]
             same_side = side[best] * side[others]

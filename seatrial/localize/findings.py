@@ -28,16 +28,30 @@ SHOWN = 0.05  # the confidence from which a part is a suspect at all
 _ROWS = 6
 _NODES_SHOWN = 8
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
-    "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch", "leaf": "switch",
-}  # fmt: skip
+    "node": "node",
+    "gpu": "gpu",
+    "rail": "rail",
+    "link": "link",
+    "switch": "switch",
+    "leaf": "switch",
+}
 FindingKind = Literal["cut", "rail", "node", "link", "placement", "socket", "leaf", "none"]
 _FINDINGS: Mapping[CauseKind, FindingKind] = {
-    "cut": "cut", "switch": "cut", "placement": "placement", "rail": "rail", "gpu": "rail", "node": "node",
-    "link": "link", "socket": "socket", "leaf": "leaf",
-}  # fmt: skip
+    "cut": "cut",
+    "switch": "cut",
+    "placement": "placement",
+    "rail": "rail",
+    "gpu": "rail",
+    "node": "node",
+    "link": "link",
+    "socket": "socket",
+    "leaf": "leaf",
+}
 _WORDS: Mapping[Band, str] = {
-    "largest": "in the largest messages alone", "middle": "in messages of middle size", "small": "in small messages",
-}  # fmt: skip
+    "largest": "in the largest messages alone",
+    "middle": "in messages of middle size",
+    "small": "in small messages",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +290,7 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     bad = places[observed.bad[places]]
     often = len(bad) > OFTEN * len(places)
     shown = bad if often else places
-    known = shown[~observed.failed[shown] & ~observed.alone[shown]]
+    known = shown[observed.compared[shown]]
     ratio = "failed"
     if len(known):
         ratio = f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %"

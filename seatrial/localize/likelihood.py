@@ -32,6 +32,10 @@ class Likelihood:
     `strays` that of a stray. The share of strays, where they lie, and the share of tests that fail
     are fitted to what nothing explains (empirical Bayes): many slow or failed tests without a
     pattern are then no proof of any cause.
+
+    Of each test, `base` is the log slowdown that other causes explain, `stray` the density of its
+    value as a stray, `_fails` the probability that it fails without a further cause, and `_usual`
+    the density of its value without one. `log_total` is the log probability of all tests so.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Likelihood:
         """
         self._observed = observed
         self.base = base
-        known = ~observed.failed & ~observed.alone
+        known = observed.compared
         explained, failing = fitted or (base, fails)
         others = observed.failed[failing < 0.5]
         share_failed = float(others.sum()) / max(1, len(others))
@@ -67,11 +71,6 @@ class Likelihood:
         usual = np.log(np.where(observed.failed, self._fails, passed))
         self.log_total = float((observed.weight * usual)[~observed.alone].sum())
 
-    @property
-    def tests(self) -> int:
-        """How many there are."""
-        return len(self.base)
-
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
         """Return the log likelihood ratio of each test for each slowdown, and last for a cause that
         makes tests fail.
@@ -80,11 +79,13 @@ class Likelihood:
         Default: all tests.
         """
         if tests is None:
-            tests = np.arange(self.tests)
+            tests = np.arange(len(self.base))
         slowed = np.maximum(self.base[tests, None], SLOWDOWNS[None, :])
+        # Of values, the ratio of their densities with and without the cause
         affected = self._density(slowed, tests) / self._usual[tests, None]
         failed = self._observed.failed[tests]
         fails = self._fails[tests]
+        # Of failures: a cause that slows tests makes some time out, and one may make most fail
         failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * fails) / fails).clip(min=0)
         dead = np.where(failed, np.log(FAILS_IF_DEAD / fails), np.log(1 - FAILS_IF_DEAD))
         tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))

@@ -71,7 +71,6 @@ class Localization:
 def tests_of(localization: Localization) -> list[dict[str, Any]]:
     """Return each test with its median busbw, and its large messages as a share of like tests."""
     seen = localization.posterior.observed
-    unknown = seen.failed | seen.alone
     documents = []
     for i, test in enumerate(seen.tests):
         gpus = test.gpus[0] if test.gpus else ()
@@ -83,7 +82,7 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
                 "nodes": list(map(printable, test.nodes)),
                 "gpus": list(map(printable, gpus)),
                 "busbw_gb_s": median(busbw) if busbw else None,
-                "ratio": None if unknown[i] else round(exp(seen.value[i]), 3),
+                "ratio": round(exp(seen.value[i]), 3) if seen.compared[i] else None,
                 "slow": bool(seen.bad[i]),
             }
         )
@@ -263,7 +262,7 @@ def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | 
 def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) -> Localization:
     """Return the verdict, by what is named, what is in doubt, and how many tests there are."""
     observed = posterior.observed
-    compared = int((~observed.alone & ~observed.failed).sum())
+    compared = int(observed.compared.sum())
     reason, next_test = doubt
     verdict = Verdict.INCONCLUSIVE
     if named := [finding for finding in findings if finding.named]:
@@ -277,7 +276,13 @@ def _concluded(posterior: Posterior, findings: Sequence[Finding], doubt: Doubt) 
     elif not reason:
         verdict = Verdict.PASS
         reason = Reason.of("localize-none", tests=compared, nodes=len(observed.nodes))
-    return Localization(verdict, reason, tuple(findings), next_test, posterior)
+    return Localization(
+        verdict=verdict,
+        reason=reason,
+        findings=tuple(findings),
+        next_test=next_test,
+        posterior=posterior,
+    )
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:

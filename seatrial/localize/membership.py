@@ -113,6 +113,7 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     group_of = {node: i for i, side in enumerate(sides) for node in side}
     groups = range(len(sides))
     with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(groups, 0.0))
+    # A test tells of a node what it has to do with the group that all others of it are in
     for test, log_odds in zip(tests, odds.tolist(), strict=True):
         for node in test.nodes:
             others = {group_of.get(other, -1) for other in test.nodes if other != node}
@@ -126,6 +127,7 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
             if sum(with_group[node][other] for node in sides[one]) < _SURE:
                 smaller = min(sides[one], sides[other], key=len)
                 unsure.update(smaller)
+    # A slow test across is evidence for a border, so the least sum is the likeliest group
     for node, across in with_group.items():
         own = across.pop(group_of[node])
         if len(sides) > 2:

@@ -199,10 +199,15 @@ class Observed:
         return {node for i in places for node in self.tests[i].nodes}
 
     @cached_property
+    def compared(self) -> Bools:
+        """Tests that have a value, and others that it is compared with."""
+        return ~self.failed & ~self.alone
+
+    @cached_property
     def like_sizes(self) -> Ints:
-        """How many like tests there are, save those that failed or are alone."""
+        """How many like tests there are that are compared."""
         kinds = int(self.like.max()) + 1 if len(self.tests) else 0
-        return np.bincount(self.like[~self.failed & ~self.alone], minlength=kinds)
+        return np.bincount(self.like[self.compared], minlength=kinds)
 
     @cached_property
     def levels(self) -> Levels:
@@ -212,12 +217,12 @@ class Observed:
     @cached_property
     def slow(self) -> Bools:
         """Below like tests by more than noise: three times its scale."""
-        return ~self.failed & ~self.alone & (self.value < -3 * self.scale)
+        return self.compared & (self.value < -3 * self.scale)
 
     @cached_property
     def fine(self) -> Bools:
         """As fast as like tests, or faster."""
-        return ~self.failed & ~self.alone & ~self.slow
+        return self.compared & ~self.slow
 
     @cached_property
     def bad(self) -> Bools:
@@ -228,18 +233,20 @@ class Observed:
     def fast(self) -> Bools:
         """Faster than what is taken for the usual speed."""
         least = np.maximum(5 * self.scale, _FAST)
-        return ~self.failed & ~self.alone & (self.value > least)
+        return self.compared & (self.value > least)
 
 
 class Comparison:
-    """Tests beside those that are like them, of which each band of message sizes is observed."""
+    """Tests beside those that are like them, of which each band of message sizes is observed.
+
+    Of each test, `_group` numbers its nodes with the number of GPUs that each takes part with,
+    `_setting` its nodes with these GPUs themselves, and `_kind` a setting with an operation.
+    `_logs` has an entry for each set of like tests: their places, and the log ratio of each to the
+    level of all, a column for each message size.
+    """
 
     def __init__(self, tests: Sequence[GroupTest]) -> None:
-        """Number what the tests have in common.
-
-        A group is the same nodes with as many GPUs each, a setting the same ones with the same
-        GPUs, and a kind is of one setting and operation.
-        """
+        """Number what the tests have in common."""
         self._tests = Tests(tests)
         self._failed = np.array([test.failed for test in tests], dtype=bool)
         self._collective = numbered(test.collective for test in tests)

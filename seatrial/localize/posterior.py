@@ -158,7 +158,13 @@ class _Design:
     """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one
     kind of like tests.
 
-    Runs of one operation lie side by side.
+    Runs of one operation lie side by side, and are a part: what a cause does to one operation.
+
+    Of each entry, `test` is its test, `place` where that is among the tests that are `used`, and
+    `layer` the number of the penetrance of its cause. Of each run, `starts` is its first entry, and
+    `run_like` its kind of like tests. Of each part, `part_starts` is its first run, `part_cause`
+    its cause, and `weights` how likely its cause slows tests by each of the slowdowns, or makes
+    them fail. `log_prior` is that of each cause.
     """
 
     def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
@@ -193,12 +199,13 @@ class _Design:
         """
         observed = self.observed
         levels = observed.levels
-        shown = ~observed.failed & ~observed.alone
+        shown = observed.compared
         free = shown & (base < _COVERED * observed.scale)
         number = self._by_run(shown)
         sizes = observed.like_sizes[self.run_like].clip(min=1)
         doubt = levels.doubt(self.run_like, 1 - number / sizes)
         has_clear_test_beside = self._like(levels.clear) > self._by_run(levels.clear)
+        # Clear nodes show that the level of these tests is not that of a fault
         doubt[has_clear_test_beside] = 0.0
         is_all = (self._by_run(free) == self._like(free)) & (number > 0)
         return np.where(levels.flat[self.run_like] & is_all, 1.0, doubt)
@@ -451,6 +458,7 @@ def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, F
     layers = likelihood.ratios(*penetrances, tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     doubt = design.doubts(likelihood.base)[:, None]
+    # log of e + (1 - e) times the ratio of all tests of a run
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums)
     tempered = np.where(doubt > 0, mixed, sums)
@@ -470,6 +478,7 @@ def _of_operations(log_factors: Floats, design: _Design) -> Floats:
     factors = np.where(several, mixed, log_factors)
     total = np.bincount(design.part_cause, factors, len(design.columns))
     none = number * log_spared
+    # That it slows none of them is left out, of the sum and of the prior
     with np.errstate(divide="ignore"):
         some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
     return np.where(number > 1, some, total)
@@ -510,12 +519,14 @@ def _explain(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple
             continue  # it does not slow this operation
         entries = slice(starts[part], ends[part])
         tests = design.test[entries]
+        # The probability of each slowdown, given the tests
         weight = np.exp(sums[part] - sums[part].max()) * design.weights[part]
         weight /= weight.sum()
         dead = weight[-1]
         fails[tests] = dead * FAILS_IF_DEAD
         if dead >= 0.5:
             continue
+        # The probability that the cause has affected a test: where the ratio is least, it has not
         log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
         affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
         explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9)

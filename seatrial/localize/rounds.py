@@ -386,6 +386,7 @@ class _Round:
         # Whom one stray more would put in doubt
         free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
+        # The pairs take turns with the rails, so that each rail has three pairs at least
         every = max(1, min(len(gpus), len(free) // 6))
         for i, pair in enumerate(self._untested_pairs(free)):
             if len(self.chosen) >= most:

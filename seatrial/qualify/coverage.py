@@ -101,8 +101,10 @@ def coverage(
     ages: dict[str, timedelta | None] = {}
     gpus: dict[str, timedelta | None] = {}
     for node in nodes:
+        age = None
         since_test = evidence.age(node.name)
-        age = since_test if since_test < LONG_AGO else None
+        if since_test < LONG_AGO:
+            age = since_test
         ages[node.name] = age
         for number in range(gpus_per_node):
             name = f"{node.name}/gpu-{number}"
@@ -127,7 +129,9 @@ def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]
     late = [name for name, age in ages.items() if age is None or age > limit]
 
     def oldest_first(name: Any) -> tuple[timedelta, Any]:
-        return -(ages[name] or LONG_AGO), name
+        """Return the age and the name to sort by."""
+        age = ages[name] or LONG_AGO
+        return -age, name
 
     return sorted(late, key=oldest_first)
 

@@ -72,6 +72,8 @@ def run_pass(cluster: Cluster, selection: Selection) -> Outcome:
 
 
 class _Pass:
+    """A pass over the cluster: what it has tried so far, and what came of it."""
+
     def __init__(self, cluster: Cluster, selection: Selection) -> None:
         """Begin the pass now."""
         self._cluster = cluster

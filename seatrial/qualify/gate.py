@@ -52,21 +52,29 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     failure = _failure(node.name, test, evidence)
     if failure is not None:
         return Decision(
-            node.name,
-            "keep out",
-            failure.run_id,
-            _failure_code(failure),
-            reason_kept_out(node.name, failure),
+            node=node.name,
+            action="keep out",
+            run_id=failure.run_id,
+            code=_failure_code(failure),
+            reason=reason_kept_out(node.name, failure),
         )
     waits = node.state == "gated" or (node.state == "out" and node.is_ours)
     if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
         return Decision(
-            node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name)
+            node=node.name,
+            action="let in",
+            run_id=test.run_id,
+            code="",
+            reason=Reason.of("qualify-let-in", node=node.name),
         )
     if waits and test.passed:
         reason = Reason.of("qualify-not-compared", node=node.name)
-        return Decision(node.name, "leave", test.run_id, test.code or "", reason)
-    return Decision(node.name, "leave", test.run_id, test.code or "", Reason())
+        return Decision(
+            node=node.name, action="leave", run_id=test.run_id, code=test.code or "", reason=reason
+        )
+    return Decision(
+        node=node.name, action="leave", run_id=test.run_id, code=test.code or "", reason=Reason()
+    )
 
 
 def reason_kept_out(node: str, failure: NodeTest) -> Reason:

@@ -103,7 +103,15 @@ def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approva
     low = None if m.better == "lower" else centre * math.exp(-width)
     high = centre * math.exp(width) if m.better == "lower" else None
     return Pin(
-        m.series(), centre, low, high, m.unit, approval.by, approval.at, run.run_id, approval.text
+        series=m.series(),
+        centre=centre,
+        low=low,
+        high=high,
+        unit=m.unit,
+        pinned_by=approval.by,
+        pinned_at=approval.at,
+        run_id=run.run_id,
+        note=approval.text,
     )
 
 
@@ -153,7 +161,12 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
     if value is None:
         return PinDifference(pin, None, None, None)
     inside = (pin.low is None or value >= pin.low) and (pin.high is None or value <= pin.high)
-    return PinDifference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)
+    return PinDifference(
+        pin=pin,
+        value=value,
+        deviation=value / pin.centre - 1 if pin.centre else None,
+        inside=inside,
+    )
 
 
 def stored_run(store: "Store", run_id: str) -> RunRow:

@@ -107,13 +107,13 @@ def difference(before: RunResult, after: RunResult) -> Difference:
     """Compare two runs."""
     old, new = _by_series(before), _by_series(after)
     return Difference(
-        before,
-        after,
-        tuple(_changes(_verdicts(before), _verdicts(after))),
-        tuple(_changes(_facts(before), _facts(after))),
-        _measurements({key: (old[key], new[key]) for key in old if key in new}),
-        len(old.keys() - new.keys()),
-        len(new.keys() - old.keys()),
+        before=before,
+        after=after,
+        verdicts=tuple(_changes(_verdicts(before), _verdicts(after))),
+        software=tuple(_changes(_facts(before), _facts(after))),
+        measurements=_measurements({key: (old[key], new[key]) for key in old if key in new}),
+        only_before=len(old.keys() - new.keys()),
+        only_after=len(new.keys() - old.keys()),
     )
 
 

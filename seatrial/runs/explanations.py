@@ -9,6 +9,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {**areas(), "Logs": causes.REAS
 CATALOG: Mapping[str, Explanation] = {
     code: entry for area in AREAS.values() for code, entry in area.items()
 }
+# By the code that an earlier version wrote
 _CURRENT = {former: code for code, entry in CATALOG.items() for former in entry.formerly}
 
 

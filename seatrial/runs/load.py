@@ -139,13 +139,19 @@ class _Judgement(_VerdictWithReason):
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
         return Judgement(
-            Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions),
-            self.verdict,
-            self.recorded,
-            self.source,
-            self.expected,
-            self.deviation,
-            tuple(_number(value) for value in self.repeats),
+            measurement=Measurement(
+                metric=self.metric,
+                value=_number(self.value),
+                unit=self.unit,
+                subject=subject,
+                conditions=self.conditions,
+            ),
+            verdict=self.verdict,
+            reason=self.recorded,
+            source=self.source,
+            expected=self.expected,
+            deviation=self.deviation,
+            repeats=tuple(_number(value) for value in self.repeats),
             share=self.share,
         )
 
@@ -163,7 +169,13 @@ class _Suspect(_Reason):
     verdict: Verdict | None = None  # not in files of earlier versions
 
     def to_suspect(self) -> Suspect:
-        return Suspect(self.kind, self.name, self.confidence, self.recorded, self.verdict)
+        return Suspect(
+            kind=self.kind,
+            name=self.name,
+            confidence=self.confidence,
+            evidence=self.recorded,
+            verdict=self.verdict,
+        )
 
 
 class _NextStep(_Model):
@@ -191,12 +203,12 @@ class _Check(_VerdictWithReason):
         judgements = tuple(j.to_judgement() for j in self.judgements)
         check_result = self.found.to_check_result() if self.found else None
         return Check(
-            self.name,
-            self.verdict,
-            self.recorded,
-            self.seconds,
-            measurements,
-            judgements,
+            name=self.name,
+            verdict=self.verdict,
+            reason=self.recorded,
+            seconds=self.seconds,
+            measurements=measurements,
+            judgements=judgements,
             raw_result=check_result,
         )
 
@@ -431,14 +443,14 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     subject = Subject(row["subject_kind"], row["subject"])
     printed = float(row["printed"]) if row.get("printed") else None
     return Measurement(
-        row["metric"],
-        float(row["value"]),
-        row["unit"],
-        subject,
-        conditions,
-        samples,
-        better,
-        printed,
+        metric=row["metric"],
+        value=float(row["value"]),
+        unit=row["unit"],
+        subject=subject,
+        conditions=conditions,
+        samples=samples,
+        better=better,
+        printed=printed,
     )
 
 

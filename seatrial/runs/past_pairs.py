@@ -83,7 +83,14 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
         ends = (gpus,) * len(nodes) if gpus else ()
         tests.append(
             GroupTest(
-                name, collective, nodes, {_WHOLE: rate} if rate else {}, ends, "", weight, day
+                name=name,
+                collective=collective,
+                nodes=nodes,
+                busbw_gb_s={_WHOLE: rate} if rate else {},
+                gpus=ends,
+                conditions="",
+                weight=weight,
+                day=day,
             )
         )
     return tests
@@ -110,5 +117,12 @@ def link_test(
     conditions = " ".join(f"{name}={value}" for name, value in others)
     name = f"{run_id}/{measurement.metric} {'--'.join(nodes)}"
     return GroupTest(
-        name, measurement.metric, nodes, {_WHOLE: measurement.value}, gpus, conditions, weight, day
+        name=name,
+        collective=measurement.metric,
+        nodes=nodes,
+        busbw_gb_s={_WHOLE: measurement.value},
+        gpus=gpus,
+        conditions=conditions,
+        weight=weight,
+        day=day,
     )

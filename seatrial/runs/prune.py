@@ -177,7 +177,12 @@ class RunsFolder:
                 of_entry = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
                 size += of_entry.st_blocks * 512
                 changed = max(changed, of_entry.st_mtime)
-        return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
+        return RunFolder(
+            name=name,
+            header=self._header(name),
+            size_bytes=size,
+            changed=datetime.fromtimestamp(changed, UTC),
+        )
 
     def _header(self, name: str) -> RunHeader | None:
         """Read the header of run.json; None without one.
@@ -280,7 +285,13 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
                 failed.append(Skipped(one.name, str(error)))
         removed = store.remove_runs([row.run_id for row in old]) if delete else len(old)
     left = {problem.name for problem in failed}
-    return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
+    return Outcome(
+        folders=[one for one in gone if one.name not in left],
+        rows=removed,
+        skipped=skipped,
+        failed=failed,
+        deleted=delete,
+    )
 
 
 def _rows_to_remove(

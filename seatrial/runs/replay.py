@@ -168,9 +168,14 @@ def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
 
 
 class _Replay:
-    """The runs of one cluster and suite, one after the other; M series in all, T runs."""
+    """The runs of one cluster and suite, one after the other; M series in all, T runs.
+
+    `_rows` has what each run measured, by the names of the past (T, M), and `_tables` the table of
+    the last series that were judged, since most runs have the same ones.
+    """
 
     def __init__(self, frame: "pd.DataFrame") -> None:
+        """Number the series, which their names and the conditions that the rows have tell apart."""
         others = frame.columns.difference([*NEEDED, *_OPTIONAL], sort=False)
         conditions = [name for name in others if frame[name].notna().any()]
         series = frame.groupby([*_KEYS, *conditions], sort=False, dropna=False)
@@ -260,7 +265,19 @@ class _Replay:
             row[0, places] = values
             self._rows[name] = np.vstack([self._rows[name], row])
         at = datetime.fromtimestamp(len(self._runs), UTC)
-        self._runs.append(RunRow(run.run_id, "", "", at, at, run.verdict, run.reason, {}, ""))
+        self._runs.append(
+            RunRow(
+                run_id=run.run_id,
+                cluster="",
+                suite="",
+                started=at,
+                finished=at,
+                verdict=run.verdict,
+                reason=run.reason,
+                fingerprint={},
+                out="",
+            )
+        )
 
 
 def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
@@ -292,7 +309,13 @@ def _concluded(
         reason = Reason.of("replayed-without-baseline")
         if count := int(outcome.judged.sum()):
             reason = Reason.of("replayed-pass", judged=count, series=len(judged.table.first))
-        return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
+        return ReplayedRun(
+            run_id=run_id,
+            verdict=Verdict.PASS,
+            reason=join((reason, *judged.watches())),
+            suspects=(),
+            readings=readings,
+        )
     first = min(bad, key=lambda judgement: judgement.verdict.severity)
     others = other_problems(judgement.measurement for judgement in bad if judgement is not first)
     return ReplayedRun(
@@ -353,7 +376,9 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     """Judge the run by today's rules and the runs before it; without its setup, not by catalog or
     physics.
     """
-    setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
+    setup = run.setup or Setup(
+        hardware="", nodes=max(1, len(run.nodes)), gpus_per_node=0, slots_per_node=1
+    )
     checks = [check.unjudged() for check in run.checks]
     context = RunContext(
         cluster=run.cluster,

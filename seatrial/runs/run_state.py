@@ -77,7 +77,12 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if not check.passed)
     alone = [
-        Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds)
+        Check(
+            name=check.name,
+            verdict=check.verdict,
+            reason=Reason.of("result-failed", error=""),
+            seconds=check.seconds,
+        )
         for check in checks
     ]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
@@ -132,7 +137,9 @@ class RunState:
         )
         blamed = error.evidence.items() if isinstance(error, NodesError) else ()
         suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
-        self.checks.append(Check(name, verdict, reason, seconds, suspects=suspects))
+        self.checks.append(
+            Check(name=name, verdict=verdict, reason=reason, seconds=seconds, suspects=suspects)
+        )
 
     def can_run(self, name: str, after: str) -> bool:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
@@ -173,7 +180,9 @@ class RunState:
 
     def context(self) -> CheckContext:
         """Return the input of the next check. Raises LaunchError before the launch."""
-        return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
+        return CheckContext(
+            run=self.run, testbed=self.testbed, facts=self._facts, kept=tuple(self._kept)
+        )
 
     @property
     def testbed(self) -> Testbed:

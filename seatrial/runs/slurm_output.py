@@ -84,7 +84,10 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
                 failed.append(Skipped(output.names[0], str(error)))
     left = {problem.name for problem in failed}
     return OutputOutcome(
-        [output for output in gone if output.names[0] not in left], skipped, failed, delete
+        jobs=[output for output in gone if output.names[0] not in left],
+        skipped=skipped,
+        failed=failed,
+        deleted=delete,
     )
 
 
@@ -133,11 +136,11 @@ def remove(descriptor: int, output: JobOutput) -> None:
 def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
     statuses = [status for name in names for status in _statuses(descriptor, name)]
     return JobOutput(
-        job,
-        tuple(names),
-        sum(status.st_size for status in statuses),
-        datetime.fromtimestamp(max(status.st_mtime for status in statuses), UTC),
-        len(names) == 2 and _is_good(descriptor, f"seatrial-{job}.out"),
+        job=job,
+        names=tuple(names),
+        size_bytes=sum(status.st_size for status in statuses),
+        changed=datetime.fromtimestamp(max(status.st_mtime for status in statuses), UTC),
+        is_good=len(names) == 2 and _is_good(descriptor, f"seatrial-{job}.out"),
     )
 
 

@@ -76,7 +76,9 @@ def words() -> Iterator[Word]:
             " ".join((check.section.__doc__ or "").partition("\n\n")[0].split()),
         )
         for name, metric in check.metrics.items():
-            yield Word("metric", name, metric.meaning, metric.unit, check.name)
+            yield Word(
+                kind="metric", name=name, meaning=metric.meaning, unit=metric.unit, of=check.name
+            )
     for name, metric in CAMPAIGN_METRICS.items():
         yield Word("metric", name, metric.meaning, metric.unit)
     yield from (Word("check", name, meaning) for name, meaning in STEPS.items())

@@ -17,9 +17,13 @@ def with_addresses(text: str) -> str:
 
 
 def _address(page: re.Match[str]) -> str:
-    name, anchor = page[1], page[2] or ""
+    """Return the address of a page, else the file of it that is there, else its name."""
+    name = page[1]
+    anchor = page[2] or ""
     if url := os.environ.get("SEATRIAL_DOCS_URL", "").rstrip("/"):
         return f"{url}/{name}.html{anchor}"
-    files = [folder / f"{name}.md" for folder in _FOLDERS]
-    there = next((file for file in files if file.is_file()), None)
-    return f"{there}{anchor}" if there else page[0]
+    for folder in _FOLDERS:
+        file = folder / f"{name}.md"
+        if file.is_file():
+            return f"{file}{anchor}"
+    return page[0]

@@ -19,6 +19,7 @@ from seatrial.model.result import (
     NextStep,
     RunResult,
     Suspect,
+    SuspectKind,
     merge_suspects,
     next_line,
     verdict_line,
@@ -38,11 +39,16 @@ class EarlierRun(Protocol):
     """What the lines need of an earlier run of the same cluster and suite."""
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """Its id."""
+
     @property
-    def started(self) -> datetime: ...
+    def started(self) -> datetime:
+        """When it began."""
+
     @property
-    def verdict(self) -> Verdict: ...
+    def verdict(self) -> Verdict:
+        """How it ended."""
 
 
 def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
@@ -54,7 +60,8 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
-        return verdict, uncoded(f"{', '.join(check.name for check in checks)}: all pass")
+        names = ", ".join(check.name for check in checks)
+        return verdict, uncoded(f"{names}: all pass")
     bad = [check for check in checks if check.verdict is verdict]
     # A step that was not tried repeats the reason of the step before it.
     first_hand = [check for check in bad if check.reason.code != _NOT_TRIED] or bad
@@ -62,32 +69,58 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
         return verdict, Reason.of("nothing-measured")
     lead, *others = first_hand
     lead_reason = placed(lead.name, _against(lead.reason, [lead]))
-    own = [suspect for suspect in merge_suspects(bad) if suspect.confidence >= SURE]
+    if not verdict.is_fault:
+        code = lead.reason.code  # what hinders two steps is said once
+        more = [check.name for check in others if not code or check.reason.code != code]
+        return verdict, _also(lead_reason, more)
+    if blame := _blame_in(checks, bad, lead_reason):
+        return verdict, blame
+    reason = _also(lead_reason, [check.name for check in others])
+    if nodes > 1:
+        reason = placed(NO_NODE, reason)
+    return verdict, reason
+
+
+def _blame_in(checks: Sequence[Check], bad: Sequence[Check], lead: Reason) -> Reason | None:
+    """Return whom the worst checks blame, else whom milder ones do, with the reason of the worst;
+    None without any.
+    """
     faulty = [check for check in checks if check.verdict.is_fault]
-    milder = merge_suspects(check for check in faulty if check not in bad)
-    if verdict.is_fault and (suspects := [*own, *(s for s in milder if s.confidence >= SURE)]):
-        return verdict, _blame(suspects, bad if own else faulty, [] if own else [lead_reason])
-    cause = None if verdict.is_fault else lead.reason.code  # what hinders two steps is said once
-    more = [check.name for check in others if not cause or check.reason.code != cause]
-    reason = _also(lead_reason, more)
-    return verdict, placed(NO_NODE, reason) if verdict.is_fault and nodes > 1 else reason
+    own = _sure(merge_suspects(bad))
+    milder = _sure(merge_suspects(check for check in faulty if check not in bad))
+    if own:
+        return _blame([*own, *milder], bad, [])
+    if milder:
+        return _blame(milder, faulty, [lead])
+    return None
+
+
+def _sure(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """Return the suspects that are sure enough to be blamed."""
+    return [suspect for suspect in suspects if suspect.confidence >= SURE]
 
 
 def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Reason]) -> Reason:
-    lead, *others = suspects
-    others = [
-        suspect for suspect in others if (suspect.kind, suspect.name) != (lead.kind, lead.name)
-    ]
-    name = f"{words.suspect_name(lead)} ({words.fraction(lead.confidence)} sure)"
-    kinds = dict.fromkeys(suspect.kind for suspect in others)
-    names = {kind: [suspect.name for suspect in others if suspect.kind == kind] for kind in kinds}
-    more = (words.named(kind, host_list(of_kind)) for kind, of_kind in names.items())
-    return _also(placed(name, _against(lead.evidence, bad)), [*more, *worse])
+    """Return the evidence against the first of the suspects, the names of the others, and what is
+    worse.
+    """
+    lead = suspects[0]
+    names: dict[SuspectKind, list[str]] = {}
+    for suspect in suspects[1:]:
+        if (suspect.kind, suspect.name) != (lead.kind, lead.name):
+            names.setdefault(suspect.kind, []).append(suspect.name)
+    sure = f"{words.fraction(lead.confidence)} sure"
+    name = f"{words.suspect_name(lead)} ({sure})"
+    others = [words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()]
+    return _also(placed(name, _against(lead.evidence, bad)), [*others, *worse])
 
 
 def _also(reason: Reason, others: Iterable[object]) -> Reason:
+    """Append what else is bad to a reason."""
     names = ", ".join(dict.fromkeys(map(str, others)))
-    return extended(reason, f"; also {names}" if names else "")
+    if not names:
+        return reason
+    return extended(reason, f"; also {names}")
 
 
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
@@ -95,11 +128,16 @@ def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
     the difference.
     """
     first = parts_of(reason)[0]
-    bad = (j for check in checks for j in check.judgements if not j.passed)
-    judgement = next((j for j in bad if first and parts_of(j.reason)[0] == first), None)
-    if judgement is None or judgement.deviation is None or judgement.deviation <= -1:
+    if not first:
         return first
-    return Reason(first.code, first.values, compared(judgement))
+    judgements = (judgement for check in checks for judgement in check.judgements)
+    for judgement in judgements:
+        if judgement.passed or parts_of(judgement.reason)[0] != first:
+            continue
+        if judgement.deviation is None or judgement.deviation <= -1:
+            return first
+        return Reason(first.code, first.values, compared(judgement))
+    return first
 
 
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
@@ -107,31 +145,27 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
     shown beside them.
     """
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
+    said = set(parts.values())
     evidence_of = {each.name: parts_of(each.evidence) for each in suspects}
-    blamed = [
-        name for name, evidence in evidence_of.items() if not {*parts.values()}.isdisjoint(evidence)
-    ]
-    rest = [
-        part
-        for part, alone in parts.items()
-        if not any(alone in evidence for evidence in evidence_of.values())
-    ]
-    return (
-        join((uncoded(f"blames {host_list(blamed)}"), *rest)).sentence
-        if blamed
-        else check.reason.sentence
-    )
+    blamed = [name for name, evidence in evidence_of.items() if not said.isdisjoint(evidence)]
+    if not blamed:
+        return check.reason.sentence
+    shown_beside = set().union(*evidence_of.values())
+    rest = [part for part, alone in parts.items() if alone not in shown_beside]
+    return join((uncoded(f"blames {host_list(blamed)}"), *rest)).sentence
 
 
 def compared(judgement: Judgement) -> str:
     """Format a judged number in short: "tcp_egress 23.7 MB/s on node-2, peers 995 MB/s (98 %
     less)".
     """
-    m, deviation = judgement.measurement, judgement.deviation or 0.0
+    m = judgement.measurement
+    deviation = judgement.deviation or 0.0
     centre = words.quantity(m.value / (1 + deviation), m.unit)
     known = {"history": "earlier runs", "physics": "links"}.get(judgement.source, judgement.source)
     off = words.percent(deviation).lstrip("+-")
-    return f"{words.measured(m)}, {known} {centre} ({off} {'less' if deviation < 0 else 'more'})"
+    side = "less" if deviation < 0 else "more"
+    return f"{words.measured(m)}, {known} {centre} ({off} {side})"
 
 
 def other_problems(measurements: Iterable[Measurement]) -> Reason:
@@ -140,12 +174,19 @@ def other_problems(measurements: Iterable[Measurement]) -> Reason:
     """
     subjects: dict[str, list[str]] = {}
     for m in measurements:
-        name = f"{m.operation or ''} {m.metric}".strip()
-        subjects.setdefault(name, []).extend(
-            () if m.subject.kind == "cluster" else (m.subject.name,)
-        )
-    parts = [f"{name} on {host_list(on)}" if on else name for name, on in subjects.items()]
-    return uncoded(f"also {', '.join(parts)}" if parts else "")
+        number = f"{m.operation or ''} {m.metric}".strip()
+        names = subjects.setdefault(number, [])
+        if m.subject.kind != "cluster":
+            names.append(m.subject.name)
+    if not subjects:
+        return uncoded("")
+    parts = []
+    for number, names in subjects.items():
+        part = number
+        if names:
+            part += f" on {host_list(names)}"
+        parts.append(part)
+    return uncoded(f"also {', '.join(parts)}")
 
 
 def since(
@@ -159,59 +200,71 @@ def since(
     A run that could not measure leaves a fault, or a series of passes, as it was.
     """
     if later:
-        lie = "run of this suite here lies" if later == 1 else "runs of this suite here lie"
+        lie = "runs of this suite here lie"
+        if later == 1:
+            lie = "run of this suite here lies"
         return (
             f"{later} {lie} in the future of this run and were not compared with it: check "
             "this machine's clock"
         )
     if not earlier:
         return "since this run, the first of this suite here"
-    streak = [(started, run_id)]
-    before: Verdict | None = None
+    at = started
+    first = run_id
+    number = 1
+    then = "never different before"
     for run in earlier:
         if run.verdict.exit_status == verdict.exit_status:
-            streak.append((run.started, run.run_id))
-        elif run.verdict.exit_status != Verdict.INCONCLUSIVE.exit_status:
-            before = run.verdict
+            at = run.started
+            first = run.run_id
+            number += 1
+        elif run.verdict is Verdict.PASS:
+            then = "passed before"
             break
-    at, first = streak[-1]
-    runs = f", {words.count(len(streak), 'run')}" if len(streak) > 1 else ""
-    then = f"{before.value} before" if before else "never different before"
-    return (
-        f"since {words.moment(at)} (run {first}{runs}), "
-        f"{'passed before' if before is Verdict.PASS else then}"
-    )
+        elif run.verdict.exit_status != Verdict.INCONCLUSIVE.exit_status:
+            then = f"{run.verdict.value} before"
+            break
+    runs = f", {words.count(number, 'run')}" if number > 1 else ""
+    return f"since {words.moment(at)} (run {first}{runs}), {then}"
 
 
 def next_steps(result: RunResult) -> list[NextStep]:
     """Return the next step of each suspect in order of harm; without suspects, of each check that
     is no pass.
     """
+    if result.passed and result.coverage.extent == "all":
+        return []
     if result.passed:
-        return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
-    sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]
-    suspects = [_suspect_step(suspect) for suspect in sure or result.suspects]
-    blameless = [check for check in result.checks if not check.passed and not check.suspects]
-    worst_blamed = min(
-        (s.verdict.severity for s in result.suspects if s.verdict), default=len(Verdict)
-    )
-    worse = [check for check in blameless if check.verdict.severity < worst_blamed]
-    codes = dict.fromkeys(code for check in worse if (code := _code_with_step(check.reason)))
-    if not suspects and not codes:
-        codes = dict.fromkeys(code for code in (_code_with_step(result.reason),) if code)
-    steps = [*map(_step_of, codes), *suspects]
+        return [_step_of("no-baseline")]
+    suspects = _sure(result.suspects) or result.suspects
+    blamed = [suspect.verdict.severity for suspect in result.suspects if suspect.verdict]
+    worst_blamed = min(blamed, default=len(Verdict))
+    codes = dict[str, None]()
+    for check in result.checks:
+        if check.passed or check.suspects or check.verdict.severity >= worst_blamed:
+            continue
+        if code := _code_with_step(check.reason):
+            codes[code] = None
+    if not suspects and not codes and (code := _code_with_step(result.reason)):
+        codes[code] = None
+    steps = [*map(_step_of, codes), *map(_suspect_step, suspects)]
     return steps or [NextStep(_READ_THE_LOG)]
 
 
 def _suspect_step(suspect: Suspect) -> NextStep:
-    code = _code_with_step(suspect.evidence)
-    step = _step_of(code) if code else NextStep(_READ_THE_LOG)
+    """Return the next step of a suspect."""
+    step = NextStep(_READ_THE_LOG)
+    if code := _code_with_step(suspect.evidence):
+        step = _step_of(code)
     return replace(step, suspect=suspect.name)
 
 
 def _step_of(code: str) -> NextStep:
+    """Return the next step of a code."""
     entry = explanation_of(code)
-    return NextStep(entry.next_step if entry and entry.next_step else _READ_THE_LOG, code)
+    if entry and entry.next_step:
+        return NextStep(entry.next_step, code)
+    return NextStep(_READ_THE_LOG, code)
 
 
 def _code_with_step(reason: Reason) -> str | None:
@@ -219,7 +272,9 @@ def _code_with_step(reason: Reason) -> str | None:
     was not tried.
     """
     for code in (reason.code, *map(_code_with_step, reason.parts)):
-        entry = explanation_of(code) if code and code != _NOT_TRIED else None
+        if not code or code == _NOT_TRIED:
+            continue
+        entry = explanation_of(code)
         if entry and entry.next_step:
             return code
     return None
@@ -233,14 +288,17 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
         return ["next: nothing to do"]
     suspects: dict[NextStep, list[str]] = {}
     for step in steps:
-        suspects.setdefault(replace(step, suspect=""), []).append(step.suspect)
-    joined = [
-        replace(step, suspect=host_list(name for name in names if name))
-        for step, names in suspects.items()
-    ]
-    lines = [next_line(step) for step in joined[:MAX_STEPS]]
-    more = len(joined) - MAX_STEPS
-    return [*lines, f"next: {more} more in `next` of run.json"] if more > 0 else lines
+        names = suspects.setdefault(replace(step, suspect=""), [])
+        if step.suspect:
+            names.append(step.suspect)
+    lines = []
+    for step, names in suspects.items():
+        joined = replace(step, suspect=host_list(names))
+        lines.append(next_line(joined))
+    more = len(lines) - MAX_STEPS
+    if more <= 0:
+        return lines
+    return [*lines[:MAX_STEPS], f"next: {more} more in `next` of run.json"]
 
 
 def lines(result: RunResult) -> tuple[str, ...]:

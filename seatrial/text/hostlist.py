@@ -1,15 +1,18 @@
 """Host names as Slurm and pdsh write them, in short and back: node-[0-31,40]. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 from seatrial.text.lazy_pattern import lazy
 
+# A stem and the number that it ends with
 _NUMBERED = lazy(r"(.*?)(\d{1,9})")
 MAX_CHARS = 200
 MAX_HOSTS = 10_000
+# A host name, or an address
 _NAME = lazy(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+# What stands before, in and behind the brackets
 _BRACKETS = lazy(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)")
+# A number, or the first and the last
 _RANGE = lazy(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
@@ -26,28 +29,51 @@ def host_list(names: Iterable[str]) -> str:
         else:
             plain.append(name)
     for stem, digits in digits_by_stem.items():
-        # Numbers that are padded with zeros go by their width, as 7 and 007 are two hosts.
-        padded = any(each.startswith("0") and len(each) > 1 for each in digits)
-        for width in sorted({len(each) for each in digits}) if padded else [0]:
-            parts.append(
-                _ranges(
-                    stem, width, sorted(int(each) for each in digits if width in (0, len(each)))
-                )
-            )
-    text = ", ".join([*parts, *plain])
-    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
+        parts += _of_stem(stem, digits)
+    parts += plain
+    text = ", ".join(parts)
+    if len(text) > MAX_CHARS:
+        text = f"{text[: MAX_CHARS - 1]}…"
+    return text
 
 
-def _ranges(stem: str, width: int, values: list[int]) -> str:
-    runs = [
-        [value for _, value in run]
-        for _, run in groupby(enumerate(values), key=lambda indexed: indexed[1] - indexed[0])
-    ]
-    texts = [
-        f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}"
-        for run in runs
-    ]
-    return f"{stem}{texts[0]}" if len(values) == 1 else f"{stem}[{','.join(texts)}]"
+def _of_stem(stem: str, digits: Sequence[str]) -> Iterator[str]:
+    """Yield the hosts of a stem, in order.
+
+    Numbers that are padded with zeros go by their width, as 7 and 007 are two hosts.
+    """
+    if not any(each.startswith("0") and len(each) > 1 for each in digits):
+        yield _ranges(stem, 0, digits)
+        return
+    by_width: dict[int, list[str]] = {}
+    for each in digits:
+        alike = by_width.setdefault(len(each), [])
+        alike.append(each)
+    for width, alike in sorted(by_width.items()):
+        yield _ranges(stem, width, alike)
+
+
+def _ranges(stem: str, width: int, digits: Sequence[str]) -> str:
+    """Format the hosts of a stem, their numbers padded to a width."""
+    last_by_first: dict[int, int] = {}
+    first = -1
+    last = -1
+    numbers = sorted(map(int, digits))
+    for number in numbers:
+        if not last_by_first or number > last + 1:
+            first = number
+        last = number
+        last_by_first[first] = last
+    ranges = []
+    for first, last in last_by_first.items():
+        text = f"{first:0{width}d}"
+        if last > first:
+            text += f"-{last:0{width}d}"
+        ranges.append(text)
+    if len(digits) == 1:
+        return f"{stem}{ranges[0]}"
+    joined = ",".join(ranges)
+    return f"{stem}[{joined}]"
 
 
 def expand(patterns: Sequence[str]) -> tuple[str, ...]:
@@ -69,12 +95,11 @@ def expand(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_pattern(pattern: str) -> Iterator[str]:
-    match = _BRACKETS.fullmatch(pattern)
-    names = (
-        (match[1] + number + match[3] for number in _numbers(pattern, match[2]))
-        if match
-        else iter([pattern])
-    )
+    """Yield the hosts of a name, or of a name with ranges."""
+    names: Iterable[str] = [pattern]
+    if match := _BRACKETS.fullmatch(pattern):
+        before, ranges, after = match.groups()
+        names = (before + number + after for number in _numbers(pattern, ranges))
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(
@@ -85,11 +110,15 @@ def _of_pattern(pattern: str) -> Iterator[str]:
 
 
 def _numbers(pattern: str, ranges: str) -> Iterator[str]:
+    """Yield the numbers of ranges, each as wide as the first of its range."""
+    problem = f"a range must be as in gpu-[01-64,70], smaller number first, is {pattern[:300]!r}"
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
-        if not match or int(match[2] or match[1]) < int(match[1]):
-            raise ValueError(
-                f"a range must be as in gpu-[01-64,70], smaller number first, is {pattern[:300]!r}"
-            )
-        for number in range(int(match[1]), int(match[2] or match[1]) + 1):
-            yield f"{number:0{len(match[1])}d}"
+        if not match:
+            raise ValueError(problem)
+        first = match[1]
+        last = match[2] or first
+        if int(last) < int(first):
+            raise ValueError(problem)
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{len(first)}d}"
