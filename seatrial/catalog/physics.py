@@ -33,17 +33,20 @@ _IN_NETWORK_GAIN = 1.5
 _NICS_OF_A_RANK = 2.0
 # Of each GPU, where the rate of a node is unknown: 800 Gb/s.
 _FASTEST_NIC_GB_S = 100.0
-# Of a port's rate: below the first RDMA is degraded, and fails below the second; what is above the
-# third is another port's. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
-PORT_SLOW, PORT_BROKEN, PORT_MOST = 0.8, 0.5, 1.05
+# Of a port's rate. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
+PORT_SLOW = 0.8  # below it RDMA is degraded
+PORT_BROKEN = 0.5  # below it RDMA fails
+PORT_MOST = 1.05  # what is above is another port's
 FILLS_A_PORT = 1 << 16  # bytes: smaller messages do not
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
-_SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
+_SLOW_SHARE = 0.25
+_BROKEN_SHARE = 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
-_LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
-# Below it no bandwidth is told. The largest healthy latency of a message, up to so many ranks, with
-# a margin.
-_SMALLEST_BYTES, _SLOW_MESSAGE_S, _MANY_RANKS = 4 << 20, 2e-3, 128
+_LARGE_BYTES = 128 << 20
+_LARGE_PART_BYTES = 2 << 20
+_SMALLEST_BYTES = 4 << 20  # below it no bandwidth is told
+_SLOW_MESSAGE_S = 2e-3  # the largest healthy latency of a message, with a margin
+_MANY_RANKS = 128  # up to which that latency is healthy
 _SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
 # And a network: NVLink joins some of them; for a GPU's NIC there is the allowance

@@ -219,7 +219,8 @@ def _baseline(
             f", whose floor is {number(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
         )
     if claim and claim.low_gb_s < low:
-        low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
+        low = claim.low_gb_s
+        fail = min(fail, low)
         words += f"; {claim.words}"
     return Baseline(
         source="catalog",

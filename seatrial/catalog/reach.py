@@ -29,7 +29,9 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
 
-LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
+# Of what the model says
+LOW = 0.8  # below it is degraded
+FLOOR = 0.5  # below it fails
 # Of what nothing like it is published for: sendrecv, and other hardware with the same links
 _LOOSE_FLOOR = 0.25
 # Below it latency decides, which differs more between fabrics than the model knows

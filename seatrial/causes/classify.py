@@ -197,7 +197,9 @@ class Classifier:
 
     def _close_box(self) -> None:
         """Look for causes in a box of Open MPI as a whole, then in each of its lines."""
-        box, self._box, self._before = self._box, None, ""
+        box = self._box
+        self._box = None
+        self._before = ""
         if not box:
             return
         joined = " ".join(" ".join(box).split())

@@ -23,11 +23,15 @@ from seatrial.text.words import some_of
 
 # Last words of a probe's ranks, with the groups `host`, `rank` and `cause`
 Complaints = Sequence[re.Match[str]]
+Failure = tuple[Verdict, Reason]
+Suspects = Iterator[Suspect]
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = lazy(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = lazy(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
-KILLED, _CRASHED = "log-rank-killed", "log-crashed"  # the classifier's codes
+# The classifier's codes
+KILLED = "log-rank-killed"
+_CRASHED = "log-crashed"
 _WAITED_IN_VAIN = lazy(r"timed out|did not meet", re.IGNORECASE)
 CANNOT_START = lazy(
     r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: "
@@ -91,9 +95,7 @@ def _slots(testbed: Testbed) -> list[tuple[str, int]]:
     return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
-def classify_failure(
-    result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()
-) -> tuple[Verdict, Reason]:
+def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()) -> Failure:
     """Return the verdict and the reason of a run without a usable result.
 
     `began`: the ranks reported that they had met. not_run: a program is missing. inconclusive: it
@@ -131,7 +133,7 @@ def classify_failure(
     return _fault(result, findings, next(iter(messages), None), began=began)
 
 
-def missing_reports(result: MpiResult) -> tuple[Verdict, Reason] | None:
+def missing_reports(result: MpiResult) -> Failure | None:
     """Return the verdict and the reason of a result that lacks the report of a rank; None if all
     ranks took part.
     """
@@ -144,7 +146,7 @@ def missing_reports(result: MpiResult) -> tuple[Verdict, Reason] | None:
     )
 
 
-def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
+def _not_started(result: MpiResult) -> Failure | None:
     """Return the verdict and the reason where mpirun's daemon failed on a node, or a program does
     not know an option.
 
@@ -193,7 +195,7 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
 
 def _fault(
     result: MpiResult, findings: Sequence[Finding], message: Reason | None, *, began: bool
-) -> tuple[Verdict, Reason]:
+) -> Failure:
     """Return the verdict and the reason of a run of ranks that did not end well."""
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
@@ -350,7 +352,7 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     return ()
 
 
-def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
+def _without_daemon(result: MpiResult) -> Suspects:
     """Yield nodes on which mpirun's daemon did not start."""
     for session in result.sessions:
         if session.failed:
@@ -379,7 +381,7 @@ def _has_own_cause(complaints: Complaints) -> bool:
     )
 
 
-def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Suspects:
     """Yield ranks that a signal ended before they printed an error; the others ended with the
     job.
     """
@@ -402,7 +404,7 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
 
 def _killed_by_srun(
     result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints
-) -> Iterator[Suspect]:
+) -> Suspects:
     """Yield the rank that srun reports as killed first; srun kills all others with it, and reports
     each.
     """
@@ -421,7 +423,7 @@ def _killed_by_srun(
         yield _suspect(testbed, rank, first["host"], "rank-killed", signal=signal)
 
 
-def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
+def _without_memory(result: MpiResult, testbed: Testbed) -> Suspects:
     """Yield ranks that had no memory to start; the others were ended before they could report
     anything.
     """
@@ -436,7 +438,7 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
             )
 
 
-def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _reporting_own_failure(testbed: Testbed, complaints: Complaints) -> Suspects:
     """Yield ranks that report a full memory or a failing device, if the others only lost their
     peers.
     """
@@ -457,7 +459,7 @@ def _code(cause: str) -> str:
     return "rank-device-error" if _DEVICE_ERROR.search(cause) else ""
 
 
-def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+def _silent(testbed: Testbed, complaints: Complaints) -> Suspects:
     """Yield ranks that never answered the others, as these say."""
     spoke = {complaint["rank"] for complaint in complaints}
     for complaint in unanswered(complaints):
@@ -473,7 +475,7 @@ def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
 
 def _first_to_end_without_reason(
     result: MpiResult, testbed: Testbed, complaints: Complaints
-) -> Iterator[Suspect]:
+) -> Suspects:
     """Yield the rank that mpirun reports as the first to end, if no rank says why."""
     spoke = {int(complaint["rank"]) for complaint in complaints}
     has_cause = _has_own_cause(complaints) or any(
@@ -497,9 +499,7 @@ def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
     return None
 
 
-def _missed_by_peers(
-    result: MpiResult, testbed: Testbed, complaints: Complaints
-) -> Iterator[Suspect]:
+def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Suspects:
     """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended
     first.
     """

@@ -45,7 +45,8 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     if problem and not whole.findings:
         return SweepOutcome(operation, *(wrong_results(whole) or problem))
     group = group_of(whole)
-    claim, sweep = within_a_group(claim, whole), group.sweep if group else whole
+    claim = within_a_group(claim, whole)
+    sweep = group.sweep if group else whole
     setting = _setting(operation, sweep, claim, is_control)
     unusual = other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
     if not claim.is_placed:

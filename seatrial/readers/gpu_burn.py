@@ -9,6 +9,7 @@ from seatrial.readers.nvidia_smi import LOST, SLOWED
 from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
+TextByGpu = dict[int, str]
 BEGINS = lazy(
     r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|Couldn't init a "
     "GPU test"
@@ -40,9 +41,9 @@ class _Burn:
     `rates`, in Gflop/s, are those of the last line that has any.
     """
 
-    models: dict[int, str] = field(default_factory=dict)
-    states: dict[int, str] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
+    models: TextByGpu = field(default_factory=dict)
+    states: TextByGpu = field(default_factory=dict)
+    errors: TextByGpu = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 

@@ -120,6 +120,7 @@ _HEALTHS = (
 Fields = dict[tuple[str, ...], str]
 Fault = tuple[Verdict, str, str]  # with the code and the words of its cause
 Gpu = tuple[str, Fields]  # its name, and what is told of it
+LinkRates = dict[str, dict[str, str]]  # as printed, by GPU and link
 # `<remapped_row_pending>No</remapped_row_pending>`
 _TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
 _XML_NAMES = {  # the names that the XML has in place of those of the text
@@ -330,7 +331,7 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
     gpu = "?"
     has_counters = False
-    rates: dict[str, dict[str, str]] = {}
+    rates: LinkRates = {}
     counts: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         if match := GPU_NAME.match(line):
@@ -360,7 +361,7 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
     return Report("nvidia-smi nvlink", tuple(results))
 
 
-def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
+def _states(rates: LinkRates) -> Iterator[Result]:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
     """

@@ -13,6 +13,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
 from seatrial.text.lazy_pattern import lazy
 
+RankKey = tuple[str, int]  # the kind of score, and the rank
 STRAGGLER = "training-straggler"
 THRESHOLD = 0.7
 BEGINS = lazy(
@@ -40,8 +41,8 @@ def read_stragglers(lines: Sequence[str]) -> Report:
     score.
     """
     kind = "relative"
-    scores: dict[tuple[str, int], tuple[str, float]] = {}
-    warned: dict[tuple[str, int], str] = {}
+    scores: dict[RankKey, tuple[str, float]] = {}
+    warned: dict[RankKey, str] = {}
     for line in lines:
         if heading := _KIND.search(line):
             kind = heading[1]
@@ -69,7 +70,7 @@ def read_stragglers(lines: Sequence[str]) -> Report:
     )
 
 
-def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) -> Result:
+def _result(key: RankKey, scored: tuple[str, float] | None, named: str) -> Result:
     """Return the result of a rank that is slow beside others, or beside its own past."""
     kind, rank = key
     node = scored[0] if scored else named

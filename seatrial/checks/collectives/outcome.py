@@ -15,13 +15,14 @@ the time of every size, and `network` what a sweep without an arm yields.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from seatrial.catalog import nic_of, nics_of
 from seatrial.checks.collectives.problems import (
     Problem,
+    Rows,
     Setting,
     falls_off,
     fewer_nodes,
@@ -108,7 +109,7 @@ def _problems(
     setting: Setting,
     result: MpiResult,
     sweep: Sweep | None,
-    printed: Sequence[Row],
+    printed: Rows,
     transport: Transport | None,
 ) -> Iterator[Problem | None]:
     """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted
@@ -140,7 +141,7 @@ def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
     return other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
 
 
-def _right(rows: Sequence[Row], way: str) -> Reason:
+def _right(rows: Rows, way: str) -> Reason:
     """Say of which sizes every result is right, and how the data went."""
     first = format_size(rows[0].size)
     last = format_size(rows[-1].size)
@@ -152,7 +153,7 @@ def _right(rows: Sequence[Row], way: str) -> Reason:
     return uncoded(words)
 
 
-def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
+def _slow_sizes(setting: Setting, sweep: Sweep, rows: Rows) -> Problem | None:
     """Return what is slow beside other sizes of the sweep, on GPUs alone."""
     if not setting.is_whole_on_gpus:
         return None
@@ -183,7 +184,7 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     return None
 
 
-def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
+def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Rows) -> Problem | None:
     """Return a problem if the sweep failed, broke off, or was not verified."""
     if sweep and rows and sweep.outcome == "failed":
         return Verdict.FAIL, Reason.of("nccl-tests-says-failed")
@@ -242,7 +243,7 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
     )
 
 
-def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
+def _missing_sizes(setting: Setting, result: MpiResult, rows: Rows) -> Problem | None:
     """Return a problem if sizes that must have a row have none."""
     checked = [row for row in rows if any(side.checked for side in row.sides)]
     missing = [size for size in _due_sizes(setting) if _row_of(setting, size, checked) is None]
@@ -263,7 +264,7 @@ def _due_sizes(setting: Setting) -> list[int]:
     return [size for size in setting.sizes if _least_moved(setting, size) > 0]
 
 
-def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
+def _row_of(setting: Setting, size: int, rows: Rows) -> Row | None:
     """Return the row of `size`, if it was timed; it may print less, since parts are aligned."""
     fitting = (row for row in rows if _least_moved(setting, size) <= row.size <= size)
     return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
@@ -284,7 +285,7 @@ def _ranks_met(sweep: Sweep | None) -> bool:
     return bool(sweep and (sweep.devices or sweep.rows))
 
 
-def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
+def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
     """Yield the measurements that the sweep's arm asks for."""
     shared: dict[str, ConditionValue] = {
         "operation": setting.operation,
@@ -344,7 +345,7 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
     return {"algorithm": algorithm} if algorithm else {}
 
 
-def _plateau_rates(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
+def _plateau_rates(setting: Setting, sweep: Sweep, rows: Rows) -> tuple[float, ...]:
     """Return the out-of-place busbw of the largest sizes asked for; empty if one was not
     measured.
     """
@@ -361,7 +362,7 @@ def _plateau_rates(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple
     return present if len(present) == len(due) else ()
 
 
-def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
+def _timings(rows: Rows) -> Iterator[tuple[Row, str, Timing]]:
     """Yield what was timed of each row, with its placement."""
     for row in rows:
         if row.out_of_place:

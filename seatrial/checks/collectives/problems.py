@@ -17,6 +17,7 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.words import number
 
 Problem = tuple[Verdict, Reason]
+Rows = Sequence[Row]
 Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
 SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
 _ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
@@ -28,7 +29,8 @@ _LARGE_BYTES = 128 << 20
 _SLOWER = 0.7
 _SMALL_BYTES = 64 << 10
 # Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
-_SLOW_US, _SLOW_US_PER_RANK = 350.0, 8.0
+_SLOW_US = 350.0
+_SLOW_US_PER_RANK = 8.0
 _MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
 # How many sizes in a row take how many times what latency and bandwidth explain. In published
 # sweeps three take up to 3.7 times as long, and five up to 2.5 times.
@@ -86,7 +88,7 @@ def network_of(fabric: str | None) -> str | None:
     return fabric
 
 
-def interleaved(rows: Sequence[Row]) -> Problem | None:
+def interleaved(rows: Rows) -> Problem | None:
     """Return a problem if the rows, in the order of printing, are of several programs that wrote at
     once.
 
@@ -116,7 +118,7 @@ def without_plateau(sizes: Sequence[int]) -> Problem | None:
     return Verdict.INCONCLUSIVE, Reason.of("sweep-too-small", largest=largest, needed=needed)
 
 
-def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
+def slow_in_place(rows: Rows, rate: Rate) -> Problem | None:
     """Return a problem if results that overwrite their input take much longer at two or more large
     sizes.
     """
@@ -139,7 +141,7 @@ def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
     )
 
 
-def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
+def slow_small_messages(rows: Rows, ranks: int) -> Problem | None:
     """Return a problem if messages up to 64K take milliseconds in the median; the first is often an
     outlier.
     """
@@ -158,7 +160,7 @@ def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
     )
 
 
-def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
+def slow_middle_sizes(rows: Rows, rate: Rate) -> Problem | None:
     """Return a problem if messages of 1M to 64M take much longer than the smallest latency and the
     best rate explain.
 
@@ -192,7 +194,7 @@ def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
     return None
 
 
-def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
+def falls_off(rows: Rows, rate: Rate) -> Problem | None:
     """Return a problem if a large message is carried much more slowly than a smaller one."""
     best = 0.0
     for row in sorted(rows, key=lambda row: row.size):

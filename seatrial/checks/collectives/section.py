@@ -39,7 +39,10 @@ _OWN_FLAGS = frozenset(
     | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
 )
 # GB/s (1e9 bytes) of busbw.
-_NVLINK, _FABRIC, _NIC, _GLOO = 300.0, 100.0, 20.0, 0.2
+_NVLINK = 300.0
+_FABRIC = 100.0
+_NIC = 20.0
+_GLOO = 0.2
 _LATENCY_S = {True: 50e-6, False: 1e-3}  # of one operation, by GPUs
 _CHECKING_GB_S = {True: 20.0, False: 1.0}  # data is made and compared
 _SIDES = 2  # out of place and in place

@@ -390,7 +390,8 @@ def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
         _try_links(findings, contacts, run)
         return
     findings.measurements += measurements(streams)
-    findings.streams, findings.model_by_node = dict(streams), models_of(contacts)
+    findings.streams = dict(streams)
+    findings.model_by_node = models_of(contacts)
     log.info("links: %s", summary(streams, findings.model_by_node))
     missing = plan.not_measured(streams)
     if missing:

@@ -82,7 +82,8 @@ def devices(context: CheckContext) -> StepResult:
     check = concluded(PROBE, problems, passed, started, measurements)
     bad = {suspect.name.partition("/")[0] for suspect in check.suspects}
     if len(bad) == len(context.testbed.nodes) > 1:  # every node has a fault, such as its image's
-        check, bad = replace(check, suspects=()), set()
+        check = replace(check, suspects=())
+        bad = set()
     return StepResult(check, context.testbed.without(bad))
 
 

@@ -102,7 +102,8 @@ class StorageNodes:
     def __init__(self, testbed: Testbed, path: str, timeout_s: float) -> None:
         self.failed: dict[str, RemoteError] = {}
         self.greetings: dict[str, StoreGreeting] = {}
-        self._testbed, self._timeout_s = testbed, timeout_s
+        self._testbed = testbed
+        self._timeout_s = timeout_s
         self._open = ExitStack()
         self._probes: dict[str, LineProbe] = {}
         started = on_each(testbed.nodes, lambda node: self._started(node, path), fan_out(testbed))
