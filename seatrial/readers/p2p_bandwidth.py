@@ -66,23 +66,30 @@ def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> 
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
     connected = matrices.get("P2P Connectivity", [])
-    results = [*_without_peer(connected, refused)]
-    for name, matrix in matrices.items():
-        if "P2P=Enabled Bandwidth" in name:
-            which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
-            results += _slow_pairs(which, _between(matrix, connected))
-    results += _slow_memory(enabled)
-    direct = list(_between(enabled, connected).values())
-    through_host = list(_between(disabled, connected).values())
-    results += _slower_than_without(direct, through_host)
+    direct = _between(enabled, connected)
+    through_host = _between(disabled, connected)
+    results = [
+        *_without_peer(connected, refused),
+        *_slow_with_access(matrices, connected),
+        *_slow_memory(enabled),
+        *_slower_than_without(direct, through_host),
+    ]
     if matrices and not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
     measured = []
     if direct:
-        measured.append(bandwidth("p2p median", median(direct)))
+        measured.append(bandwidth("p2p median", median(direct.values())))
     return Report(
         tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
     )
+
+
+def _slow_with_access(matrices: dict[str, Matrix], connected: Matrix) -> Iterator[Result]:
+    """Yield what is slow in any matrix with peer access."""
+    for name, matrix in matrices.items():
+        if "P2P=Enabled Bandwidth" in name:
+            which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
+            yield from _slow_pairs(which, _between(matrix, connected))
 
 
 def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
@@ -104,12 +111,12 @@ def _between(matrix: Matrix, connected: Matrix) -> Pairs:
     return pairs
 
 
-def _slower_than_without(direct: list[float], through_host: list[float]) -> Iterator[Result]:
+def _slower_than_without(direct: Pairs, through_host: Pairs) -> Iterator[Result]:
     """Yield peer access that is slower than copies through the memory of the host."""
     if not direct or not through_host:
         return
-    usual = median(direct)
-    without = median(through_host)
+    usual = median(direct.values())
+    without = median(through_host.values())
     if usual < _SLOWER * without:
         yield Result(
             verdict=Verdict.DEGRADED,
@@ -152,18 +159,25 @@ def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
             code=NVLINK,
             words=f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}",
         )
-    if slow_gpus:
-        return
+    if not slow_gpus:
+        yield from _slow_links(which, pairs)
+
+
+def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
+    """Yield slow pairs of GPUs that are not slow themselves, where most pairs are alike."""
     usual = median(pairs.values())
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
+    if alike < _UNIFORM * len(pairs):
+        return
     slow = {pair: value for pair, value in pairs.items() if value < _SLOW * usual}
-    if slow and alike >= _UNIFORM * len(pairs):
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=NVLINK,
-            words=f"{which} {_place_of(slow)}: {min(slow.values()):g} GB/s, "
-            f"where others have {usual:g}",
-        )
+    if not slow:
+        return
+    least = min(slow.values())
+    yield Result(
+        verdict=Verdict.DEGRADED,
+        code=NVLINK,
+        words=f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}",
+    )
 
 
 def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:

@@ -32,6 +32,7 @@ _NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", 
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 # Another model may need others; the rest must agree between all ranks
 _OF_THE_HOST = frozenset({"kernel", "driver"})
+Ports = Sequence[tuple[str, PortState]]  # with the names that people know them by
 # "" is not installed, None is not known: only reported versions can differ
 Versions = Mapping[str, str | None]
 VersionsByNode = Mapping[str, Versions]
@@ -115,22 +116,33 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those
     of applications.
     """
+    yield from _xids(inventories)
+    yield from _kernel_events(inventories)
+
+
+def _xids(inventories: Inventories) -> Iterator[Reason]:
+    """Yield one remark for each Xid or SXid, with the meaning of the latest one."""
     xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
-    events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
     for node, inventory in inventories.items():
         for error in inventory.xids or ():
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
                 xids[error.kind, error.number].append((node, error))
-        for event in inventory.events:
-            cause = cause_in(event.text)
-            if cause:
-                events[cause.cause, cause.next_step].append((node, event))
     for (kind, number), errors in xids.items():
         latest = min((error for _, error in errors), key=lambda error: error.age_s)
         meaning, step = meaning_of(kind, number, latest.text)
         yield Reason.of(
             "gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors)
         )
+
+
+def _kernel_events(inventories: Inventories) -> Iterator[Reason]:
+    """Yield one remark for each other failure whose cause is known."""
+    events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
+    for node, inventory in inventories.items():
+        for event in inventory.events:
+            cause = cause_in(event.text)
+            if cause:
+                events[cause.cause, cause.next_step].append((node, event))
     for (failure, step), those in events.items():
         yield Reason.of("kernel-event", cause=failure, step=step, **_times(those))
 
@@ -169,14 +181,7 @@ def unequal(inventories: Inventories, models: Models) -> Iterator[Reason]:
             by_attribute[models.get(node, ""), attribute][node] = value
     for (_, attribute), value_by_node in by_attribute.items():
         common, count = Counter(value_by_node.values()).most_common(1)[0]
-        unlike: dict[str, list[str]] = defaultdict(list)
-        for node, value in value_by_node.items():
-            if value != common:
-                unlike[value].append(node)
-        if len(unlike) > _MOST_VALUES:
-            odd_nodes = [node for those in unlike.values() for node in those]
-            unlike = {f"one of {len(unlike)} other values": odd_nodes}
-        for other, nodes in unlike.items():
+        for other, nodes in _unlike(value_by_node, common).items():
             yield Reason.of(
                 "nodes-unequal",
                 nodes=some_of(nodes),
@@ -186,6 +191,20 @@ def unequal(inventories: Inventories, models: Models) -> Iterator[Reason]:
                 common=common,
                 count=count,
             )
+
+
+def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str]]:
+    """Return the nodes with another value than the common one, by value; together if there are many
+    values.
+    """
+    unlike: dict[str, list[str]] = defaultdict(list)
+    for node, value in value_by_node.items():
+        if value != common:
+            unlike[value].append(node)
+    if len(unlike) <= _MOST_VALUES:
+        return unlike
+    together = [node for nodes in unlike.values() for node in nodes]
+    return {f"one of {len(unlike)} other values": together}
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:
@@ -394,7 +413,7 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     yield from _slow_ports(ports)
 
 
-def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:
+def _slow_ports(ports: Ports) -> Iterator[Reason]:
     """Yield what slows ports that are up: translation of addresses, strict ordering, a narrow or
     slow PCIe link.
     """
@@ -404,6 +423,11 @@ def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:
     strict = [name for name, port in ports if port.relaxed_ordering is False]
     if strict:
         yield Reason.of("nic-strict-ordering", ports=some_of(strict))
+    yield from _slow_links(ports)
+
+
+def _slow_links(ports: Ports) -> Iterator[Reason]:
+    """Yield ports whose PCIe link is narrower or slower than it could be."""
     slow: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, port in ports:
         width = port.pcie_width

@@ -1,7 +1,7 @@
 """Blame for nodes that cannot reach each other, by the pairs that were tried. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.reason import Reason, uncoded
@@ -76,27 +76,39 @@ def blame(tried: TriedPairs) -> Blame:
     peers = tried.both_ways()
     names = sorted(peers, key=natural)
     directed_pairs = sum(map(len, peers.values()))
+    # What failed in one direction or both is one link
     if len(names) > 2 and 2 * len(failed) == directed_pairs:
         error = next(iter(failed.values()))
-        setup = Reason.of("no-pair-works", pairs=len(failed), problem=error)
-        return Blame(set_aside=tuple(names[1:]), setup=setup)
-    working = {name: set(others) for name, others in peers.items()}
-    for a, b in failed:
-        working[a].discard(b)
-        working[b].discard(a)
-    sides = connected(working)
+        return Blame(
+            suspects=(),
+            set_aside=tuple(names[1:]),
+            setup=Reason.of("no-pair-works", pairs=len(failed), problem=error),
+        )
+    sides = connected(_working(peers, failed))
     if len(sides) < 2:
         return _greedy(failed, peers)
-    on_sides = frozenset[str]().union(*sides)
+    # The largest side; of sides that are equal, the one with the head
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
-    cut_off = [name for name in names if name in on_sides - kept]
-    left = kept.union(names) - (on_sides - kept)
+    others = Side().union(*sides) - kept
+    left = kept.union(names) - others
     rest = _greedy(
         {pair: why for pair, why in failed.items() if pair <= left},
         {name: peers[name] & left for name in left},
     )
-    suspects = (_cut_between(sides, failed), *rest.suspects)
-    return Blame(suspects, (*cut_off, *rest.set_aside))
+    cut_off = [name for name in names if name in others]
+    return Blame(
+        suspects=(_cut_between(sides, failed), *rest.suspects),
+        set_aside=(*cut_off, *rest.set_aside),
+    )
+
+
+def _working(peers: Neighbours, failed: Iterable[Link]) -> Neighbours:
+    """Return the peers that each node reaches."""
+    working = {name: set(others) for name, others in peers.items()}
+    for a, b in failed:
+        working[a].discard(b)
+        working[b].discard(a)
+    return working
 
 
 def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspect:
@@ -106,7 +118,9 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
         if not any(pair <= side for side in sides):
             across.append(error)
     name, parties = cut_names(sides)
-    problem = across[0] if across else uncoded("not tried")
+    problem = uncoded("not tried")
+    if across:
+        problem = across[0]
     return Suspect(
         kind="link",
         name=name,
@@ -117,19 +131,25 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
 
 def connected(neighbours: Neighbours) -> list[Side]:
     """Return the connected components of two and more nodes."""
-    sides: list[Side] = []
+    sides = []
     left = set(neighbours)
     while left:
-        side = set[str]()
-        edge = {left.pop()}
-        while edge:
-            name = edge.pop()
-            side.add(name)
-            edge |= neighbours[name] - side
+        side = _reached_from(left.pop(), neighbours)
         left -= side
         if len(side) > 1:
-            sides.append(frozenset(side))
+            sides.append(side)
     return sorted(sides, key=_first_node)
+
+
+def _reached_from(node: str, neighbours: Neighbours) -> Side:
+    """Return the node with all that it reaches, directly or through others."""
+    side = set[str]()
+    edge = {node}
+    while edge:
+        name = edge.pop()
+        side.add(name)
+        edge |= neighbours[name] - side
+    return frozenset(side)
 
 
 def _first_node(side: Side) -> tuple[str, int]:
@@ -140,7 +160,8 @@ def _first_node(side: Side) -> tuple[str, int]:
 def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
     """Return the name of a cut between the sides as a link, and the sides in words."""
     lists = [host_list(sorted(side, key=natural)) for side in sides]
-    return "--".join(lists), f"{', '.join(lists[:-1])} and {lists[-1]}"
+    *others, last = lists
+    return "--".join(lists), f"{', '.join(others)} and {last}"
 
 
 def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
@@ -150,10 +171,7 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     suspects: list[Suspect] = []
     set_aside: list[str] = []
     while failed:
-        degree = Counter(name for pair in failed for name in pair)
-        # Of two that are equal the later one goes: the first node is the head, which everything
-        # else runs on.
-        name = max(degree, key=lambda node: (degree[node], natural(node)))
+        name = _worst(failed)
         own = {}
         others = {}
         for pair, error in failed.items():
@@ -167,23 +185,37 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     return Blame(tuple(suspects), tuple(set_aside))
 
 
+def _worst(failed: Iterable[Link]) -> str:
+    """Return the node with the most failed pairs.
+
+    Of two that are equal the later one goes: the first node is the head, which everything else runs
+    on.
+    """
+    degree = Counter(name for pair in failed for name in pair)
+    return max(degree, key=lambda name: (degree[name], natural(name)))
+
+
 def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) -> list[Suspect]:
     """Return the node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
+    count = len(failed)
     error = next(iter(failed.values()))
-    evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
-    if others > 1 and len(failed) * 2 > others:
-        confidence = round(len(failed) / others, 2)
+    evidence = Reason.of("node-ssh-failed", failed=count, others=others, problem=error)
+    if others > 1 and count * 2 > others:
+        confidence = round(count / others, 2)
         return [Suspect(kind="node", name=name, confidence=confidence, evidence=evidence)]
-    if len(failed) > MAX_LINKS:
-        unreached = {other for pair in failed for other in pair - {name}}
+    if count > MAX_LINKS:
+        unreached = Link().union(*failed) - {name}
         far = host_list(sorted(unreached, key=natural))
         return [Suspect(kind="link", name=f"{name}--{far}", confidence=0.9, evidence=evidence)]
+    confidence = 0.5
+    if others > 2:
+        confidence = 0.9
     return [
         Suspect(
             kind="link",
             name=link_name(*pair),
-            confidence=0.9 if others > 2 else 0.5,
+            confidence=confidence,
             evidence=Reason.of("link-ssh-failed", problem=error),
         )
         for pair, error in failed.items()
@@ -198,4 +230,5 @@ def link_name(a: str, b: str) -> str:
 def natural(name: str) -> tuple[str, int]:
     """Return a sort key that puts node-10 after node-9."""
     stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or -1)
+    number = name[len(stem) :]
+    return stem, int(number or -1)

@@ -27,6 +27,7 @@ from seatrial.checks.metrics import Doubt, Doubts
 from seatrial.checks.table import repeat_checks
 from seatrial.config.run import Run
 from seatrial.localize.localization import Localization, localize, tests_of
+from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
@@ -253,12 +254,7 @@ class _Rounds:
         labelled = [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
         parallel = at_once(self.testbed, [len(group.nodes) for group in groups])
         outcomes = in_parallel(labelled, lambda each: self._test(*each), parallel)
-        sizes = self.sweep.sizes.sizes()
-        tests = []
-        for (label, group), outcome in zip(labelled, outcomes, strict=True):
-            busbw = _busbw(outcome, sizes)
-            if busbw is not None:
-                tests.append(replace(group.result(self.sweep.label, busbw), name=label))
+        tests = self._tests_of(labelled, outcomes)
         gone: set[str] = set()
         if len(tests) < len(groups) or any(test.failed for test in tests):
             gone = self._gone(outcomes)
@@ -267,12 +263,27 @@ class _Rounds:
         new = [test for test in tests if gone.isdisjoint(test.nodes)]
         self.state = update(replace(self.state, nodes=nodes, tests=known), new)
 
+    def _tests_of(
+        self, labelled: Sequence[tuple[str, Group]], outcomes: Sequence[SweepOutcome]
+    ) -> list[GroupTest]:
+        """Return the outcomes as tests of their groups, without those that say nothing."""
+        sizes = self.sweep.sizes.sizes()
+        tests = []
+        for (label, group), outcome in zip(labelled, outcomes, strict=True):
+            busbw = _busbw(outcome, sizes)
+            if busbw is not None:
+                test = group.result(self.sweep.label, busbw)
+                tests.append(replace(test, name=label))
+        return tests
+
     def _test(self, label: str, group: Group) -> SweepOutcome:
         """Run the sweep in one group, for half of the time that is left at most."""
         left_s = max(0.0, self._until - time.monotonic())
-        timeout_s = min(self._section.timeout_s, max(_LEAST_TIMEOUT_S, left_s / 2))
+        half_s = max(_LEAST_TIMEOUT_S, left_s / 2)
+        timeout_s = min(self._section.timeout_s, half_s)
         settings = self._section.model_copy(update={"timeout_s": timeout_s})
-        part = _with_gpus(self.testbed.part(group.nodes, label), group.gpus, self.state.gpus)
+        part = self.testbed.part(group.nodes, label)
+        part = _with_gpus(part, group.gpus, self.state.gpus)
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
