@@ -76,28 +76,13 @@ def _fill(
     """Copy the evidence, decide by the copies, and seal everything."""
     secrets = Secrets.of(os.environ)
     stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
-    names = [REQUIREMENTS]
-    left = MAX_EVIDENCE
-    for number, run in enumerate(runs, 1):
-        name = _evidence(number)
-        file = run / "run.json" if run.is_dir() else run
-        private_folder((folder / name).parent)
-        try:
-            left -= file.stat().st_size
-            if left < 0:
-                raise InputError(f"RUN {file}: {_TOO_MUCH}")
-            stage(file, folder / name, secrets)
-        except OSError as error:
-            problem = error.strerror or error
-            raise InputError(f"RUN {file}: cannot be copied: {problem}") from error
-        names.append(name)
+    names = [REQUIREMENTS, *_copy_evidence(folder, runs, secrets)]
     issued = now().replace(microsecond=0)
     certificate = _certificate(folder, len(runs), issued)
     page = as_page(certificate)
-    texts = {CERTIFICATE: as_json(certificate), PAGE: page}
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-        names.append(name)
+    (folder / CERTIFICATE).write_text(as_json(certificate), encoding="utf-8")
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    names += [CERTIFICATE, PAGE]
     if paper:
         from seatrial.report.paper import pdf_of
 
@@ -108,6 +93,27 @@ def _fill(
     for name in names:
         (folder / name).chmod(0o600)
     return certificate
+
+
+def _copy_evidence(folder: Path, runs: Sequence[Path], secrets: Secrets) -> list[str]:
+    """Copy run.json of every run; return the names of the copies. Raises InputError."""
+    names = []
+    left = MAX_EVIDENCE
+    for number, run in enumerate(runs, 1):
+        name = _evidence(number)
+        copy = folder / name
+        file = run / "run.json" if run.is_dir() else run
+        private_folder(copy.parent)
+        try:
+            left -= file.stat().st_size
+            if left < 0:
+                raise InputError(f"RUN {file}: {_TOO_MUCH}")
+            stage(file, copy, secrets)
+        except OSError as error:
+            problem = error.strerror or error
+            raise InputError(f"RUN {file}: cannot be copied: {problem}") from error
+        names.append(name)
+    return names
 
 
 def follows(folder: Path) -> str:
@@ -144,12 +150,9 @@ def follows(folder: Path) -> str:
 
 def _certificate(folder: Path, count: int, issued: datetime) -> Document:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
-    numbers = range(1, count + 1)
-    names = list(map(_evidence, numbers))
+    names = [_evidence(number) for number in range(1, count + 1)]
     files = [folder / name for name in names]
-    size = 0
-    for file in files:
-        size += file.stat().st_size
+    size = sum(file.stat().st_size for file in files)
     if size > MAX_EVIDENCE:
         raise InputError(f"{EVIDENCE}: {_TOO_MUCH}")
     results = list(map(load_result, files))
@@ -164,7 +167,9 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
             "check the clock"
         )
     requirements = load(folder / REQUIREMENTS)
-    runs = list(map(EvidenceRun, names, results))
+    runs = []
+    for name, result in zip(names, results, strict=True):
+        runs.append(EvidenceRun(name, result))
     return document(requirements, runs, issued)
 
 

@@ -104,8 +104,8 @@ class Transport:
             return None
         counts = []
         for host, nics in self.nics:
-            count = sum(nic.fits(like) for nic in nics)
-            counts.append((count, host))
+            fitting = [nic for nic in nics if nic.fits(like)]
+            counts.append((len(fitting), host))
         count, host = min(counts)
         return host, count
 
@@ -202,11 +202,12 @@ class TransportReader:
 
     def _chosen_devices(self, names: list[str], text: str) -> None:
         # One name, or one without a number, stands for all that begin so.
-        has_numbers = all(name[-1:].isdecimal() for name in names)
-        if len(names) == 1 or not has_numbers:
+        if len(names) == 1:
             return
         ports = {}
         for name in names:
+            if not name[-1:].isdecimal():
+                return
             port = name if ":" in name else f"{name}:1"
             ports[port] = Nic()
         self._take_ports(ports, text)
@@ -216,23 +217,17 @@ class TransportReader:
             name = match[1] or match[2]
             self._network(name, text)
         elif match := _VIA.search(text):
-            self._network(match[1], text)
-            self._gpu_direct = bool(self._gpu_direct or match[2])
+            name, is_direct = match.groups()
+            self._network(name, text)
+            if is_direct or self._gpu_direct is None:
+                self._gpu_direct = bool(is_direct)
         elif _INSIDE.search(text):
             self._inside = self._inside or _evidence(text)
         elif match := _NODES.search(text):
             nodes = int(match[1][:9])
             self._nodes = max(self._nodes or 0, nodes)
         elif match := _PROVIDER.search(text):
-            provider = match[1]
-            # One that is TCP stays, whatever other ranks selected.
-            known = self._provider
-            if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
-                self._provider = provider[:80], _evidence(text)
-            if found := _NIC_COUNT.search(text):
-                count = int(found[1])
-                numbers = map(str, range(count))
-                self._take_ports(dict.fromkeys(numbers, Nic()), text)
+            self._take_provider(match[1], text)
         elif match := _USED_DEVICES.search(text):
             ports = {}
             for port, link in _PORT.findall(match[1]):
@@ -245,6 +240,18 @@ class TransportReader:
                 self._rates[place] = int(mbit_s) // 1000
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or _evidence(text)
+
+    def _take_provider(self, provider: str, text: str) -> None:
+        """Take the provider that libfabric selected; one that is TCP stays, whatever other ranks
+        selected.
+        """
+        known = self._provider
+        if known is None or (_is_tcp(provider) and not _is_tcp(known[0])):
+            self._provider = provider[:80], _evidence(text)
+        if found := _NIC_COUNT.search(text):
+            count = int(found[1])
+            numbers = map(str, range(count))
+            self._take_ports(dict.fromkeys(numbers, Nic()), text)
 
     def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one
@@ -285,7 +292,10 @@ class TransportReader:
         found = (networks, self._choices, self._settings, self._provider, self._ports, self._inside)
         if not any(found):
             return None
-        choices = [(size, *choice) for size, choice in self._choices.items()]
+        choices = []
+        for size in sorted(self._choices):
+            algorithm, protocol = self._choices[size]
+            choices.append((size, algorithm, protocol))
         evidence = next(iter(networks.values()), "")
         provider = None
         if self._provider:
@@ -297,7 +307,7 @@ class TransportReader:
             gpu_direct=self._gpu_direct,
             nodes=self._nodes,
             evidence=evidence,
-            choices=tuple(sorted(choices)),
+            choices=tuple(choices),
             settings=tuple(sorted(self._settings.items())),
             provider=provider,
             nics=tuple(self._nics()),

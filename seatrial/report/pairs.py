@@ -104,7 +104,8 @@ def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> lis
     for pairs in operations:
         for pair, tests in pairs.items():
             slow_tests = sum(bool(test["slow"]) for test in tests)
-            slow.update(dict.fromkeys(pair, slow_tests))
+            for node in pair:
+                slow[node] += slow_tests
 
     def doubt(node: str) -> tuple[bool, int, str]:
         return node not in blamed, -slow[node], node
@@ -136,10 +137,13 @@ def _matrix(
     side_of = _side_of(sides)
     numbers = [side_of.get(node, len(sides)) for node in nodes]
     starts = [i for i in range(1, len(nodes)) if numbers[i] != numbers[i - 1]]
+    split = 0
+    if starts and len(sides) == 2:
+        split = starts[0]
     return PairMatrix(
         nodes=tuple(nodes),
         lines=tuple(lines),
-        split=starts[0] if len(sides) == 2 and starts else 0,
+        split=split,
         left_out=len(tested.difference(nodes)),
         operation=operation,
         starts=tuple(starts),

@@ -108,7 +108,8 @@ def show_summary(result: RunResult, console: Console) -> None:
     """
     encoding = console.encoding
     if result.suspects:
-        console.print(_suspects(result.suspects, result.nodes, encoding))
+        suspects = _suspects(result.suspects, result.nodes, encoding)
+        console.print(suspects)
         console.print()
     rows = []
     curves = []
@@ -259,7 +260,9 @@ def show_difference(difference: "Difference") -> None:
 
 
 def _sides(change: "Change") -> tuple[str, str, str]:
-    return change.what, change.before or "-", change.after or "-"
+    before = change.before or "-"
+    after = change.after or "-"
+    return change.what, before, after
 
 
 def _cells(row: Any) -> tuple[str | Text, ...]:

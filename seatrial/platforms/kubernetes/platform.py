@@ -125,7 +125,8 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     # What an operator runs besides: the MPI operator's launcher
     others = [pod for pod in pods if pod not in nodes]
     called = [f"worker-{name}" for name in names(nodes)]
-    called[:1] = ["coordinator"] if nodes else []
+    if nodes:
+        called[0] = "coordinator"
     called += [pod["metadata"]["name"] for pod in others]
     logs = []
     for pod, name in zip((*nodes, *others), called, strict=True):
@@ -145,7 +146,9 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
     where = ", on no node"
     if spec.get("nodeName"):
         where = f" on {spec['nodeName']}"
-    address = f" ({status['podIP']})" if status.get("podIP") else ""
+    address = ""
+    if status.get("podIP"):
+        address = f" ({status['podIP']})"
     containers = [*spec["containers"], *spec.get("initContainers", ())]
     first, *beside = [each["name"] for each in containers]
     files = {first: f"{called}.log"}
@@ -218,7 +221,8 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
         for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
             if labels.get(level):
                 values = topology_key(labels)[:end]
-                members["/".join(filter(None, values))].add(node)
+                name = "/".join(filter(None, values))
+                members[name].add(node)
     groups = {}
     for name, nodes in members.items():
         groups[name] = frozenset(nodes)
@@ -267,7 +271,8 @@ def _index(pod: Object) -> tuple[bool, int]:
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
     in_job = labels.get("batch.kubernetes.io/job-completion-index")
-    return worker, int(in_job or labels.get("training.kubeflow.org/replica-index") or 0)
+    index = in_job or labels.get("training.kubeflow.org/replica-index") or 0
+    return worker, int(index)
 
 
 class Kubernetes:
@@ -413,7 +418,8 @@ class Kubernetes:
         unordered = self._api.list(POD, selector(run_id))
         pods = ordered(unordered, self._node_labels())
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
-        events = events_text(self._api.list(EVENT), run_id)
+        listed = self._api.list(EVENT)
+        events = events_text(listed, run_id)
         write_log(folder / EVENTS, events, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:

@@ -113,7 +113,7 @@ def sums(gpus: int, timeout_s: float) -> Part:
     arguments = ("--device", "cuda", "--rounds", _ROUNDS)
     ended = run_probe("all_reduce", arguments, timeout_s, gpus)
     ranks = objects(last_json(ended) or {}, "ranks")
-    wrong = names_of(rank for rank in ranks if rank.get("wrong") != 0)
+    wrong = names_of([rank for rank in ranks if rank.get("wrong") != 0])
     if wrong:
         reason = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
         return Part("COLLECTIVE", verdict="corrupt", reason=reason)
@@ -157,19 +157,24 @@ def training(gpus: int, timeout_s: float) -> Part:
         return Part("TRAIN", verdict="corrupt", reason=reason, figures=results)
     if ended.status != 0 or results is None:
         return broken("TRAIN", ended, "training wrote no results")
+    line = training_line(results, f"{ranks} {unit}")
+    if results.get("improved") is not True:
+        return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
+    return Part("TRAIN", (line,), figures=results)
+
+
+def training_line(results: Json, over: str) -> str:
+    """Return what was trained over what, how fast, and how the loss fell."""
     model = text(results.get("model"))
     precision = text(results.get("precision"))
     rate = figure(measured(results, "throughput_samples_per_second"))
     step_ms = figure(1e3 * measured(results, "median_step_time_seconds"))
     first = measured(results, "loss_start")
     last = measured(results, "loss_end")
-    line = (
-        f"{model} {precision} on {ranks} {unit}: {rate} samples/s, {step_ms} ms a step, "
+    return (
+        f"{model} {precision} on {over}: {rate} samples/s, {step_ms} ms a step, "
         f"loss {first:.3f} to {last:.3f}"
     )
-    if results.get("improved") is not True:
-        return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
-    return Part("TRAIN", (line,), figures=results)
 
 
 def measured(answer: Json, name: str) -> float:
@@ -302,7 +307,9 @@ def compute(gpus: int, timeout_s: float) -> Part:
 def device_figures(device: Json) -> Json:
     """Return the names and texts of a device, and the median of each of its lists of samples."""
     names = ("device", "model", "dtype", "wrong", "error")
-    figures: Json = {name: text(device.get(name, "")) for name in names}
+    figures: Json = {}
+    for name in names:
+        figures[name] = text(device.get(name, ""))
     for name, samples in device.items():
         if not isinstance(samples, list):
             continue
@@ -316,12 +323,14 @@ def device_line(figures: Json) -> str:
     matmul = figure(figures.get("matmul_tflops", math.nan))
     copy = figure(figures.get("copy_gb_s", math.nan))
     rates = f"matmul {figures['dtype']} {matmul} TFLOP/s, memory copy {copy} GB/s"
-    return f"{figures['device']} {figures['model']}: {rates}"
+    device = f"{figures['device']} {figures['model']}"
+    return f"{device}: {rates}"
 
 
 def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
     for device in devices:
-        name, error = device["device"], device["error"]
+        name = device["device"]
+        error = device["error"]
         if device["wrong"]:
             yield "corrupt", f"{name}: {device['wrong']}"
         elif error:
@@ -340,7 +349,8 @@ def different_devices(
     for device, named in zip(devices, figures, strict=True):
         digests = device.get("digests")
         if isinstance(digests, dict):
-            alike = json.dumps([device.get("model"), device.get("library"), device.get("software")])
+            kind = [device.get(name) for name in ("model", "library", "software")]
+            alike = json.dumps(kind)
             digest = json.dumps(digests, sort_keys=True)
             groups[alike].append((named["device"], digest))
     for group in groups.values():
@@ -368,11 +378,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parts = []
     for part in checked(options):
-        label = f"[{part.name}]"
-        for line in part.lines:
-            print(f"{label} {line}", flush=True)
-        if part.reason:
-            print(f"{label} {part.verdict}: {part.reason}", flush=True)
+        show(part)
         parts.append(part)
     verdict = worst(part.verdict for part in parts)
     problems, notes = [], []
@@ -386,6 +392,15 @@ def main(arguments: Sequence[str]) -> int:
     print(f"[RESULT] {verdict}: {reason}", flush=True)
     write_results(options.results, verdict, reason, parts)
     return {"pass": 0, "not_run": 3, "inconclusive": 3}.get(verdict, 1)
+
+
+def show(part: Part) -> None:
+    """Print the lines of a part, and why it did not pass."""
+    label = f"[{part.name}]"
+    for line in part.lines:
+        print(f"{label} {line}", flush=True)
+    if part.reason:
+        print(f"{label} {part.verdict}: {part.reason}", flush=True)
 
 
 def checked(options: argparse.Namespace) -> Iterator[Part]:
@@ -430,13 +445,15 @@ def environment(timeout_s: float) -> Part:
         if model := text(facts.get(name)):
             machine.append(model)
     host = text(facts.get("hostname"))
-    lines = [f"{host}: {', '.join(machine)}"]
+    described = ", ".join(machine)
+    lines = [f"{host}: {described}"]
     versions = facts.get("versions")
     software = []
     if isinstance(versions, dict):
         for name, version in versions.items():
             if version:
-                software.append(f"{text(name)} {text(version)}")
+                program = text(name)
+                software.append(f"{program} {text(version)}")
     if software:
         lines.append(", ".join(software))
     return Part("ENV", tuple(lines), figures=facts)
@@ -452,7 +469,8 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
             document[part.name.lower()] = part.figures
     try:
         with open(file, "w") as stream:
-            stream.write(json.dumps(document, indent=2) + "\n")
+            content = json.dumps(document, indent=2)
+            stream.write(content + "\n")
     except OSError as error:
         sys.stderr.write(f"check: {file} cannot be written: {error.strerror}\n")
 
