@@ -83,28 +83,41 @@ def group_nodes(hardware: Hardware) -> NodeGroups:
     commonest = models.most_common(1)[0][0]
     variants_of: dict[str, dict[str, Variant]] = {model: {} for model in models}
     for node, h in hardware.items():
-        variants_of[h.model or commonest][node] = (h.driver, h.gpu_clock_mhz)
+        of_model = variants_of[h.model or commonest]
+        of_model[node] = (h.driver, h.gpu_clock_mhz)
     enough = max(3, ceil(0.05 * len(hardware)))
     name_by_node = dict[str, str]()
     differences = set[str]()
     for model, variants in variants_of.items():
-        sizes = Counter(variants.values())
-        usual = sizes.most_common(1)[0][0]  # which nodes of rare variants count as
-        common = {variant for variant, size in sizes.items() if size >= enough}
-        if len(common) < len(sizes):
-            common.add(usual)
-        differing = _differing(common)
+        counted = _counted(variants, enough)
+        differing = _differing(set(counted.values()))
         differences.update(differing)
-        for node, variant in variants.items():
-            counted = variant if variant in common else usual
-            name_by_node[node] = _name(model, counted, differing)
+        for node, variant in counted.items():
+            name_by_node[node] = _name(model, variant, differing)
     if len(models) > 1:
         has_gpus = any(h.gpu_model for h in hardware.values())
         differences.add("GPU model" if has_gpus else "CPU model")
-    facts = _facts(hardware)
     if len(set(name_by_node.values())) < 2:
-        return NodeGroups(dict.fromkeys(hardware, ""), facts_by_node=facts)
-    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)), facts)
+        name_by_node = dict.fromkeys(hardware, "")
+        differences.clear()
+    return NodeGroups(
+        name_by_node=name_by_node,
+        differences=tuple(sorted(differences, key=str.casefold)),
+        facts_by_node=_facts(hardware),
+    )
+
+
+def _counted(variants: Mapping[str, Variant], enough: int) -> dict[str, Variant]:
+    """Return what each node of a model counts as: its variant, or the usual one where too few nodes
+    have its own.
+    """
+    sizes = Counter(variants.values())
+    usual = sizes.most_common(1)[0][0]
+    counted = dict(variants)
+    for node, variant in variants.items():
+        if sizes[variant] < enough:
+            counted[node] = usual
+    return counted
 
 
 def _facts(hardware: Hardware) -> dict[str, list[str]]:

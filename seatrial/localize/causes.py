@@ -143,7 +143,7 @@ def _intermittent(column: Column) -> Iterator[Column]:
 def _may_be_intermittent(column: Column, observed: Observed) -> bool:
     """Return whether a cause is slow in enough places, and not in all of its tests."""
     cause = column.cause
-    slow = column.tests[observed.bad[column.tests]]
+    slow = observed.bad_of(column.tests)
     # With the freedom of a share too many groups fit
     if len(cause.sides) > 2 or len(slow) == len(column.tests):
         return False

@@ -156,7 +156,7 @@ def _explained_by_nodes(posterior: Posterior, findings: Sequence[Finding]) -> li
         if cause.kind in ("node", "gpu"):
             known = clear.union(cause.nodes)
         tests = posterior.tests_of(cause)
-        bad = tests[observed.bad[tests]]
+        bad = observed.bad_of(tests)
         sure = sum(known.issuperset(observed.tests[i].nodes) for i in bad)
         return sure >= LEAST_SLOW[cause.kind]
 
@@ -192,7 +192,7 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> list[NextTest]:
     clear = _clear_nodes(observed)
     tests = posterior.tests_of(finding.cause)
     doubtful = dict[str, None]()
-    for i in tests[observed.bad[tests]]:
+    for i in observed.bad_of(tests):
         for node in observed.tests[i].nodes:
             if node not in clear:
                 doubtful[node] = None

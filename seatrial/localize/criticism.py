@@ -139,7 +139,7 @@ def _fits_its_parts(observed: Observed, cause: Cause, tests: Ints) -> bool:
 def slowed_operations(observed: Observed, tests: Ints) -> Bools:
     """Return the tests of the operations in which tests of a cause are slow often."""
     operation = observed.collective
-    bad = tests[observed.bad[tests]]
+    bad = observed.bad_of(tests)
     number = np.bincount(operation[tests], minlength=int(operation.max()) + 1)
     slow = np.bincount(operation[bad], minlength=len(number))
     often: Bools = slow > OFTEN * number
@@ -194,7 +194,7 @@ def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     slow itself.
     """
     fine = observed.nodes_of(tests[observed.fine[tests]])
-    slow = tests[observed.bad[tests]]
+    slow = observed.bad_of(tests)
     return not any(fine.issuperset(observed.tests[i].nodes) for i in slow)
 
 

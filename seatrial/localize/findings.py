@@ -100,7 +100,9 @@ class Finding:
     @property
     def title(self) -> str:
         """The cause, with the nodes that surely belong to it."""
-        sides = self.sides if self.cause.sides else ()
+        sides: Sides = ()
+        if self.cause.sides:
+            sides = self.sides
         return called(replace(self.cause, nodes=self.nodes, sides=sides))
 
     @property
@@ -166,7 +168,7 @@ def finding_of(
     observed = posterior.observed
     tests = posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
-    hit = tests[observed.bad[tests]]
+    hit = observed.bad_of(tests)
     slowdown = inf
     if len(slow) > len(hit) - len(slow):
         slowdown = -float(np.median(observed.value[slow]))
@@ -213,7 +215,7 @@ def _reason(
     """Return the sentence of a finding; `more` is put behind it."""
     observed = posterior.observed
     tests = posterior.tests_of(cause)
-    hit = tests[observed.bad[tests]]
+    hit = observed.bad_of(tests)
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
     partners = observed.nodes_of(hit).difference(cause.nodes)
     side, other = (*sides, (), ())[:2]
@@ -262,7 +264,9 @@ def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
     """Return the sizes, operations and days on which the tests of a part are slow, if they
     differ.
     """
-    clauses = [_WORDS[band]] if band != "large" else []
+    clauses = []
+    if band != "large":
+        clauses.append(_WORDS[band])
     by_operation: TestsByName = defaultdict(list)
     for i in tests.tolist():
         by_operation[observed.tests[i].collective].append(i)
@@ -270,7 +274,7 @@ def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
         operations = [_of_operation(observed, *each) for each in by_operation.items()]
         clauses.append(f"by operation: {', '.join(operations)}")
     days = _days(observed, tests)
-    slow_days = _days(observed, tests[observed.bad[tests]])
+    slow_days = _days(observed, observed.bad_of(tests))
     if slow_days and len(days) > 1:
         first = slow_days[0]
         since = first if first > days[0] else f"the first test, {days[0]}"
@@ -287,7 +291,7 @@ def _days(observed: Observed, tests: Ints) -> list[str]:
 def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
     """Return how slow the tests of an operation are, and how many."""
     places = np.array(where)
-    bad = places[observed.bad[places]]
+    bad = observed.bad_of(places)
     often = len(bad) > OFTEN * len(places)
     shown = bad if often else places
     known = shown[observed.compared[shown]]
@@ -341,13 +345,15 @@ def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], t
     blamed = set[str]()
     others = set[str]()
     for test in observed.tests:
-        for node, gpus in zip(test.nodes, test.gpus, strict=False):
+        for node, gpus in test.ends:
             if cause.nodes and node not in cause.nodes:
                 continue
             for gpu in gpus:
-                name = f"{node}/{gpu}" if cause.nodes else gpu
                 side = blamed if gpu in cause.gpus else others
-                side.add(name)
+                if cause.nodes:
+                    side.add(f"{node}/{gpu}")
+                else:
+                    side.add(gpu)
     return tuple(sorted(blamed)), tuple(sorted(others))
 
 
@@ -361,7 +367,9 @@ def called(cause: Cause) -> str:
     if cause.kind == "cut":
         return f"a cut around {nodes}"
     if cause.kind in ("leaf", "socket"):
-        part = "GPU address" if len(cause.gpus) == 1 else "GPUs"
+        part = "GPUs"
+        if len(cause.gpus) == 1:
+            part = "GPU address"
         return f"{part} {printable(' '.join(cause.gpus))} of {_listed(cause.nodes)}"
     if cause.kind == "node" and len(cause.nodes) > 1:
         return f"node {nodes}"

@@ -73,16 +73,23 @@ def tests_of(localization: Localization) -> list[dict[str, Any]]:
     seen = localization.posterior.observed
     documents = []
     for i, test in enumerate(seen.tests):
-        gpus = test.gpus[0] if test.gpus else ()
-        busbw = test.busbw_gb_s.values()
+        gpus: Sequence[str] = ()
+        if test.gpus:
+            gpus = test.gpus[0]
+        busbw = None
+        if not test.failed:
+            busbw = median(test.busbw_gb_s.values())
+        ratio = None
+        if seen.compared[i]:
+            ratio = round(exp(seen.value[i]), 3)
         documents.append(
             {
                 "name": printable(test.name),
                 "collective": printable(test.collective),
                 "nodes": list(map(printable, test.nodes)),
                 "gpus": list(map(printable, gpus)),
-                "busbw_gb_s": median(busbw) if busbw else None,
-                "ratio": round(exp(seen.value[i]), 3) if seen.compared[i] else None,
+                "busbw_gb_s": busbw,
+                "ratio": ratio,
                 "slow": bool(seen.bad[i]),
             }
         )
@@ -111,8 +118,9 @@ def _with_band(first: Localization, of_band: Localization) -> Localization:
     """Add what other sizes name; if all was fine so far, what they cannot decide."""
     new = _new_in(of_band, first)
     if not new:
-        nothing_yet = first.verdict is Verdict.PASS
-        return of_band if nothing_yet and of_band.findings else first
+        if first.verdict is Verdict.PASS and of_band.findings:
+            return of_band
+        return first
     findings = tuple(sorted((*first.findings, *new), key=_rank))
     earlier = None
     if any(finding.named for finding in first.findings):
@@ -207,11 +215,11 @@ def _localized(observed: Observed, groups: Switches, band: Band) -> Localization
     settled = posterior.settled(_EXPLAINS)
     misfit = [f for f in findings if f.named and has_misfits(settled, f.slowdown, f.cause)]
     findings = sorted(doubted(findings, misfit), key=_rank)
-    if best is None:
-        doubt = _misfit(settled, "none") if has_misfits(settled) else None
+    if best is None and has_misfits(settled):
+        doubt = _misfit(settled, "none")
+    elif best and best in misfit:
+        doubt = _misfit(settled, best.title)
     else:
-        doubt = _misfit(settled, best.title) if best in misfit else None
-    if doubt is None:
         doubt = _doubt(posterior, findings, explanation.apart)
     return _concluded(posterior, findings, doubt)
 
@@ -244,7 +252,9 @@ def _doubt(posterior: Posterior, findings: Sequence[Finding], apart: NextTest | 
         next_test = of_member(posterior, unsure[0].cause, unsure[0].unsure)
     if next_test:
         causes = [f"{finding.title} ({finding.confidence:.2f})" for finding in unsure]
-        code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
+        code = "localize-unsure"
+        if len(causes) > 1:
+            code = "localize-undecided"
         return Reason.of(code, causes=some_of(causes), next_test=next_test), next_test
     tests = posterior.observed.tests
     odd = np.flatnonzero(unsettled(posterior))

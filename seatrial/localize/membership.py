@@ -179,5 +179,4 @@ def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
 def _users(test: GroupTest, cause: Cause) -> set[str]:
     """Return the nodes that take part in a test with a GPU of the cause."""
     blamed = set(cause.gpus)
-    ends = zip(test.nodes, test.gpus, strict=False)
-    return {node for node, gpus in ends if not blamed.isdisjoint(gpus)}
+    return {node for node, gpus in test.ends if not blamed.isdisjoint(gpus)}

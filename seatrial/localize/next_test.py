@@ -28,6 +28,7 @@ class NextTest:
     gpus: Addresses = ()
 
     def __str__(self) -> str:
+        """Format the test as a reason has it."""
         if not self.gpus:
             return " and ".join(map(printable, self.nodes))
         ends = []
@@ -74,10 +75,7 @@ def _affects_gpus(cause: Cause, trial: GroupTest) -> bool:
     if cause.at_one_end and not trial.crossed and set(nodes).issuperset(trial.nodes):
         return False
     blamed = set(cause.gpus)
-    for node, gpus in zip(trial.nodes, trial.gpus, strict=False):
-        if node in nodes and not blamed.isdisjoint(gpus):
-            return True
-    return False
+    return any(node in nodes and not blamed.isdisjoint(gpus) for node, gpus in trial.ends)
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
@@ -86,6 +84,7 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
     """
 
     def certainty(test: NextTest) -> float:
+        """Return how far the share of the causes that expect it to be slow is from a half."""
         causes = zip(effect.causes, effect.shares, strict=True)
         slow = sum(share for cause, share in causes if affects(cause, test))
         return abs(slow - 0.5)
@@ -133,8 +132,8 @@ def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
     node = cause.nodes[0]
     blamed = set(cause.gpus)
     for test in posterior.observed.tests:
-        gpus_of = dict(zip(test.nodes, test.gpus, strict=False))
-        took_part = blamed.intersection(gpus_of.get(node, ()))
+        gpus = dict(test.ends).get(node, ())
+        took_part = blamed.intersection(gpus)
         if took_part and took_part != blamed:
             return None
     helpers = _helpers(posterior, {*cause.nodes})
@@ -200,11 +199,10 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
             fine.update(test.nodes)
 
     def slow_to_fine(node: str) -> tuple[float, str]:
-        ratio = slow[node] / fine[node]
-        return ratio, node
+        """Return how often a node was slow, by how often it was fine."""
+        return slow[node] / fine[node], node
 
-    unsuspected = fine.keys() - suspects
-    return nsmallest(_HELPERS, unsuspected, key=slow_to_fine)
+    return nsmallest(_HELPERS, fine.keys() - suspects, key=slow_to_fine)
 
 
 def _settings(

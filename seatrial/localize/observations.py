@@ -69,6 +69,11 @@ class GroupTest:
         return not self.busbw_gb_s
 
     @property
+    def ends(self) -> Iterable[tuple[str, tuple[str, ...]]]:
+        """Each node with the addresses of its GPUs, where they are known."""
+        return zip(self.nodes, self.gpus, strict=False)
+
+    @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
         """What like tests have in common: also the number of nodes, and of GPUs of each."""
         gpus = tuple(sorted(map(len, self.gpus)))
@@ -113,7 +118,7 @@ class Tests(tuple[GroupTest, ...]):
         """The places of the tests in which each node took part with each address of a GPU."""
         ends: Ends = {}
         for i, test in enumerate(self):
-            for node, addresses in zip(test.nodes, test.gpus, strict=False):
+            for node, addresses in test.ends:
                 of_node = ends.setdefault(node, {})
                 for address in addresses:
                     of_node.setdefault(address, []).append(i)
@@ -197,6 +202,10 @@ class Observed:
     def nodes_of(self, places: Iterable[int]) -> set[str]:
         """Return the nodes of the tests at these places."""
         return {node for i in places for node in self.tests[i].nodes}
+
+    def bad_of(self, tests: Ints) -> Ints:
+        """Return those of the tests that are slow or failed."""
+        return tests[self.bad[tests]]
 
     @cached_property
     def compared(self) -> Bools:

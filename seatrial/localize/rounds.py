@@ -269,7 +269,7 @@ class _Round:
         posterior = self.state.localization.posterior
         observed = posterior.observed
         tests = posterior.tests_of(finding.cause)
-        slow = tests[observed.bad[tests]]
+        slow = observed.bad_of(tests)
         if finding.cause.kind == "link":
             return len(slow)
         return len({observed.tests[i].nodes for i in slow})

@@ -190,19 +190,12 @@ class _Replay:
     def runs(self) -> Iterator[ReplayedRun]:
         """Yield the judgement of each run by those before it."""
         for run_id, rows in self._frame.groupby("run_id", sort=False):
-            nth = rows.groupby("series").cumcount().to_numpy()
-            places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
-            values = np.full((int(nth.max()) + 1, places.size), np.nan)
-            values[nth, at] = rows["value"].to_numpy()
-            self._weekdays.append(_weekday(str(rows["started"].iloc[0])))
+            places, values = _readings(rows)
+            started = str(rows["started"].iloc[0])
+            self._weekdays.append(_weekday(started))
             judge = SeriesJudge(self._table(rows, places), self._past(places))
             judged = _read(judge, values)
-            broken = list[Judgement]()
-            for m, value in zip(judge.table.first, values[0].tolist(), strict=True):
-                measured = replace(m, value=value)
-                if not measured.finite or value <= 0:
-                    judgement = judge_number(measured, ())
-                    broken += [judgement] if judgement else []
+            broken = list(_broken(judge.table.first, values[0]))
             run = _concluded(str(run_id), judged, findings(judged), broken)
             self._keep(run, places, judged)
             yield run
@@ -278,6 +271,25 @@ class _Replay:
                 out="",
             )
         )
+
+
+def _readings(rows: "pd.DataFrame") -> tuple[Ints, Floats]:
+    """Return the series of a run, and the readings of each, in order (K, M)."""
+    places, column = np.unique(rows["series"].to_numpy(), return_inverse=True)
+    nth = rows.groupby("series").cumcount().to_numpy()
+    values = np.full((int(nth.max()) + 1, places.size), np.nan)
+    values[nth, column] = rows["value"].to_numpy()
+    return places, values
+
+
+def _broken(series: Sequence[Measurement], values: Floats) -> Iterator[Judgement]:
+    """Yield the judgements of readings that no cluster yields, such as 0."""
+    for m, value in zip(series, values.tolist(), strict=True):
+        measured = replace(m, value=value)
+        if measured.finite and value > 0:
+            continue
+        if judgement := judge_number(measured, ()):
+            yield judgement
 
 
 def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
