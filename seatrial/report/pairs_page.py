@@ -1,11 +1,12 @@
 """The matrices of pairs as text for a terminal, and as a page of HTML that needs no other file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from seatrial.model.verdict import Verdict
 from seatrial.report.pairs import PairCell, PairMatrix
 
+Marks = Mapping[Verdict, str]
 _BLOCKS = {Verdict.FAIL: "█", Verdict.DEGRADED: "▒", Verdict.PASS: "·"}
 _PLAIN = {Verdict.FAIL: "#", Verdict.DEGRADED: "+", Verdict.PASS: "."}
 _COLOURS = {Verdict.FAIL: "#c0392b", Verdict.DEGRADED: "#f0ad4e", Verdict.PASS: "#dfeee0"}
@@ -32,27 +33,36 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     """
     name = encoding.lower().replace("-", "")
     marks = _BLOCKS if name in ("utf8", "utf16") else _PLAIN
+    lines = [_legend(matrix, marks)]
     longest = max(map(len, matrix.nodes))
     width = min(_NAME, longest)
-    fine = marks[Verdict.PASS]
-    slow = marks[Verdict.DEGRADED]
-    bad = marks[Verdict.FAIL]
-    title = matrix.operation or "pairs"
-    legend = f"{fine} as fast as like pairs, {slow} slower, {bad} below half or failed"
-    lines = [f"{title}: {legend}"]
-    rows = zip(matrix.nodes, matrix.lines, strict=True)
-    for place, (node, cells) in enumerate(rows):
+    for place in range(len(matrix.nodes)):
         if place in matrix.starts:
             lines.append("")
-        pointer = ">" if node in matrix.blamed else " "
-        line = f"{pointer} {node[:width]:<{width}}"
-        for column, cell in enumerate(cells):
-            line += "  " if column in matrix.starts else " "
-            line += marks[cell.verdict] if cell.verdict else " "  # which was not tested
-        lines.append(line.rstrip())
+        lines.append(_line(matrix, place, marks, width))
     if matrix.left_out:
         lines.append(f"{matrix.left_out} more nodes are not shown")
     return lines
+
+
+def _legend(matrix: PairMatrix, marks: Marks) -> str:
+    """Return the operation, and what the marks mean."""
+    title = matrix.operation or "pairs"
+    fine = marks[Verdict.PASS]
+    slow = marks[Verdict.DEGRADED]
+    bad = marks[Verdict.FAIL]
+    return f"{title}: {fine} as fast as like pairs, {slow} slower, {bad} below half or failed"
+
+
+def _line(matrix: PairMatrix, place: int, marks: Marks, width: int) -> str:
+    """Return the name of a node and a mark for each of its pairs; a blank was not tested."""
+    node = matrix.nodes[place]
+    pointer = ">" if node in matrix.blamed else " "
+    line = f"{pointer} {node[:width]:<{width}}"
+    for column, cell in enumerate(matrix.lines[place]):
+        line += "  " if column in matrix.starts else " "
+        line += marks[cell.verdict] if cell.verdict else " "
+    return line.rstrip()
 
 
 def html_page(matrices: Sequence[PairMatrix], lines: Sequence[str]) -> str:

@@ -137,7 +137,8 @@ class Rotary(nn.Module):
         even, odd = x.chunk(2, dim=-1)
         turned_even = even * cosines - odd * sines
         turned_odd = odd * cosines + even * sines
-        return torch.cat((turned_even, turned_odd), dim=-1)
+        turned = (turned_even, turned_odd)
+        return torch.cat(turned, dim=-1)
 
 
 class Attention(nn.Module):
@@ -222,10 +223,7 @@ class Experts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         width = x.shape[-1]
         tokens = x.reshape(-1, width)
-        logits = self.router(tokens).float()
-        weights, chosen = logits.softmax(-1).topk(self.active, dim=-1)
-        sums = weights.sum(-1, keepdim=True)
-        weights = (weights / sums).to(x.dtype)
+        weights, chosen = self._route(tokens)
         choices = chosen.flatten()
         order = choices.argsort(stable=True)
         rows = tokens[order // self.active]
@@ -235,6 +233,15 @@ class Experts(nn.Module):
         by_token = answers.view(-1, self.active, width)
         mixed = by_token * weights[..., None]
         return mixed.sum(1).view_as(x)
+
+    def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weights and numbers of the experts of each token, both (tokens, active)."""
+        logits = self.router(tokens).float()
+        preferences = logits.softmax(-1)
+        weights, chosen = preferences.topk(self.active, dim=-1)
+        sums = weights.sum(-1, keepdim=True)
+        shares = weights / sums
+        return shares.to(tokens.dtype), chosen
 
     def _at_experts(self, rows: Tensor, counts: Tensor) -> Tensor:
         """Return the experts' answers to rows that are sorted by expert; `counts` says how many
@@ -250,10 +257,7 @@ class Experts(nn.Module):
         sent = per_rank.sum(1).tolist()
         received = received_per_rank.sum(1).tolist()
         arrived = self.exchange(rows, sent, received)
-        own_numbers = torch.arange(own_experts, device=rows.device)
-        experts = own_numbers.repeat(self.ranks)
-        experts_of_rows = experts.repeat_interleave(received_per_rank.flatten())
-        order = experts_of_rows.argsort(stable=True)
+        order = _by_expert(received_per_rank)
         rows_of_experts = received_per_rank.sum(0).tolist()
         sorted_answers = self._compute(arrived[order], rows_of_experts)
         answers = _unsorted(sorted_answers, order)
@@ -273,6 +277,16 @@ class Experts(nn.Module):
 def _unsorted(rows: Tensor, order: Tensor) -> Tensor:
     """Return rows that were sorted by `order` at their places before."""
     return torch.zeros_like(rows).index_copy(0, order, rows)
+
+
+def _by_expert(counts: Tensor) -> Tensor:
+    """Return the order by expert of rows that are sorted by rank and then by expert; `counts`
+    (ranks, experts) says how many each rank sent to each expert.
+    """
+    ranks, experts = counts.shape
+    numbers = torch.arange(experts, device=counts.device)
+    experts_of_rows = numbers.repeat(ranks).repeat_interleave(counts.flatten())
+    return experts_of_rows.argsort(stable=True)
 
 
 class Block(nn.Module):

@@ -86,13 +86,21 @@ class Block(nn.Module):
         query = heads[0]
         key = heads[1]
         value = heads[2]
-        products = query @ key.transpose(-2, -1)
-        scores = products / math.sqrt(per_head)
-        seen = scores.masked_fill(future, -math.inf)
-        attended = seen.softmax(-1) @ value
+        attended = _attend(query, key, value, future)
         heads_joined = attended.transpose(1, 2).reshape(batch, length, width)
         x = x + self.out(heads_joined)
         return x + self.feed(self.feed_norm(x))
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, future: Tensor) -> Tensor:
+    """Return the mean of the values for each query, weighted by how well their keys fit; each
+    tensor is (batch, heads, sequence, width of a head).
+    """
+    per_head = query.shape[-1]
+    products = query @ key.transpose(-2, -1)
+    scores = products / math.sqrt(per_head)
+    seen = scores.masked_fill(future, -math.inf)
+    return seen.softmax(-1) @ value
 
 
 class Transformer(nn.Module):
@@ -154,6 +162,13 @@ def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.
     return convolution, nn.BatchNorm2d(out)
 
 
+def _block(width: int, stride: int, *, bottleneck: bool) -> tuple[Convolution, ...]:
+    """Return the convolutions of a residual block."""
+    if bottleneck:
+        return ((width, 1, 1), (width, 3, stride), (4 * width, 1, 1))
+    return ((width, 3, stride), (width, 3, 1))
+
+
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
     """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each
     stage has.
@@ -164,10 +179,9 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
     stages = zip((64, 128, 256, 512), blocks, strict=True)
     for stage, (width, count) in enumerate(stages):
         for index in range(count):
-            stride = 2 if stage and not index else 1
-            convolutions: tuple[Convolution, ...] = ((width, 3, stride), (width, 3, 1))
-            if bottleneck:
-                convolutions = ((width, 1, 1), (width, 3, stride), (4 * width, 1, 1))
+            is_halved = stage > 0 and index == 0
+            stride = 2 if is_halved else 1
+            convolutions = _block(width, stride, bottleneck=bottleneck)
             layers.append(Residual(channels, convolutions))
             channels, _, _ = convolutions[-1]
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
