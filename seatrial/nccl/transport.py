@@ -49,6 +49,7 @@ _TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, wi
 _NVLS = frozenset({"NVLS", "NVLSTree"})
 NO_NVLS = "Ring/Tree"
 Pair = tuple[str, str]
+Choice = tuple[int, str, str]  # bytes of a message, algorithm, protocol
 
 
 class Nic(NamedTuple):
@@ -67,7 +68,6 @@ class Nic(NamedTuple):
         return is_unknown or self.link == like.link
 
 
-Choice = tuple[int, str, str]  # bytes of a message, algorithm, protocol
 HostNics = tuple[str, tuple[Nic, ...]]
 
 

@@ -19,6 +19,7 @@ from seatrial.text import words
 NODES_SHOWN = 40  # on lines of their own; the others are in the full table
 NAMES_SHOWN = 3  # of a group
 BLAMED = "blamed"  # the column of what a check blames nodes for without a number
+Readings = list[Reading]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,6 @@ class Column:
 
 
 Place = tuple[str, Column]  # a node and a column
-Readings = list[Reading]
 
 
 @dataclass(frozen=True, slots=True)
