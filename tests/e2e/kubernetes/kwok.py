@@ -42,7 +42,7 @@ def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tu
     files = ("parallel.yaml", "node-initialize.yaml", "pod-ready.yaml", "pod-delete.yaml")
     stages = [f"--config={folder}/{name}" for name in files]
     ours = f"--manage-nodes-with-annotation-selector={LABEL}=fake"
-    # Or NotReady
+    # With a shorter lease busy nodes become NotReady
     flags = [
         "--kubeconfig=/run/cluster/kubeconfig-admin",
         "--node-lease-duration-seconds=40",
