@@ -87,9 +87,9 @@ class GroupTest:
         return len(set(map(frozenset, self.gpus))) > 1
 
     @property
-    def neighbours(self) -> Iterable[tuple[str, str]]:
+    def neighbours(self) -> Sequence[tuple[str, str]]:
         """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all
-        links.
+        links. In order of their names.
         """
         nodes = self.nodes
         if len(nodes) < 2:
@@ -97,9 +97,9 @@ class GroupTest:
         if len(nodes) == 2:
             return ((min(nodes), max(nodes)),)
         if self.collective.startswith("alltoall") and len(nodes) <= _MESH:
-            return set(combinations(sorted(set(nodes)), 2))
+            return list(combinations(sorted(set(nodes)), 2))
         following = (*nodes[1:], nodes[0])
-        return {(min(a, b), max(a, b)) for a, b in zip(nodes, following, strict=True)}
+        return sorted({(min(a, b), max(a, b)) for a, b in zip(nodes, following, strict=True)})
 
 
 class Tests(tuple[GroupTest, ...]):

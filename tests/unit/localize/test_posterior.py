@@ -182,3 +182,12 @@ def test_values_are_log_ratios_to_like_tests() -> None:
     ).observed()
     assert observed.value[observed.slow] == pytest.approx(math.log(0.5), abs=0.01)
     assert observed.slow.sum() == 5
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "alltoall"])
+def test_the_links_of_a_test_are_in_the_order_of_their_names(collective: str) -> None:
+    """That of a set differs from one interpreter to the next, and may decide a tie."""
+    nodes = tuple(f"node-{n}" for n in (5, 2, 7, 1, 4, 3, 6, 0))
+    links = GroupTest("all", collective, nodes).neighbours
+    assert list(links) == sorted(links)
+    assert len(links) == (8 if collective == "all_reduce" else 28)
