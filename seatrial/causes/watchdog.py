@@ -6,7 +6,6 @@ collective: it does something else, or hangs there.
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from seatrial.text.lazy_pattern import lazy
@@ -122,7 +121,7 @@ def _group_of(text: str) -> str:
     return match[1] or match[2]
 
 
-def ranks_in_words(ranks: Sequence[int]) -> str:
+def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
     """Format the first few ranks."""
     named = some_of(map(str, ranks), 8)
     if len(ranks) > 1:

@@ -158,25 +158,24 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> Swe
     """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an
     odd GPU.
     """
+    verdict = outcome.verdict
+    reason = outcome.reason
+    passed = verdict is Verdict.PASS
     if unusual:
-        verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
-        is_clear = outcome.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE)
-        reason = join((outcome.reason, unusual) if is_clear else (unusual, outcome.reason))
-        return replace(outcome, verdict=verdict, reason=reason)
+        reasons = (reason, unusual)
+        if passed or verdict is Verdict.INCONCLUSIVE:
+            reasons = (unusual, reason)
+        verdict = worst((verdict, Verdict.INCONCLUSIVE))
+        return replace(outcome, verdict=verdict, reason=join(reasons))
     # Rows that hold no numbers, or were not kept
-    if outcome.verdict is Verdict.PASS and sweep.errors:
-        problem_of_rows = Reason.of(
-            "log-rows-unread", measured=outcome.reason, problem=sweep.errors[0]
-        )
-        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
+    if passed and sweep.errors:
+        unread = Reason.of("log-rows-unread", measured=reason, problem=sweep.errors[0])
+        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=unread)
     mixed = mixed_models(sweep.devices)
     if mixed:
-        reasons = (
-            (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
-        )
-        return replace(
-            outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons)
-        )
+        reasons = (mixed, reason) if passed else (reason, mixed)
+        verdict = worst((verdict, Verdict.DEGRADED))
+        return replace(outcome, verdict=verdict, reason=join(reasons))
     if sweep.collective:
         return outcome
-    return replace(outcome, reason=unplaced(outcome.reason))
+    return replace(outcome, reason=unplaced(reason))

@@ -70,8 +70,11 @@ def read_document(document: dict[str, Any]) -> Report | None:
         status = str(test.get("status", ""))
         total = test.get("sum")
         if status.lower() in ("error", "failed"):
-            is_wrong = _WRONG_DATA.search(str(test))
-            verdict, code = (Verdict.CORRUPT, WRONG_DATA) if is_wrong else (Verdict.FAIL, SAYS_BAD)
+            verdict = Verdict.FAIL
+            code = SAYS_BAD
+            if _WRONG_DATA.search(str(test)):
+                verdict = Verdict.CORRUPT
+                code = WRONG_DATA
             results.append(
                 Result(
                     verdict=verdict,

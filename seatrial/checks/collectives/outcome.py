@@ -292,9 +292,10 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
         "dtype": setting.dtype,
         "ranks": setting.ranks,
     }
-    shared |= {"arm": setting.arm} if setting.arm else {}
+    arm = setting.arm
+    shared |= {"arm": arm} if arm else {}
     shared |= setting.called_with
-    if setting.arm not in (INTRA, LATENCY):
+    if arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
             busbw = busbw_of(setting, sweep.launch_times, row.size, timing)
             printed = timing.busbw_gb_s
@@ -314,7 +315,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
                     samples=(busbw,),
                     printed=printed,
                 )
-    if setting.arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
+    if arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement(
             metric="busbw_plateau",
@@ -324,8 +325,8 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
             conditions=conditions,
             samples=top,
         )
-    if setting.arm != INTRA and not sweep.launch_times:
-        for row in rows if setting.arm == LATENCY else rows[:1]:
+    if arm != INTRA and not sweep.launch_times:
+        for row in rows if arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 conditions = {**shared, "message_bytes": row.size}
                 yield Measurement(

@@ -155,17 +155,19 @@ def _setting(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool
 ) -> Setting:
     """Return what the sweep is asked for, as its numbers are named and judged by."""
+    sizes = planned.sizes
     called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
-    if (gpus_each := gpus_per_process(testbed, planned.sizes)) > 1:
+    gpus_each = gpus_per_process(testbed, sizes)
+    if gpus_each > 1:
         called_with["gpus_per_process"] = gpus_each
-    if testbed.has_gpus and isinstance(planned.sizes, GpuSweepSizes) and planned.sizes.args:
-        called_with["args"] = " ".join(planned.sizes.args)
+    if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) and sizes.args:
+        called_with["args"] = " ".join(sizes.args)
     return Setting(
         operation=planned.operation,
         dtype=settings.dtype,
         ranks=testbed.world_size,
         cluster=run.cluster.name,
-        sizes=tuple(planned.sizes.sizes()),
+        sizes=tuple(sizes.sizes()),
         fabric=_fabric(run, testbed),
         nodes=len(testbed.nodes),
         is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,

@@ -339,23 +339,24 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     """Check that clocks agree, the same software is everywhere, every GPU is there, and mpirun is
     installed.
     """
-    needs_mpirun = findings.testbed.launcher is None
+    testbed = findings.testbed
+    needs_mpirun = testbed.launcher is None
     if (
         needs_mpirun
         and contacts
         and not any(contact.facts["mpirun"] for contact in contacts.values())
     ):
         where = f"in image {run.image}" if run.image else "on every node"
-        raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
-    reason = without_gpus(findings.testbed, contacts)
+        raise MissingError(Reason.of("mpirun-missing", mpirun=testbed.mpirun, where=where))
+    reason = without_gpus(testbed, contacts)
     if reason:
         raise MissingError(reason)
     findings.measurements += clock_skews(contacts)
     findings.doubts += same_hostname(contacts)
     suspects = [
-        *(without_mpirun(findings.testbed.mpirun, contacts) if needs_mpirun else ()),
+        *(without_mpirun(testbed.mpirun, contacts) if needs_mpirun else ()),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
-        *short_of_gpus(findings.testbed, contacts),
+        *short_of_gpus(testbed, contacts),
         *odd_ones(_versions_of(contacts), models_of(contacts)),
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd

@@ -267,21 +267,22 @@ class _Trial:
             }
 
         answers = self.nodes.ask(names, request, Transfer, 2 * seconds)
-        if len(answers) < len(names):
+        nodes = len(names)
+        if len(answers) < nodes:
             return  # of fewer nodes than meant
         total = sum(answer.gb_s for answer in answers.values())
-        self._record(metric, total, Subject("cluster", "cluster"), nodes=len(names))
+        self._record(metric, total, Subject("cluster", "cluster"), nodes=nodes)
         slowest = min(answers, key=lambda name: answers[name].gb_s)
         log.info(
             "%s: %s %s GB/s on %s, %s on %s",
             self.path,
             direction,
             number(total),
-            count(len(names), "node"),
+            count(nodes, "node"),
             number(answers[slowest].gb_s),
             slowest,
         )
-        for name, answer in answers.items() if len(names) == self.everyone else ():
+        for name, answer in answers.items() if nodes == self.everyone else ():
             self._record(metric, answer.gb_s, Subject("node", name))
 
     def _checkpoint(self, size: int) -> None:
@@ -356,15 +357,11 @@ class _Trial:
         **more: int,
     ) -> None:
         """Add a measurement with the conditions that the path has."""
-        name = next(iter(self.nodes.greetings))
-        direct = all(
-            isinstance(each, Greeting) and each.direct for each in self.nodes.greetings.values()
-        )
-        filesystem = self.nodes.greetings[name].filesystem
+        greetings = list(self.nodes.greetings.values())
         conditions: dict[str, ConditionValue] = {
             "path": self.path,
-            "filesystem": filesystem,
-            "direct": direct,
+            "filesystem": greetings[0].filesystem,
+            "direct": all(isinstance(each, Greeting) and each.direct for each in greetings),
             **more,
         }
         unit = STORAGE_METRICS[metric].unit

@@ -275,14 +275,15 @@ class Training(Workload):
 
 def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     """Return the sums, if the suite has them, and the training."""
-    workload = section.workload(gpus=nodes.gpus)
+    gpus = nodes.gpus
+    workload = section.workload(gpus=gpus)
     rounds = section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
     parts = (
         [
             PlannedPart(
                 what=sums,
-                about_s=START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus],
+                about_s=START_S[gpus] + rounds * _SUM_S[gpus],
                 most_s=section.timeout_s,
             )
         ]
@@ -294,11 +295,11 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
         f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
     )
     summary = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
-    rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
-    rate = _LLAMA_GPU_FLOPS_S if nodes.gpus and workload.model == "llama" else rate
-    step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[nodes.gpus]
+    rate = _GPU_FLOPS_S[workload.precision] if gpus else _CPU_FLOPS_S
+    rate = _LLAMA_GPU_FLOPS_S if gpus and workload.model == "llama" else rate
+    step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
-    about_s = START_S[nodes.gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
+    about_s = START_S[gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
     return [*parts, PlannedPart(summary, about_s, section.timeout_s)]
 
 
