@@ -59,7 +59,8 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     if same:
         sizes = [row.message_bytes for row in same]
         span = size_span(min(sizes), max(sizes))
-        return f"what is published for {same[0].place} is for {span}"
+        place = same[0].place
+        return f"what is published for {place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     differences = " and ".join(_differs(nearest, setup))
     hint = _fabric_hint(rows, setup)

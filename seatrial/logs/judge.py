@@ -84,7 +84,9 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     sweeps = [arm.sweep for arm in arms]
     claims = [claim_of(sweep, sweeps, config) for sweep in sweeps]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
-    hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
+    hardware = config.hardware or ""
+    for claim in claims:
+        hardware = hardware or claim.hardware
 
     checks: list[Check] = []
     judged_arms: list[Arm] = []

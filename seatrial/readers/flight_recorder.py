@@ -125,7 +125,7 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     """Read a rank's dump, a pickle or the JSON of `_dump_fr_trace_json`. Raises NoDump."""
     if len(content) > _MOST_BYTES:
         raise NoDump(f"has {len(content)} bytes, a dump at most {_MOST_BYTES}")
-    values = _json(content) if content[:1] == b"{" else _unpickled(content)
+    values = _values_in(content)
     if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
@@ -134,6 +134,13 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     return RankTrace(
         rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
     )
+
+
+def _values_in(content: bytes) -> object:
+    """Return what a dump holds, in whichever form it is."""
+    if content[:1] == b"{":
+        return _json(content)
+    return _unpickled(content)
 
 
 def _json(content: bytes) -> object:

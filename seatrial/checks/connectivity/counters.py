@@ -91,8 +91,9 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
             if known is None:
                 continue
             for counter, value in counters.items():
-                # Those of NVLinks that are 0 are left out
-                unread = 0 if part.startswith("gpu-") else value
+                unread = value
+                if part.startswith("gpu-"):  # those of NVLinks that are 0 are left out
+                    unread = 0
                 by = value - known.get(counter, unread)
                 if by > 0:
                     rises.append(
