@@ -5,7 +5,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,13 +122,14 @@ def reading_records(
 
 def hardware_records(result: RunResult) -> list[Record]:
     """Return one row for nodes that differ only in their serials."""
-    alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
+    columns = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
+    alike: dict[tuple[object, ...], dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
-        model = replace(hardware, ids=frozenset())
-        alike[model][name] = sorted(hardware.ids)
+        described = tuple(getattr(hardware, column) for column in columns)
+        alike[described][name] = sorted(hardware.ids)
     rows = []
-    for model, ids_by_node in alike.items():
-        row: Record = {"run_id": result.run_id, **asdict(model)}
+    for described, ids_by_node in alike.items():
+        row: Record = {"run_id": result.run_id, **dict(zip(columns, described, strict=True))}
         row["nodes"] = list(ids_by_node)
         known = {name: ids for name, ids in ids_by_node.items() if ids}
         row["ids"] = known or None

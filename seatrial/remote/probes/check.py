@@ -346,7 +346,7 @@ def different_devices(
     alike.
     """
     groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for device, named in zip(devices, figures, strict=True):
+    for device, named in zip(devices, figures):
         digests = device.get("digests")
         if isinstance(digests, dict):
             kind = [device.get(name) for name in ("model", "library", "software")]

@@ -270,7 +270,7 @@ class Experts(nn.Module):
         """
         networks = self.networks.values()
         parts = rows.split(counts)
-        answers = [network(part) for network, part in zip(networks, parts, strict=True)]
+        answers = [network(part) for network, part in zip(networks, parts)]
         return torch.cat(answers)
 
 

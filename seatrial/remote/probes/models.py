@@ -176,7 +176,7 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2)]
     layers += [nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     channels = 64
-    stages = zip((64, 128, 256, 512), blocks, strict=True)
+    stages = zip((64, 128, 256, 512), blocks)
     for stage, (width, count) in enumerate(stages):
         for index in range(count):
             is_halved = stage > 0 and index == 0

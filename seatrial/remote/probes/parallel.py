@@ -62,11 +62,7 @@ class Degrees:
 
     def __str__(self) -> str:
         """Format the degrees above 1: "fsdp 8, tp 2"."""
-        used = [
-            f"{name} {degree}"
-            for name, degree in zip(DEGREES, astuple(self), strict=True)
-            if degree > 1
-        ]
+        used = [f"{name} {degree}" for name, degree in zip(DEGREES, astuple(self)) if degree > 1]
         return ", ".join(used) or "one rank"
 
 

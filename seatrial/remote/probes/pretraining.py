@@ -248,7 +248,7 @@ class Pretraining:
 
     def read(self, losses: list[float], times: list[float]) -> bool:
         """Report the losses and times of steps; False if a loss is not finite."""
-        for loss, time_ms in zip(losses, times, strict=True):
+        for loss, time_ms in zip(losses, times):
             step = self.first_step + len(self.losses)
             self.losses.append(loss)
             self.step_time_ms.append(time_ms)

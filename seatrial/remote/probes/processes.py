@@ -216,7 +216,7 @@ def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
     place = (rank, ranks, rank, ranks, 0, "127.0.0.1", port)
     return {
         **kept,
-        **{name: str(value) for name, value in zip(_RANK_VARIABLES, place, strict=True)},
+        **{name: str(value) for name, value in zip(_RANK_VARIABLES, place)},
     }
 
 

@@ -343,7 +343,7 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
         if not 0 < 2 * len(silent) <= ranks:
             return ""
         hosts = [store.get(f"host/{other}").decode()[:_MAX_HOST] for other in silent]
-        named = (f"rank {other} on {host}" for other, host in zip(silent, hosts, strict=True))
+        named = (f"rank {other} on {host}" for other, host in zip(silent, hosts))
         return f"no word from {', '.join(named)}"
     except Exception:
         # Whatever a store raises that went away with rank 0, or that this torch does not have

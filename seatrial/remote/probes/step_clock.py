@@ -13,7 +13,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -92,7 +91,7 @@ class StepClock:
         whole = []
         for step in steps:
             whole.append(self.marks.between_ms(step.points[0][1], step.points[-1][1]))
-            for (_, first), (phase, last) in pairwise(step.points):
+            for (_, first), (phase, last) in zip(step.points, step.points[1:]):
                 self.times[phase].append(self.marks.between_ms(first, last))
             self.times["compute"].append(sum(self.marks.between_ms(*span) for span in step.spans))
         self.times["step"] += whole

@@ -200,7 +200,7 @@ def communication_share(trainer: Trainer) -> float | None:
 
     pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(5)]
     # The first warms up
-    without, with_others = (statistics.median(times) for times in zip(*pairs[1:], strict=True))
+    without, with_others = (statistics.median(times) for times in zip(*pairs[1:]))
     return float(max(0.0, 1 - without / with_others))
 
 
