@@ -226,11 +226,11 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
 
 def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
-    own = [values[row] for row, values in enumerate(matrix) if row < len(values)]
+    own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
     if len(own) < 3:
         return
-    usual = median(own)
-    for gpu, value in enumerate(own):
+    usual = median(own.values())
+    for gpu, value in own.items():
         if value < _SLOW * usual:
             yield Result(
                 verdict=Verdict.DEGRADED,

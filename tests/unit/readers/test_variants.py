@@ -196,6 +196,8 @@ REPORTS = [
     (NVLINK_STATUS.replace("26.562", "13.281", 1), "degraded", "tool-gpu-nvlink", "GPU 0: link 0 at 13.281 of 26.562"),
     (NVLINK_STATUS.rpartition("\t")[0], "fail", "tool-gpu-nvlink", "GPU 1: 1 links, where others have 2"),
     (P2P_4, "degraded", "tool-gpu-nvlink", "GPU 3: 122.1 GB/s at best"),
+    (P2P_4.replace(" 2512.14 387.1 121.0", "").replace("2513.0", "1013.0"), "degraded", None,
+     "GPU 3: memory at 1013 GB/s"),
     (P2P.replace("386.90", " 86.90"), "degraded", "tool-gpu-nvlink", "GPU 1 to 0: 86.9 GB/s, back 388.11"),
     (BURN.replace("errors: 0 ", "errors: 24433  (WARNING!)"), "corrupt", "tool-wrong-data", "GPU 0: 24433"),
     (BURN.replace("errors: 0 ", "errors: -1  (DIED!)"), "fail", "tool-gpu-unreadable", "GPU 0: its process died"),
