@@ -172,7 +172,7 @@ def _run_flow(flow: str, **parameters: Any) -> Any:
     if not has_lasting_server():
         # Not watched, and its thread takes a second to end
         get_current_settings().flows.heartbeat_frequency = None
-        # Or 11 s for each lost event
+        # Else each lost event takes 11 s
         EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)
     results.clear()
     errors.clear()

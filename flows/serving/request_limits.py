@@ -58,7 +58,7 @@ class HeadersInTime(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _close(self) -> None:
         self._too_late = None
-        # And no websocket by now
+        # No websocket by now
         if self.transport.get_protocol() is self and self._waits_for_headers:
             self.transport.close()
 

@@ -148,7 +148,7 @@ class _AskForLogin:
             ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            # Or Prefect calls it a failure, 500
+            # Else Prefect calls it a failure, 500
             await PlainTextResponse("method not allowed", 405, {"Allow": "GET, HEAD"})(
                 scope, receive, send
             )

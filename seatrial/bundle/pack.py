@@ -98,7 +98,7 @@ def sign(manifest: Path, key: Path, namespace: str = NAMESPACE) -> Path:
         raise InputError(
             f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}"
         )
-    # Ssh-keygen would ask whether to overwrite it
+    # ssh-keygen would ask whether to overwrite it
     manifest.with_name(SIGNATURE).unlink(missing_ok=True)
     process = _ssh_keygen("sign", "-f", str(key), "-n", namespace, str(manifest))
     if process.returncode:

@@ -200,7 +200,7 @@ def _read(bundle: Path) -> _Content:
     with _opened(bundle) as (archive, stream):
         try:
             while member := archive.next():
-                # Tarfile keeps them all, and has no public way to forget them
+                # tarfile keeps them all, and has no public way to forget them
                 vars(archive)["members"].clear()
                 # Of every member: the manifest may come after what is odd
                 odd = _take(archive, member, content)

@@ -49,7 +49,7 @@ _SLOW_MESSAGE_S = 2e-3  # the largest healthy latency of a message, with a margi
 _MANY_RANKS = 128  # up to which that latency is healthy
 _SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
-# And a network: NVLink joins some of them; for a GPU's NIC there is the allowance
+# NVLink joins some nodes, a network all; for a GPU's NIC there is the allowance
 _PARTLY_NVLINK = "MNNVL+"
 
 

@@ -10,7 +10,7 @@ from seatrial.localize.observations import Bools, Floats, Ints, Observed
 # Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps
 # of a third.
 SLOWDOWNS = 0.031 * 1.35 ** np.arange(16)
-# Of them, up to 10 % and up to a half, for which parts are sought
+# Ranges of SLOWDOWNS, up to 10 %, up to a half and above, for which parts are sought
 _SEVERITIES = ((0, 5), (5, 11), (11, 16))
 # Probabilities with which a cause slows its tests, for which parts are sought
 SOUGHT = (ALWAYS, 0.5)

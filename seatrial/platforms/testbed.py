@@ -135,7 +135,7 @@ def node_script(
         **({"LISTEN": listen} if listen else {}),
     }
     assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    # Which the entry point of images uses too
+    # The entry point of images uses them too
     functions = (IMAGES / "common/bin/seatrial-functions").read_text()
     script = Path(__file__).with_name("sshd").joinpath("node.sh").read_text()
     return assignments + functions.removeprefix("#!/bin/sh\n") + script

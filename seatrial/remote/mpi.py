@@ -34,7 +34,7 @@ OnLine = Callable[[str], None] | None  # is called with each line that is printe
 _MOST_LINES = 100_000
 _MOST_CHARS = 8 * 1024**2
 log = logging.getLogger("seatrial.mpi")
-# Mpirun that has printed everything normally ends within tenths of a second; some never do
+# An mpirun that has printed everything normally ends within tenths of a second; some never do
 SETTLE_S = 3.0
 SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s

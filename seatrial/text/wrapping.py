@@ -63,7 +63,7 @@ def clean(raw: str) -> LogLine:
     if " WARN " in text and " NCCL " not in text:
         text = _OLD_NCCL.sub(r"\1NCCL WARN ", text)
     rank = None
-    # Kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
+    # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
     for _ in range(4):
         match = _PREFIX.match(text)
         if not match:

@@ -54,7 +54,7 @@ class Keys:
 
     @property
     def private(self) -> Path:
-        # Ssh refuses the one in the folder, which everyone may read
+        # ssh refuses the one in the folder, which everyone may read
         return self.folder.parent / "id_ed25519"
 
 

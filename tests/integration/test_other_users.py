@@ -77,7 +77,7 @@ def test_only_folders_of_the_user_are_read(
     for each in [place, *place.parents][:6]:
         os.chown(each, USER, USER)
         each.chmod(0o700)
-    # But reads this Python wherever it lies
+    # It reads this Python wherever it lies
     identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
     reads_all = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     reap = ["setpriv", *identity, *reads_all, sys.executable, "-P", "-m", "seatrial", "reap"]

@@ -124,7 +124,7 @@ def test_a_run_is_cancelled_and_another_is_killed(
     environment = (
         Path(f"/proc/{process_of(pooled, killed.flow_run)}/environ").read_bytes().split(b"\0")
     )
-    # Or the server would call it dead after 90 s
+    # Else the server would call it dead after 90 s
     assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment
     cancel(pooled, cancelled.flow_run)
     os.kill(process_of(pooled, killed.flow_run), signal.SIGKILL)

@@ -87,7 +87,7 @@ def test_variables_of_the_cluster_file_win_over_those_of_the_image(
         "all_reduce": f"# test P2P=0 ALGO=NVLS ranks=4 image={image}",
         "network": f"# test P2P=1 ALGO=Ring ranks=4 image={image}",
     }, printed
-    # Torch of the mounted Python finds no GPU
+    # The torch of the mounted Python finds no GPU
     assert "needs one" in (logs / "training.log").read_text()
 
 

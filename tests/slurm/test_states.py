@@ -85,7 +85,7 @@ def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
     with launched(run_of(settings, tmp_path)) as testbed:
         other, down = testbed.nodes
         slurm.command("scontrol", "update", f"nodename={down.name}", "state=down", "reason=test")
-        # Slurmd soon brings the node back
+        # slurmd soon brings the node back
         until(lambda: testbed.blameless_reason(other) is not None)
         assert (testbed.blameless_reason(other) or Reason()).code == "slurm-node-failed"
 

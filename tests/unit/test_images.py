@@ -179,7 +179,7 @@ def test_sshd_takes_its_configuration(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     config = IMAGES / "common/sshd_config"
     command = [sshd, "-T", "-f", str(config), "-o", f"HostKey={key}", "-o", "Port=222"]
-    # Then it wants /run/sshd, which a machine that never ran an SSH server lacks
+    # As root sshd wants /run/sshd, which a machine that never ran an SSH server lacks
     if os.getuid() == 0:
         own_run = 'mount -t tmpfs tmpfs /run && mkdir -p /run/sshd && exec "$@"'
         command = ["unshare", "--mount", "sh", "-c", own_run, "sh", *command]

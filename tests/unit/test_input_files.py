@@ -354,7 +354,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=rf"{name}\.yaml: .*{problem}"):
             load_cluster(tmp_path / f"{name}.yaml")
-    # Nor shipped
+    # No such cluster file is shipped
     with pytest.raises(InputError, match=r"^deployments/clusters/none\.yaml: cannot be read"):
         load_cluster(Path("deployments/clusters/none.yaml"))
     with pytest.raises(

@@ -85,7 +85,7 @@ def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> No
         SeatrialError, match=r"runs/one: run.json cannot be written: .*; choose another --out$"
     ) as raised:
         record(samples.healthy_local(), run)
-    # Which ends with exit status 2, but the run has measured
+    # An InputError ends with exit status 2, and the run has measured
     assert not isinstance(raised.value, InputError)
 
 

@@ -173,7 +173,7 @@ class Hosts:
 
     def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
         self._settings, self._config = settings, config
-        # Sshd drops some of more than ten logins (MaxStartups)
+        # sshd drops some of more than ten logins (MaxStartups)
         self._through_jumps = threading.Semaphore(8)
 
     def ask(

@@ -94,7 +94,7 @@ def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
         try:
             api.create(manifest, dry_run=True)
         except SeatrialError as error:
-            # Some webhooks cannot
+            # Some webhooks have no dry run
             return [] if "does not support dry run" in str(error) else [error.reason]
     return []
 

@@ -159,7 +159,7 @@ def _message(program: str, errors: str) -> str:
         line.strip().removeprefix(f"{program}: ").removeprefix("error: ")
         for line in errors.splitlines()[-5:]
     )
-    # And no rows of stars
+    # Rows of stars say nothing
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))
 
 

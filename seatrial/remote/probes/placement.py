@@ -128,7 +128,7 @@ def master_address(environ: Environ, world_size: int) -> str:
             return environ[name]
     if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
         return "127.0.0.1"
-    # Mpirun's own step lacks its node
+    # mpirun's own step lacks its node
     of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()
     for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         if environ.get(name):

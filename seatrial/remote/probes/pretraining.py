@@ -159,7 +159,7 @@ class Pretraining:
             restore_s=self.checkpoints.restore_s,
         )
         for step in range(self.first_step, options.steps):
-            # Which takes minutes in the first step
+            # To compile takes minutes in the first step
             if step > self.first_step or not options.compile:
                 watchdog.beat(step)
             self.break_on_purpose(step)

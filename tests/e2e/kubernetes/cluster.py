@@ -79,7 +79,7 @@ class Cluster:
         """Make the CRDs of a file known; objects of theirs can be made once this returns."""
         self.kubectl("apply", "--server-side", f"--filename={file}")
         deadline = time.monotonic() + timeout_s
-        # Kubectl's own wait breaks on null
+        # kubectl's own wait breaks on null
         while not _all_established(self.get(f"--filename={file}")):
             assert time.monotonic() < deadline, f"the API server does not take {file.name}"
             time.sleep(0.2)

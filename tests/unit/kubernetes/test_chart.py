@@ -52,7 +52,7 @@ def _objects(schema: Any) -> list[dict[str, Any]]:
 
 
 def test_unknown_values_are_refused_everywhere() -> None:
-    # Which is `global`, Helm's own
+    # The only object without fields is `global`, Helm's own
     objects = [each for each in _objects(SCHEMA) if each != {"type": "object"}]
     assert len(objects) > 10
     assert all("additionalProperties" in each for each in objects)

@@ -213,7 +213,7 @@ def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
         'its pods are not admitted: pods "x" is forbidden: exceeded quota', 2.0
     )
     seen.take_event({"reason": reason, "message": "no"}, 3.0)
-    # And it is not admitted since then
+    # It has not been admitted since then
     assert seen.complaint == Complaint("its pods are not admitted: no", 2.0)
 
 

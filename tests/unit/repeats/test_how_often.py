@@ -321,7 +321,7 @@ def test_only_that_operation_is_swept_again_at_only_those_sizes(
 ) -> None:
     fake, by_check = again(doubt(message_bytes=16384, placement="out_of_place"))
     assert [operation_and_sizes(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
-    # And not the latency or the plateau of that one size
+    # Not the latency or the plateau of that one size
     (m,) = by_check["collectives"].measurements
     assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == (
         "busbw",

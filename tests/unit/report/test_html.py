@@ -214,7 +214,7 @@ def test_the_one_script_is_ours_and_the_policy_names_it() -> None:
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
     assert f"<script>{script()}</script>" in page
-    # Or an uploaded page would not run it
+    # Else an uploaded page would not run it
     assert "".join(redacted(script().splitlines(keepends=True))) == script()
 
 
