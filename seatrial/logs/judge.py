@@ -128,12 +128,10 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
 def _hosts_check(log: Log, nodes: int | None) -> Check:
     """Check that a list of hosts has as many different ones as there are nodes."""
     hosts = len(set(log.hosts))
-    verdict = Verdict.PASS
-    reason = uncoded(f"{hosts} hosts")
     if nodes is not None and hosts < nodes:
-        verdict = Verdict.FAIL
-        reason = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
-    return Check(log.name, verdict, reason)
+        missing = Reason.of("log-hosts-missing", found=hosts, nodes=nodes)
+        return Check(log.name, Verdict.FAIL, missing)
+    return Check(log.name, Verdict.PASS, uncoded(f"{hosts} hosts"))
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:

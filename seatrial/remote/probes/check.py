@@ -115,8 +115,8 @@ def sums(gpus: int, timeout_s: float) -> Part:
     ranks = objects(last_json(ended) or {}, "ranks")
     wrong = names_of([rank for rank in ranks if rank.get("wrong") != 0])
     if wrong:
-        reason = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
-        return Part("COLLECTIVE", verdict="corrupt", reason=reason)
+        problem = f"all_reduce: elements are wrong on rank {', '.join(wrong)}"
+        return Part("COLLECTIVE", verdict="corrupt", reason=problem)
     if ended.status != 0 or len(ranks) != gpus:
         problem = f"{len(ranks)} of {gpus} ranks told their sums"
         return broken("COLLECTIVE", ended, problem)
@@ -361,8 +361,8 @@ def different_devices(
             yield "corrupt", f"{', '.join(names)}: alike, and their results differ"
             continue
         for index in others:
-            reason = "its results differ from those of the devices alike"
-            yield "corrupt", f"{names[index]}: {reason}"
+            name = names[index]
+            yield "corrupt", f"{name}: its results differ from those of the devices alike"
 
 
 def main(arguments: Sequence[str]) -> int:
