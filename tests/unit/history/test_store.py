@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from seatrial.history import open_store
+from seatrial.history.records import hardware_records
+from seatrial.history.schema import node_hardware
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement, Subject
@@ -290,3 +292,12 @@ def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(made_ur
             names = [m.series() for m in wide(int(run_id[4:])).checks[0].measurements]
             assert store.readings([run_id], names).value.size == 301
         store.save(wide(0), Path())
+
+
+def test_alike_nodes_are_stored_in_one_row_wherever_nvlink_joins_them() -> None:
+    nodes = [
+        {"name": f"node-{n}", "gpu_model": "GB200", "nvlink_domain": f"rack-{n}"} for n in range(2)
+    ]
+    (row,) = hardware_records(a_run(1, nodes=nodes))
+    assert row["nodes"] == ["node-0", "node-1"]
+    assert row.keys() <= {column.name for column in node_hardware.columns}
