@@ -139,13 +139,11 @@ def from_links(
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
     low = part * limit.gb_s * _SLOW_SHARE
     floor = part * limit.gb_s * _BROKEN_SHARE
-    return Baseline(
+    return Baseline.at_least(
         source="physics",
         centre=limit.gb_s,
         low=low,
-        high=None,
         floor=floor,
-        samples=0,
         detail=limit.words,
     )
 

@@ -122,13 +122,11 @@ def from_catalog(
     if claim:
         row = claim.row
         words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-        return Baseline(
+        return Baseline.at_least(
             source="catalog",
             centre=row.busbw_gb_s,
             low=claim.low_gb_s,
-            high=None,
             floor=row.busbw_gb_s * _FAIL_BELOW,
-            samples=0,
             detail=words,
         )
     return None

@@ -66,13 +66,11 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     words = f"the {number(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
     is_ring = COLLECTIVES[str(operation)].ring and (setup.nodes > 1 or is_without_nvls(busbw))
     floor = FLOOR if is_ring or operation in _shares() else _LOOSE_FLOOR
-    return Baseline(
+    return Baseline.at_least(
         source="model",
         centre=centre,
         low=LOW * centre,
-        high=None,
         floor=floor * centre,
-        samples=0,
         detail=words,
     )
 

@@ -25,13 +25,11 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     if row is None or row.low_samples_s is None or differences:
         return None
     words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
-    return Baseline(
+    return Baseline.at_least(
         source="catalog",
         centre=row.samples_s,
         low=row.low_samples_s,
-        high=None,
         floor=row.samples_s * _FAIL_BELOW,
-        samples=0,
         detail=words,
     )
 
@@ -61,13 +59,11 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
     if row is None or differences:
         return None
     expected = row.tokens_s_gpu
-    return Baseline(
+    return Baseline.at_least(
         source="catalog",
         centre=expected,
         low=expected * _LOW,
-        high=None,
         floor=expected * _FAIL_BELOW,
-        samples=0,
         detail=f"the {row.words}",
     )
 

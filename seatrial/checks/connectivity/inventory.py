@@ -278,7 +278,7 @@ def _affinity(inventory: Inventory) -> str:
 
 
 def _memlock(kib: int | None) -> str:
-    """Format the limit of locked memory; it is negative where there is none."""
+    """Format the limit of locked memory; a negative number stands for no limit."""
     if kib is None:
         return ""
     return "unlimited" if kib < 0 else f"{kib} KiB"

@@ -358,48 +358,19 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
     """Yield the measurements of a training; numbers that are not there are left out."""
     where = conditions_of(testbed, workload)
-    subject = Subject("cluster", run.cluster.name)
+    number = partial(Measurement, subject=Subject("cluster", run.cluster.name))
     if last.tokens_s_per_gpu:
-        yield Measurement(
-            metric="tokens_per_gpu",
-            value=last.tokens_s_per_gpu,
-            unit="tokens/s",
-            subject=subject,
-            conditions=where,
-        )
+        yield number("tokens_per_gpu", last.tokens_s_per_gpu, "tokens/s", conditions=where)
     if last.loss_drop is not None:
         learning = {**where, **workload.learning_conditions()}
-        yield Measurement(
-            metric="loss_drop",
-            value=last.loss_drop,
-            unit="",
-            subject=subject,
-            conditions=learning,
-            better=None,
-        )
+        yield number("loss_drop", last.loss_drop, "", conditions=learning, better=None)
     if last.step_ms_p50:
-        yield Measurement(
-            metric="step_time",
-            value=last.step_ms_p50,
-            unit="ms",
-            subject=subject,
-            conditions=where,
-            better="lower",
-        )
+        yield number("step_time", last.step_ms_p50, "ms", conditions=where, better="lower")
     for metric, value, unit in flops(last.model_tflops, testbed, run.cluster, workload):
-        yield Measurement(
-            metric=metric, value=value, unit=unit, subject=subject, conditions=where, better=None
-        )
+        yield number(metric, value, unit, conditions=where, better=None)
     for metric, figure, unit, more in _recorded(last, workload):
         if figure is not None:
-            yield Measurement(
-                metric=metric,
-                value=figure,
-                unit=unit,
-                subject=subject,
-                conditions={**where, **more},
-                better=None,
-            )
+            yield number(metric, figure, unit, conditions={**where, **more}, better=None)
     for node in testbed.nodes:
         ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
         yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))

@@ -12,6 +12,7 @@ only.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -187,57 +188,34 @@ def measured(
     """Yield the measurements of a result; numbers that are not there or not finite are left out."""
     where = conditions_of(testbed, workload)
     learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
-    subject = Subject("cluster", cluster.name)
+    number = partial(Measurement, subject=Subject("cluster", cluster.name))
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:
-        yield Measurement(
-            metric="loss",
-            value=result.last_loss,
-            unit="nats",
-            subject=subject,
+        yield number(
+            "loss",
+            result.last_loss,
+            "nats",
             conditions=learning,
             samples=losses,
             better=None,
         )
     if result.loss_drop is not None:
-        yield Measurement(
-            metric="loss_drop",
-            value=result.loss_drop,
-            unit="",
-            subject=subject,
-            conditions=learning,
-        )
+        yield number("loss_drop", result.loss_drop, "", conditions=learning)
     if result.throughput_samples_s:
-        yield Measurement(
-            metric="throughput",
-            value=result.throughput_samples_s,
-            unit="samples/s",
-            subject=subject,
-            conditions=where,
-        )
+        yield number("throughput", result.throughput_samples_s, "samples/s", conditions=where)
     if result.inference_samples_s:
-        yield Measurement(
-            metric="inference",
-            value=result.inference_samples_s,
-            unit="samples/s",
-            subject=subject,
-            conditions=where,
-        )
+        yield number("inference", result.inference_samples_s, "samples/s", conditions=where)
     if result.step_time_ms:
-        middle = median(result.step_time_ms)
-        yield Measurement(
-            metric="step_time",
-            value=middle,
-            unit="ms",
-            subject=subject,
+        yield number(
+            "step_time",
+            median(result.step_time_ms),
+            "ms",
             conditions=where,
             samples=tuple(result.step_time_ms),
             better="lower",
         )
     for metric, value, unit in _recorded(result, testbed, cluster, workload):
-        yield Measurement(
-            metric=metric, value=value, unit=unit, subject=subject, conditions=where, better=None
-        )
+        yield number(metric, value, unit, conditions=where, better=None)
     for node in testbed.nodes:
         own = [rank for rank in result.ranks if rank.host == node.name]
         steps = Figures(
