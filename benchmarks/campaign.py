@@ -108,7 +108,7 @@ def _judge(store: Store, state: CampaignState, parts: Sequence[str]) -> list[str
     began_s = np.array([phase.began_s for phase in state.phases])
     rates = np.random.default_rng(1).normal(700, 7, (len(began_s), len(parts)))
     drift = drift_check(
-        [PhaseNumbers("burn", began_s, measured, rates)], is_shared=False, minutes=by_hour
+        [PhaseNumbers("burn", began_s, measured, rates)], one_machine=False, minutes=by_hour
     )
     return sorted({suspect.name for each in (check, drift) for suspect in each.suspects})
 

@@ -117,7 +117,7 @@ def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> 
         run_state.add(check)
         numbers = phase_numbers(state, store)
         by_hour = [*filter(None, map(hourly, minutes))]
-        is_shared = run.cluster.platform.uses_host_software
-        run_state.add(drift_check(numbers, is_shared=is_shared, minutes=by_hour))
+        one_machine = bool(first and first.setup and first.setup.one_machine)
+        run_state.add(drift_check(numbers, one_machine=one_machine, minutes=by_hour))
     run_state.finished = now()
     return run_state

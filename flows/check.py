@@ -27,7 +27,6 @@ from seatrial.config.run import (
     below_runs,
     secrets_of,
     set_aside,
-    setup_of,
     whole_name,
     writable,
 )
@@ -348,7 +347,7 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
         run_state.started,
         tuple(run_state.nodes.values()),
     )
-    judge = judge_of(setup_of(run.cluster), store, context)
+    judge = judge_of(run_state.setup, store, context)
     with run_state.attempt("compare"):
         repeat = partial(repeat_checks, run_state.context()) if run_state.nodes_up else None
         run_state.checks = compare_task(run_state.checks, judge, repeat, until)

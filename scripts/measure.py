@@ -21,7 +21,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
-MOST_NODES = 526_253
+MOST_NODES = 526_567
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 6.25, 9.3
 MOST_NESTED = 35  # comprehensions that hold another
 MOST_BRANCHES = 25  # of a function

@@ -47,12 +47,12 @@ class PhaseNumbers:
 
 
 def drift_check(
-    phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()
+    phases: Sequence[PhaseNumbers], *, one_machine: bool, minutes: Sequence[PhaseNumbers] = ()
 ) -> Check:
     """Judge whether numbers of the `phases` got worse during the campaign.
 
     `minutes` are readings that devices reported; without enough phases they are not judged.
-    `is_shared`: one machine plays all nodes, so that a slowdown of all of them is not judged.
+    `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged.
     """
     lengths = [len(each.began_s) for each in phases]
     most = max(lengths, default=0)
@@ -62,7 +62,7 @@ def drift_check(
     judgements = list[Judgement]()
     for each in (*phases, *minutes):
         if len(each.began_s) >= LEAST_PHASES:
-            judgements += _judgements(each, is_shared=is_shared)
+            judgements += _judgements(each, one_machine=one_machine)
     bad = [judgement for judgement in judgements if not judgement.passed]
     passed = Reason.of("drift-none", count=len(judgements))
     reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
@@ -123,7 +123,7 @@ def _suspect(judgement: Judgement) -> Suspect | None:
     )
 
 
-def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]:
+def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:
     """Yield a judgement for each series that has readings at both ends."""
     count = len(phases.series)
     relative = np.array(phases.readings)
@@ -133,7 +133,7 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
         if is_compared:
             usual = median_of(relative[:, columns].T)
             relative[:, columns] /= usual[:, None]
-        judged[columns] = is_compared or not is_shared
+        judged[columns] = is_compared or not one_machine
     kept = _kept(phases, relative)
     enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
     judged &= np.isfinite(kept) & enough
@@ -160,8 +160,8 @@ def _kept(phases: PhaseNumbers, readings: "NDArray[np.float64]") -> "NDArray[np.
     begin, end = _ends(phases.began_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = median_of(readings[end]) / median_of(readings[begin])
-    falls = np.array([m.better == "higher" for m in phases.series])
-    return np.where(falls, kept, 1 / kept)
+        falls = np.array([m.better == "higher" for m in phases.series])
+        return np.where(falls, kept, 1 / kept)
 
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":

@@ -24,7 +24,7 @@ from seatrial.detection.noise import (
 )
 from seatrial.detection.references import MUST_FIND, Reference
 from seatrial.detection.scan import FALSE_ALARMS, LEAST_WATCHED, WATCHED, RunScan
-from seatrial.detection.together import beyond_chance
+from seatrial.detection.together import beyond_chance, lost_by_all
 
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 # Of a series in one run while few are known: they are what its level is learned from
@@ -183,11 +183,12 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
             shift = _shift(
                 reference, distance, known, z * float(reference.together[number]), "past"
             )
-            shifts.append(shift)
-            moved[at] = beyond_chance(
-                np.array([shift.moved]), reference.unsure[number : number + 1]
-            )
-            unsure[at] = reference.unsure[number] * (moved[at] != 0)
+            if not reference.one_machine:
+                shifts.append(shift)
+            moved[at], unsure[at] = _beyond_chance(reference, number, shift.moved)
+        elif reference.one_machine:
+            lost = lost_by_all(median_of(distance[:, known])[np.newaxis])
+            moved[at], unsure[at] = _beyond_chance(reference, number, float(lost[0]))
         if known.size > 1 and new.size > MINORITY * at.size:
             unlike = float(reference.spread[at[0]]) if known.size >= ENOUGH else noise
             chance = np.sqrt(
@@ -197,6 +198,13 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
             shifts.append(shift)
             moved[new] += shift.moved if shift.bad else 0.0
     return shifts, moved, unsure
+
+
+def _beyond_chance(reference: Reference, group: int, moved: float) -> tuple[float, float]:
+    """Return by how much the peers of a group moved beyond chance, and the error of that."""
+    error = reference.unsure[group]
+    beyond = float(beyond_chance(np.array([moved]), error)[0])
+    return beyond, float(error) if beyond else 0.0
 
 
 def _slower_group(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:

@@ -73,6 +73,7 @@ class ThisRun:
 
     `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if
     data are too few, and `cap`, on logs, is how far a limit may be from what is expected.
+    `one_machine` plays all nodes: what all of them lost is none of theirs.
     """
 
     first: Floats
@@ -80,6 +81,7 @@ class ThisRun:
     group: Ints
     assumed: Floats
     cap: Floats
+    one_machine: bool = False
 
     def without_season(self, season: Floats) -> Self:
         """Return the run less `season` (M)."""
@@ -123,6 +125,7 @@ class Reference:
     strays: Floats
     reads: Floats
     season: Floats
+    one_machine: bool
 
     @property
     def expected(self) -> Floats:
@@ -143,7 +146,8 @@ def learn(past: Past, current: ThisRun) -> Reference:
     peers, spread = _peers(own, error, noise, current, groups)
     without_strays = clipped(accepted, noise**2 / np.maximum(past.count, 1))
     centre = np.where(runs > 0, _mean(without_strays, weights), peers)
-    shifts = shift_of(groups, np.vstack([past.location, current.first]) - centre, runs)
+    distance = np.vstack([past.location, current.first]) - centre
+    shifts = shift_of(groups, distance, runs, one_machine=current.one_machine)
     known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
     usual_noise = np.array([float(np.median(noise[at])) for at in groups])
     errors = usual_noise * np.sqrt(MEDIAN_VARIANCE / known)
@@ -184,6 +188,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
         strays=strays,
         reads=scaled[-1],
         season=seasons[-1],
+        one_machine=current.one_machine,
     )
 
 

@@ -24,14 +24,20 @@ from seatrial.detection.noise import (
 UNKNOWN_DAY = -1
 
 
-def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
+def shift_of(
+    groups: list[Ints], distance: Floats, runs: Ints, *, one_machine: bool = False
+) -> Floats:
     """Return (T, G) by how much the known peers of each group moved together, from (T, M); 0 if
     they are too few.
+
+    Of few on `one_machine` it is what all lost.
     """
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
         known = at[runs[at] > 0]
         if known.size < LEAST_PEERS:
+            if one_machine:
+                shifts[:, number] = lost_by_all(distance[:, known])
             continue
         count = np.isfinite(distance[:, known]).sum(axis=1)
         enough = (count >= LEAST_PEERS) & (2 * count >= known.size)
@@ -39,7 +45,14 @@ def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
     return shifts
 
 
-def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
+def lost_by_all(distance: Floats) -> Floats:
+    """Return (T) what each of a few peers lost at least, from (T, peers); 0 for a lone one."""
+    is_read = np.isfinite(distance)
+    least = np.where(is_read, distance, -np.inf).max(axis=1, initial=-np.inf)
+    return np.where(is_read.sum(axis=1) > 1, np.minimum(least, 0.0), 0.0)
+
+
+def beyond_chance(shifts: Floats, errors: Floats | float) -> Floats:
     """Shrink shifts by what chance explains (James and Stein, positive part).
 
     Those below two standard errors become 0.

@@ -66,7 +66,8 @@ class RunJudge:
                 del compared[name]
         self._place = {name: i for i, name in enumerate(compared)}
         table = SeriesTable.of([taken[0] for taken in compared.values()], knowledge.groups)
-        self._series = SeriesJudge(table, knowledge.past_of(table))
+        past = knowledge.past_of(table)
+        self._series = SeriesJudge(table, past, one_machine=knowledge.setup.one_machine)
         self._add(compared)
         self._judged = self._judged_series()
         self._numbers = {name: self._number(name) for name in self._taken}

@@ -78,8 +78,10 @@ def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
 class SeriesJudge:
     """Judges the readings of a run as they come in, against what earlier runs measured."""
 
-    def __init__(self, table: SeriesTable, past: Past) -> None:
+    def __init__(self, table: SeriesTable, past: Past, *, one_machine: bool = False) -> None:
+        """Compare the series of `table`; `one_machine` plays all nodes."""
         self.table, self.past = table, past
+        self._one_machine = one_machine
         # (K, M) logs, in the order they were taken
         self.readings = np.full((1, len(table.first)), np.nan)
         self._count = np.zeros(len(table.first), dtype=np.int64)
@@ -100,6 +102,7 @@ class SeriesJudge:
                     group=self.table.group,
                     assumed=self.table.assumed,
                     cap=self.table.cap,
+                    one_machine=self._one_machine,
                 ),
             )
         return self._reference

@@ -48,7 +48,8 @@ class Setup:
 
     `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is
     theirs for sure. `one_nvlink_domain`: NVLink joins the GPUs of all nodes, so that a fabric
-    "MNNVL+EFA" is NVLink to them.
+    "MNNVL+EFA" is NVLink to them. `one_machine`: the processors of one machine do the work of all
+    nodes.
     """
 
     hardware: str
@@ -60,6 +61,7 @@ class Setup:
     node_link_gb_s: float | None = None
     part_of_node: float | None = None
     one_nvlink_domain: bool = False
+    one_machine: bool = False
 
     @property
     def ranks(self) -> int:

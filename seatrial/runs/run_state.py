@@ -24,6 +24,7 @@ from seatrial.model.result import (
     merge_suspects,
     now,
 )
+from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.minutes import Minutes
@@ -185,6 +186,14 @@ class RunState:
         )
 
     @property
+    def setup(self) -> Setup:
+        """The cluster's facts, and whether one machine turned out to play all nodes."""
+        setup = setup_of(self.run.cluster)
+        if self.launched is None:
+            return setup
+        return replace(setup, one_machine=self.launched.shared_cores is not None)
+
+    @property
     def testbed(self) -> Testbed:
         """The nodes that are left. Raises LaunchError before the launch."""
         if self.nodes_up is None:
@@ -250,7 +259,7 @@ class RunState:
             suspects=tuple(merge_suspects(self.checks)),
             fingerprint=dict(sorted(self.fingerprint.items())),
             notes=tuple(map(str, self.notes)),
-            setup=setup_of(self.run.cluster),
+            setup=self.setup,
             localization=self.localization,
         )
         known = (

@@ -41,7 +41,7 @@ def _suspect_names(check: Check) -> list[str]:
 def test_a_node_that_slows_in_the_middle_is_named() -> None:
     readings = _healthy()
     readings[12:, 3] *= 0.85
-    check = drift_check([_numbers(readings)], is_shared=False)
+    check = drift_check([_numbers(readings)], one_machine=False)
     assert (_suspect_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
     assert check.suspects[0].evidence.code == "drift-found"
 
@@ -49,34 +49,36 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
 def test_a_time_that_grows_is_a_loss() -> None:
     readings = _healthy()
     readings[:, 5] *= np.linspace(1, 4, PHASES)
-    check = drift_check([_numbers(readings, better="lower")], is_shared=False)
+    check = drift_check([_numbers(readings, better="lower")], one_machine=False)
     assert (_suspect_names(check), check.verdict) == (["node-5"], Verdict.FAIL)
 
 
 def test_what_slows_all_nodes_names_none() -> None:
     readings = np.asarray(_healthy() * np.linspace(1, 0.4, PHASES)[:, None], dtype=np.float64)
-    assert drift_check([_numbers(readings)], is_shared=True).verdict is Verdict.PASS
+    assert drift_check([_numbers(readings)], one_machine=True).verdict is Verdict.PASS
 
 
 def test_healthy_nodes_pass() -> None:
-    checks = [drift_check([_numbers(_healthy(seed, 0.1))], is_shared=False) for seed in range(200)]
+    checks = [
+        drift_check([_numbers(_healthy(seed, 0.1))], one_machine=False) for seed in range(200)
+    ]
     assert sum(check.verdict is not Verdict.PASS for check in checks) <= 4
 
 
 def test_few_phases_are_not_judged() -> None:
-    check = drift_check([_numbers(_healthy()[: LEAST_PHASES - 1])], is_shared=False)
+    check = drift_check([_numbers(_healthy()[: LEAST_PHASES - 1])], one_machine=False)
     assert (check.verdict, check.reason.code) == (Verdict.NOT_RUN, "drift-too-few-phases")
 
 
 def test_minutes_alone_show_nothing() -> None:
-    check = drift_check([], is_shared=False, minutes=[_numbers(_healthy())])
+    check = drift_check([], one_machine=False, minutes=[_numbers(_healthy())])
     assert check.verdict is Verdict.NOT_RUN
 
 
 def test_a_node_without_readings_is_left_out() -> None:
     readings = _healthy()
     readings[3:, 2] = np.nan
-    check = drift_check([_numbers(readings)], is_shared=False)
+    check = drift_check([_numbers(readings)], one_machine=False)
     assert check.verdict is Verdict.PASS
     assert len(check.judgements) == NODES - 1
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.campaign.drift import DRIFT, LEAST_PHASES
 from seatrial.campaign.loop import PAUSES_S, Loop
 from seatrial.checks.suites import Campaign, SuiteFile
 from seatrial.config.run import Run, Suite
@@ -22,7 +23,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
-from tests.unit.flow.conftest import Chain
+from tests.unit.flow.conftest import STEPS, Chain
 
 NET = {"name": "net", "devices": None}
 BURN = {"name": "burn", "devices": {"seconds": 0.1}}
@@ -104,6 +105,21 @@ def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
             "soak-1",
         }
     assert (soak.state.ended, soak.state.spent_s) == (True, 180)
+
+
+@pytest.mark.parametrize(("cores", "verdict"), [(None, Verdict.PASS), (2, Verdict.INCONCLUSIVE)])
+def test_two_nodes_are_judged_for_drift_unless_one_machine_plays_both(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, cores: int | None, verdict: Verdict
+) -> None:
+    launch = STEPS["launch_task"]
+    monkeypatch.setattr(check, "launch_task", lambda run: replace(launch(run), shared_cores=cores))
+    result = Soak(chain).run(minutes=2 * LEAST_PHASES, nodes=2)
+    (drift,) = [made for made in result.checks if made.name == DRIFT]
+    assert (drift.verdict, bool(drift.judgements)) == (verdict, cores is None)
+    with open_store() as store:
+        phase = store.result("phase-1")
+    assert phase is not None and phase.setup is not None
+    assert phase.setup.one_machine is (cores is not None)
 
 
 def test_a_node_that_breaks_is_left_out_and_named(chain: Chain) -> None:

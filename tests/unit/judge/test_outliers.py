@@ -235,16 +235,45 @@ def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> No
         assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
 
 
-def judged(tonight: Floats) -> Outcome:
-    """After twelve healthy runs with 1 % noise and six readings; `tonight` (K, M) is on logs."""
+def judged(tonight: Floats, *, lost_before: float = 0.0, one_machine: bool = False) -> Outcome:
+    """After twelve healthy runs with 1 % noise and six readings; `tonight` (K, M) is on logs.
+
+    All nodes have lost so much in the last two of them.
+    """
     nodes = tonight.shape[1]
     runs = 0.01 * np.random.default_rng(4).standard_normal((12, 6, nodes))
+    runs[-2:] -= lost_before
     mean, count = runs.mean(axis=1), np.full((12, nodes), 6)
     within, days = runs.var(axis=1) * 6, np.full(13, UNKNOWN_DAY)
     past = Past(runs[:, 0], runs[:, 1:].mean(axis=1), mean, within, count, count > 0, days)
     assumed, cap = np.full(nodes, 0.05), np.full(nodes, 1.0)
-    this_run = ThisRun(tonight[0], tonight[1], np.zeros(nodes, dtype=np.int64), assumed, cap)
+    group = np.zeros(nodes, dtype=np.int64)
+    this_run = ThisRun(tonight[0], tonight[1], group, assumed, cap, one_machine)
     return judge(learn(past, this_run), tonight)
+
+
+@pytest.mark.parametrize("one_machine", [False, True])
+@pytest.mark.parametrize("nodes", [2, 3, 4, 16])
+@pytest.mark.parametrize("lost_before", [0.0, 0.15])
+def test_what_all_nodes_of_one_machine_lost_is_none_of_theirs(
+    nodes: int, one_machine: bool, lost_before: float
+) -> None:
+    """Another program, or another virtual machine of the host, takes from all of them."""
+    tonight = 0.01 * np.random.default_rng(6).standard_normal((6, nodes)) - 0.15
+    outcome = judged(tonight, lost_before=lost_before, one_machine=one_machine)
+    is_found = bool(outcome.bad.any()) or any(shift.bad for shift in outcome.shifts)
+    assert is_found is not one_machine
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 16])
+@pytest.mark.parametrize("lost_by_all", [0.0, 0.15])
+def test_what_one_node_of_a_machine_lost_beside_the_others_is_its_own(
+    nodes: int, lost_by_all: float
+) -> None:
+    tonight = 0.01 * np.random.default_rng(7).standard_normal((6, nodes)) - lost_by_all
+    tonight[:, 1] -= 0.15
+    outcome = judged(tonight, one_machine=True)
+    assert np.flatnonzero(outcome.bad).tolist() == [1]
 
 
 @pytest.mark.parametrize("nodes, with_peers", [(8, True), (64, False)])
