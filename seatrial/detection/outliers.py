@@ -121,7 +121,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     doubtful = scan.near & ~(bad & (count >= AGREEING)) & (count > 0) & (count < MOST_READINGS)
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
-    supporting = young | _peers_of_doubtful(doubtful, count, reference.group)
+    supporting = young | _peers_of_doubtful(reference, doubtful, count)
     watched = (
         (scan.confidence >= WATCHED) & (scan.loss >= LEAST_WATCHED) & ~bad & ~scan.unproven & own
     )
@@ -146,18 +146,16 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     )
 
 
-def _peers_of_doubtful(doubtful: Bools, count: Ints, group: Ints) -> Bools:
+def _peers_of_doubtful(reference: Reference, doubtful: Bools, count: Ints) -> Bools:
     """Return which series to read beside peers that a few readings did not settle; `count` (M) are
     readings so far.
     """
+    group = reference.group
     size = np.bincount(group)
+    least = 2 if reference.one_machine else LEAST_PEERS
     most = np.zeros_like(size)
     np.maximum.at(most, group, count * doubtful)
-    few = (
-        (size >= LEAST_PEERS)
-        & (most >= AGREEING)
-        & (np.bincount(group, count) < _PEER_READINGS * most)
-    )
+    few = (size >= least) & (most >= AGREEING) & (np.bincount(group, count) < _PEER_READINGS * most)
     return np.asarray(few[group] & (count > 0) & (count <= most[group]))
 
 

@@ -291,6 +291,16 @@ def test_few_peers_are_read_with_a_node_in_doubt_and_many_are_not(
     assert (outcome.supporting[~outcome.doubtful] == with_peers).all()
 
 
+@pytest.mark.parametrize("one_machine", [False, True])
+def test_what_a_machine_takes_from_two_nodes_is_read_on_both(one_machine: bool) -> None:
+    """Of two machines nobody can tell which one is odd, but one may be busy at this moment."""
+    tonight = np.full((4, 2), np.nan)
+    tonight[0] = 0.0
+    tonight[:, 0] = -0.015
+    outcome = judged(tonight, one_machine=one_machine)
+    assert (outcome.doubtful.tolist(), bool(outcome.supporting[1])) == ([True, False], one_machine)
+
+
 @pytest.mark.parametrize("nodes", [8, 64])
 def test_a_clear_loss_is_decided_by_three_readings_of_its_own(nodes: int) -> None:
     tonight = np.full((3, nodes), np.nan)
