@@ -148,9 +148,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     centre = np.where(runs > 0, _mean(without_strays, weights), peers)
     distance = np.vstack([past.location, current.first]) - centre
     shifts = shift_of(groups, distance, runs, one_machine=current.one_machine)
-    known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
-    usual_noise = np.array([float(np.median(noise[at])) for at in groups])
-    errors = usual_noise * np.sqrt(MEDIAN_VARIANCE / known)
+    errors = _errors_of_moves(runs, noise, groups)
     moved = beyond_chance(shifts[:-1], errors)
     shifted = shifts[:, current.group]
     scaled = (np.vstack([firsts, current.first]) - centre - shifted) / noise
@@ -161,11 +159,6 @@ def learn(past: Past, current: ThisRun) -> Reference:
         located, past.good, chance, shares * noise**2, peers, spread, current.group
     )
     healthy, strays = healthy_readings(scaled, groups)
-    steps = steps_of(firsts, groups)[current.group]
-    # More noise than a step makes it vanish on average
-    step = np.where(noise < steps / 2, steps, steps / 2)
-    together = scatter_of(shifts[:-1], noise, current.assumed, groups)
-    drift = drift_of(shifts[:-1], past.count, noise, current.assumed, groups)
     return Reference(
         past=past,
         group=current.group,
@@ -178,11 +171,11 @@ def learn(past: Past, current: ThisRun) -> Reference:
         noise=noise,
         degrees=degrees,
         cap=current.cap,
-        step=step,
+        step=_step(firsts, noise, groups, current.group),
         moved=moved,
         unsure=errors,
-        together=together,
-        drift=drift,
+        together=scatter_of(shifts[:-1], noise, current.assumed, groups),
+        drift=drift_of(shifts[:-1], past.count, noise, current.assumed, groups),
         factor=factor,
         healthy=healthy,
         strays=strays,
@@ -190,6 +183,20 @@ def learn(past: Past, current: ThisRun) -> Reference:
         season=seasons[-1],
         one_machine=current.one_machine,
     )
+
+
+def _errors_of_moves(runs: Ints, noise: Floats, groups: list[Ints]) -> Floats:
+    """Return (G) the standard error of the median of a group's known peers."""
+    known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
+    usual_noise = np.array([float(np.median(noise[at])) for at in groups])
+    return np.asarray(usual_noise * np.sqrt(MEDIAN_VARIANCE / known))
+
+
+def _step(firsts: Floats, noise: Floats, groups: list[Ints], group: Ints) -> Floats:
+    """Return (M) what rounding may make of nothing."""
+    steps = steps_of(firsts, groups)[group]
+    # More noise than a step makes it vanish on average
+    return np.where(noise < steps / 2, steps, steps / 2)
 
 
 def _shared(

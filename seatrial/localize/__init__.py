@@ -14,9 +14,9 @@ a run, and reads tests from logs.
 """
 
 from seatrial.localize.findings import Finding
+from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 
 __all__ = [

@@ -16,8 +16,9 @@ from seatrial.localize.causes import (
     socket_halves,
     together,
 )
+from seatrial.localize.group_tests import Ends
 from seatrial.localize.likelihood import SOUGHT, Likelihood
-from seatrial.localize.observations import Bools, Ends, Floats, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 _SWEEPS = 6
 _LEAST_LEAF = 3  # nodes

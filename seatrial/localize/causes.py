@@ -9,7 +9,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed, Switches
+from seatrial.localize.group_tests import GroupTest, Switches
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link", "socket", "leaf"]
 

@@ -10,7 +10,8 @@ from math import sqrt
 
 import numpy as np
 
-from seatrial.localize.observations import Floats, GroupTest, Ints
+from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.observations import Floats, Ints
 
 _STARTS = 4  # of the search for a partition
 _STEPS = 200  # of power iteration

@@ -13,10 +13,12 @@ import numpy as np
 
 from seatrial.localize.causes import Cause, CauseKind, Sides
 from seatrial.localize.criticism import NAMED, OFTEN
+from seatrial.localize.effects import Effect
+from seatrial.localize.group_tests import TestsByName
 from seatrial.localize.membership import unsure_nodes
 from seatrial.localize.next_test import dividing
-from seatrial.localize.observations import Band, Ints, Observed, TestsByName
-from seatrial.localize.posterior import Effect, Posterior
+from seatrial.localize.observations import Band, Ints, Observed
+from seatrial.localize.posterior import Posterior
 from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect, SuspectKind
 from seatrial.text.printable import printable

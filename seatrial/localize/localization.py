@@ -21,9 +21,10 @@ from seatrial.localize.criticism import (
     unsettled,
 )
 from seatrial.localize.findings import Finding, findings_of, titled
+from seatrial.localize.group_tests import GroupTest, Switches
 from seatrial.localize.membership import with_variants
 from seatrial.localize.next_test import NextTest, dividing, most_telling, of_member, repeated
-from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed, Switches
+from seatrial.localize.observations import BANDS, Band, Comparison, Observed
 from seatrial.localize.posterior import Posterior, infer
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect

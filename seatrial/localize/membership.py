@@ -16,8 +16,10 @@ import numpy as np
 
 from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import slowed_operations
-from seatrial.localize.observations import Bools, Floats, GroupTest
-from seatrial.localize.posterior import Effect, Posterior
+from seatrial.localize.effects import Effect
+from seatrial.localize.group_tests import GroupTest
+from seatrial.localize.observations import Bools, Floats
+from seatrial.localize.posterior import Posterior
 
 _STRAYS = 0.03  # the share of tests that are slow for a reason of their own
 _SURE = log(9)  # log odds

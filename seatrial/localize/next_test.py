@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from seatrial.localize.causes import PLACEMENTS, Cause, across_sockets
-from seatrial.localize.observations import Addresses, GroupTest
-from seatrial.localize.posterior import Effect, Posterior
+from seatrial.localize.effects import Effect
+from seatrial.localize.group_tests import Addresses, GroupTest
+from seatrial.localize.posterior import Posterior
 from seatrial.text.printable import printable
 
 # Among how many of each a test is sought

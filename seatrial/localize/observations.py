@@ -5,13 +5,14 @@ Pure.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seatrial.localize.group_tests import GroupTest, Tests
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -31,98 +32,12 @@ _LEAST_SCATTER = 4  # tests
 _LOWEST = -4.0
 _HIGHEST = 0.5
 _FAST = 0.15
-_MESH = 32  # nodes; of more, single links make no difference to an alltoall
 # How likely one, two or three faults more are, which may slow all tests of a kind
 _MORE_FAULTS = (0.3, 0.15, 0.05)
 
 # Of message sizes; the large ones are the plateau
 Band = Literal["large", "largest", "middle", "small"]
-Switches = Mapping[str, frozenset[str]]  # nodes, by the switch, rack or block that they share
-Addresses = tuple[tuple[str, ...], ...]  # of the GPUs of each node
-TestsByName = dict[str, list[int]]  # the places of tests
-Ends = dict[str, TestsByName]  # by node and address
 BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTest:
-    """One collective over one group of nodes, in the order of its ranks.
-
-    `gpus` are the addresses of the GPUs that took part, for each node; empty where they are not
-    known. `busbw_gb_s` is by message bytes, and empty for a test that failed. Tests under other
-    `conditions` are not compared. `weight` is what it counts for, less the older it is, and `day`
-    its date, where that is known.
-    """
-
-    name: str
-    collective: str
-    nodes: tuple[str, ...]
-    busbw_gb_s: Mapping[int, float] = field(default_factory=dict)
-    gpus: Addresses = ()
-    conditions: str = ""
-    weight: float = 1.0
-    day: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has no busbw."""
-        return not self.busbw_gb_s
-
-    @property
-    def ends(self) -> Iterable[tuple[str, tuple[str, ...]]]:
-        """Each node with the addresses of its GPUs, where they are known."""
-        return zip(self.nodes, self.gpus, strict=False)
-
-    @property
-    def like(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """What like tests have in common: also the number of nodes, and of GPUs of each."""
-        gpus = tuple(sorted(map(len, self.gpus)))
-        return self.collective, self.conditions, len(self.nodes), gpus
-
-    @property
-    def crossed(self) -> bool:
-        """Whether the nodes took part with GPUs of different addresses."""
-        if len(set(self.gpus)) < 2:
-            return False
-        return len(set(map(frozenset, self.gpus))) > 1
-
-    @property
-    def neighbours(self) -> Sequence[tuple[str, str]]:
-        """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all
-        links. In order of their names.
-        """
-        nodes = self.nodes
-        if len(nodes) < 2:
-            return ()
-        if len(nodes) == 2:
-            return ((min(nodes), max(nodes)),)
-        if self.collective.startswith("alltoall") and len(nodes) <= _MESH:
-            return list(combinations(sorted(set(nodes)), 2))
-        following = (*nodes[1:], nodes[0])
-        return sorted({(min(a, b), max(a, b)) for a, b in zip(nodes, following, strict=True)})
-
-
-class Tests(tuple[GroupTest, ...]):
-    """The tests, in their order.
-
-    What was tested is the same for messages of all sizes, and found once.
-    """
-
-    @cached_property
-    def nodes(self) -> frozenset[str]:
-        """All nodes that took part in a test."""
-        return frozenset(node for test in self for node in test.nodes)
-
-    @cached_property
-    def ends(self) -> Ends:
-        """The places of the tests in which each node took part with each address of a GPU."""
-        ends: Ends = {}
-        for i, test in enumerate(self):
-            for node, addresses in test.ends:
-                of_node = ends.setdefault(node, {})
-                for address in addresses:
-                    of_node.setdefault(address, []).append(i)
-        return ends
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,17 @@ Johnson and Scarlett, "Group Testing: An Information Theory Perspective", 2019, 
 The causes are a sum of single effects (SuSiE; Wang, Sarkar, Carbonetto and Stephens, J. R. Stat.
 Soc. B 82, 2020): each effect is exactly one cause or none, so where tests cannot separate two
 causes, the shares of both add up to one.
-
-    share(c) = prior(c) BF(c) / (1 + sum over all causes k of prior(k) BF(k))
-    BF(c)    = product over operations of 1 - q + q times the mean over slowdowns d of
-               product over kinds of like tests of e + (1 - e) times
-               product over tests t of c of p(t | d) / p(t | no such cause)
-
-A cause slows an operation with probability q, and at least one. Of a kind of tests all may be slow,
-with probability e (`Levels`). A test is as slow as the worst of its causes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from seatrial.localize.blocks import block_columns
 from seatrial.localize.causes import (
     ALWAYS,
-    PENETRANCES,
     Cause,
     CauseKind,
     Column,
@@ -35,55 +27,23 @@ from seatrial.localize.causes import (
     with_reference_tests,
 )
 from seatrial.localize.cut import Pairs, best_side, groups_apart
+from seatrial.localize.effects import Design, Effect, single_effect, weights_of, worst_of
+from seatrial.localize.group_tests import Switches
 from seatrial.localize.likelihood import (
-    FAILS_IF_DEAD,
-    SLOWDOWNS,
     SOUGHT,
     Likelihood,
-    log_mean,
     width_of,
 )
-from seatrial.localize.observations import Bools, Floats, Ints, Observed, Switches
+from seatrial.localize.observations import Bools, Ints, Observed
 
 _MOST_EFFECTS = 12
 _MOST_CUTS = 3
 _SWEEPS = 2  # in which the effects are weighed anew
-_SHOWN = 0.01  # the share from which a cause is told
-_MAY_KILL = ("node", "gpu", "socket", "link")
-_DEAD = 0.1  # of faults of those parts, those that make tests fail
-_SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
-_SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
 _HOPELESS = 0.99
-_ACTS = 0.5  # the probability that a cause slows one of several operations
 _MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
-_COVERED = 2.0  # times its noise, of a test that known causes slow
 _LEAST_GROUPS = 3  # of a spine
 _LEAST_IN_GROUPS = 0.9  # the share of its nodes that are in groups of two or more
 LEAST_OF_A_CUT = 4  # slow pairs across
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One of the causes of slow tests: which it is, with shares that add up to one with that of
-    `none`.
-
-    Those that differ from the first in the nodes that are `unsure` alone count with it.
-    """
-
-    causes: tuple[Cause, ...]
-    shares: tuple[float, ...]
-    none: float
-    explained: Floats  # of each test, the log slowdown that follows
-    fails: Floats  # of each test, the probability of failing that follows
-    unsure: frozenset[str] = frozenset()
-
-    @property
-    def parts(self) -> dict[tuple[CauseKind, str], float]:
-        """The shares by the part that is blamed."""
-        shares: dict[tuple[CauseKind, str], float] = {}
-        for cause, share in zip(self.causes, self.shares, strict=True):
-            shares[cause.key] = shares.get(cause.key, 0.0) + share
-        return shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,71 +114,18 @@ class Posterior:
         return column.tests
 
 
-class _Design:
-    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one
-    kind of like tests.
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """The effects, of all causes of the `design`, and the log probability of all tests by them."""
 
-    Runs of one operation lie side by side, and are a part: what a cause does to one operation.
+    effects: list[Effect]
+    design: Design
+    evidence: float
 
-    Of each entry, `test` is its test, `place` where that is among the tests that are `used`, and
-    `layer` the number of the penetrance of its cause. Of each run, `starts` is its first entry, and
-    `run_like` its kind of like tests. Of each part, `part_starts` is its first run, `part_cause`
-    its cause, and `weights` how likely its cause slows tests by each of the slowdowns, or makes
-    them fail. `log_prior` is that of each cause.
-    """
-
-    def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
-        self.columns = tuple(candidates)
-        self.observed = observed
-        test = np.concatenate([column.tests for column in candidates])
-        cause = np.repeat(np.arange(len(candidates)), [len(column.tests) for column in candidates])
-        operations = int(observed.collective.max()) + 1
-        kinds = len(observed.like_sizes)
-        part = cause * operations + observed.collective[test]
-        run = part * kinds + observed.like[test]
-        order = np.argsort(run, kind="stable")
-        self.test = test[order]
-        run = run[order]
-        self.used = np.unique(self.test)  # the tests that a cause may have slowed
-        self.place = np.searchsorted(self.used, self.test)
-        self.starts = np.flatnonzero(np.diff(run, prepend=-1))
-        self.run_like = run[self.starts] % kinds
-        part = run[self.starts] // kinds
-        self.part_starts = np.flatnonzero(np.diff(part, prepend=-1))  # in runs
-        self.part_cause = part[self.part_starts] // operations
-        causes = [column.cause for column in candidates]
-        penetrance = np.array([PENETRANCES.index(cause.penetrance) for cause in causes])
-        self.layer = penetrance[run // kinds // operations]
-        self.log_prior = np.array([cause.log_prior for cause in causes])
-        kills = np.array([cause.kind in _MAY_KILL for cause in causes])
-        self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
-
-    def doubts(self, base: Floats) -> Floats:
-        """Return the probability that a run's tests show nothing: faults, with those of `base`,
-        slow all alike.
-        """
-        observed = self.observed
-        levels = observed.levels
-        shown = observed.compared
-        free = shown & (base < _COVERED * observed.scale)
-        number = self._by_run(shown)
-        sizes = observed.like_sizes[self.run_like].clip(min=1)
-        doubt = levels.doubt(self.run_like, 1 - number / sizes)
-        has_clear_test_beside = self._like(levels.clear) > self._by_run(levels.clear)
-        # Clear nodes show that the level of these tests is not that of a fault
-        doubt[has_clear_test_beside] = 0.0
-        is_all = (self._by_run(free) == self._like(free)) & (number > 0)
-        return np.where(levels.flat[self.run_like] & is_all, 1.0, doubt)
-
-    def _by_run(self, some: Bools) -> Ints:
-        """Return how many of some tests each run has."""
-        return np.add.reduceat(some[self.test], self.starts, dtype=np.int64)
-
-    def _like(self, some: Bools) -> Ints:
-        """Return for each run how many of some tests are like those in it."""
-        like = self.observed.like[some]
-        number: Ints = np.bincount(like, minlength=len(self.observed.like_sizes))[self.run_like]
-        return number
+    @classmethod
+    def of(cls, effects: list[Effect], design: Design, observed: Observed) -> Self:
+        """Weigh the whole."""
+        return cls(effects, design, _evidence(effects, design, observed))
 
 
 def infer(
@@ -240,64 +147,62 @@ def infer(
     candidates = [column for column in candidates if column.cause.key not in excluded]
     if not candidates:  # such as where all tests are fine
         return Posterior(observed, (), ())
-    design = _Design(candidates, observed)
-    pairs = Pairs.of(observed.tests)
-    best = _with_more_effects([], design, observed)
-    evidence = _evidence(best, design, observed)
+    design = Design(candidates, observed)
+    fit = _Fit.of(_with_more_effects([], design, observed), design, observed)
+    search = _CutSearch(observed, Pairs.of(observed.tests), excluded, with_single_nodes)
     # Before all other causes, then beside those that always slow their tests: the rest may stand in
     # for a cut.
-    for before_others in (True, False):
-        known = list[Effect]()
-        if not before_others:
-            known = [effect for effect in best if effect.causes[0].penetrance == ALWAYS]
-        for _ in range(_MOST_CUTS):
-            old = {column.cause.key for column in design.columns}.union(excluded)
-            cuts = _cuts(observed, pairs, known, with_single_nodes)
-            new = [column for column in cuts if column.cause.key not in old]
-            if not new:
-                break
-            cut = _single(_Design(new, observed), _likelihood(observed, known))
-            if not cut.causes:
-                break
-            known = [*known, cut]
-            with_cut = _Design([*design.columns, *new], observed)
-            if before_others:
-                grown = _with_more_effects(known, with_cut, observed)
-            else:
-                grown = _settled(known, with_cut, observed)
-            likelier = _evidence(grown, with_cut, observed)
-            if likelier <= evidence:
-                break
-            best = grown
-            evidence = likelier
-            design = with_cut
-    best, design = _refined(best, design, observed)
-    return Posterior(observed, tuple(best), design.columns)
+    fit = _with_cuts(fit, [], search, _with_more_effects)
+    always = [effect for effect in fit.effects if effect.causes[0].penetrance == ALWAYS]
+    fit = _with_cuts(fit, always, search, _settled)
+    fit = _refined(fit, observed)
+    return Posterior(observed, tuple(fit.effects), fit.design.columns)
 
 
-def _refined(
-    effects: list[Effect], design: _Design, observed: Observed
-) -> tuple[list[Effect], _Design]:
-    """Return the effects, or likelier ones that do without a node or GPU that has fine tests too.
+def _with_cuts(
+    fit: _Fit,
+    known: Sequence[Effect],
+    search: "_CutSearch",
+    weigh: Callable[[Sequence[Effect], Design, Observed], list[Effect]],
+) -> _Fit:
+    """Add to the `known` effects one cut after the other, as long as the whole becomes likelier."""
+    observed = search.observed
+    best = fit
+    for _ in range(_MOST_CUTS):
+        new = search.new_beside(known, best.design)
+        if not new:
+            break
+        cut = single_effect(Design(new, observed), _likelihood(observed, known))
+        if not cut.causes:
+            break
+        known = [*known, cut]
+        design = Design([*best.design.columns, *new], observed)
+        grown = _Fit.of(weigh(known, design, observed), design, observed)
+        if grown.evidence <= best.evidence:
+            break
+        best = grown
+    return best
+
+
+def _refined(fit: _Fit, observed: Observed) -> _Fit:
+    """Return the fit, or a likelier one that does without a node or GPU that has fine tests too.
 
     One cause at a time may take a node for two of its links (`refine` of susieR).
     """
-    best = (effects, design)
-    evidence = _evidence(effects, design, observed)
-    for effect in effects:
+    best = fit
+    columns = fit.design.columns
+    for effect in fit.effects:
         cause = effect.causes[0]
         if cause.kind not in ("node", "gpu"):
             continue
         part = (cause.kind, cause.nodes)
-        others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != part]
-        if not others or not observed.fine[_column(design.columns, cause).tests].any():
+        others = [c for c in columns if (c.cause.kind, c.cause.nodes) != part]
+        if not others or not observed.fine[_column(columns, cause).tests].any():
             continue
-        without = _Design(others, observed)
-        other = _with_more_effects([], without, observed)
-        more = _evidence(other, without, observed)
-        if more > evidence:
-            best = (other, without)
-            evidence = more
+        design = Design(others, observed)
+        without = _Fit.of(_with_more_effects([], design, observed), design, observed)
+        if without.evidence > best.evidence:
+            best = without
     return best
 
 
@@ -306,9 +211,7 @@ def _column(columns: Sequence[Column], cause: Cause) -> Column:
     return next(column for column in columns if column.cause is cause)
 
 
-def _with_more_effects(
-    first: Sequence[Effect], design: _Design, observed: Observed
-) -> list[Effect]:
+def _with_more_effects(first: Sequence[Effect], design: Design, observed: Observed) -> list[Effect]:
     """Add effects while there may be another, then weigh each anew, given the others.
 
     One of several faults is hardly likelier than a stray as long as the others count as strays, so
@@ -318,12 +221,12 @@ def _with_more_effects(
     every = design
     if first:
         odd = _unexplained(observed, first)
-        explained, _ = _worst(first, len(observed.tests))
+        explained, _ = worst_of(first, len(observed.tests))
         left = plausible(design.columns, observed, odd, explained)
         left.append(_column(design.columns, first[-1].causes[0]))
-        design = _Design(left, observed)
+        design = Design(left, observed)
     while len(effects) < _MOST_EFFECTS:
-        added = _single(design, _likelihood(observed, effects))
+        added = single_effect(design, _likelihood(observed, effects))
         known = {effect.causes[0] for effect in effects}
         if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
             break
@@ -333,23 +236,23 @@ def _with_more_effects(
     return _settled(effects, every, observed)
 
 
-def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
+def _evidence(effects: Sequence[Effect], design: Design, observed: Observed) -> float:
     """Return the log probability of all tests, each effect by its likeliest cause and given those
     before it.
     """
     tests = len(observed.tests)
-    fitted = _worst(effects, tests)
+    fitted = worst_of(effects, tests)
     nothing = np.zeros(tests)
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
-        before = Likelihood(observed, *_worst(effects[:i], tests), fitted)
-        alone = _Design([_column(design.columns, effect.causes[0])], observed)
-        weight, _, _ = _weights(alone, before)
+        before = Likelihood(observed, *worst_of(effects[:i], tests), fitted)
+        alone = Design([_column(design.columns, effect.causes[0])], observed)
+        weight, _, _ = weights_of(alone, before)
         total += float(weight[0]) - np.log(effect.shares[0])
     return total
 
 
-def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
+def _settled(known: Sequence[Effect], design: Design, observed: Observed) -> list[Effect]:
     """Return the effects after each has been weighed anew, given the others; what has become
     nothing is dropped.
 
@@ -360,11 +263,11 @@ def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> li
     tests = len(observed.tests)
     for _ in range(_SWEEPS):
         for i in reversed(range(len(effects))):
-            fitted = _worst(effects, tests)
-            others = _worst(effects[:i] + effects[i + 1 :], tests)
+            fitted = worst_of(effects, tests)
+            others = worst_of(effects[:i] + effects[i + 1 :], tests)
             without = Likelihood(observed, *others)
             with_it = Likelihood(observed, *others, fitted, without.stray)
-            weighed = _single(design, with_it, without.log_total - with_it.log_total)
+            weighed = single_effect(design, with_it, without.log_total - with_it.log_total)
             effects[i] = weighed
             if weighed.none > 0.5 or not weighed.causes:
                 del effects[i]
@@ -373,7 +276,7 @@ def _settled(known: Sequence[Effect], design: _Design, observed: Observed) -> li
 
 def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3.0) -> Bools:
     """Return the tests that are slower than the effects make them, or fail without one of them."""
-    explained, fails = _worst(effects, len(observed.tests))
+    explained, fails = worst_of(effects, len(observed.tests))
     slow = observed.slow & (
         observed.value + explained < -limit * width_of(observed.scale, explained)
     )
@@ -385,53 +288,53 @@ def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3
 
 def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
     """Return the likelihood of the tests beside some effects."""
-    return Likelihood(observed, *_worst(effects, len(observed.tests)))
+    return Likelihood(observed, *worst_of(effects, len(observed.tests)))
 
 
-def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
-    """Return the worst log slowdown and probability of failing of each test by any effect."""
-    slowdown = np.zeros(tests)
-    fails = np.zeros(tests)
-    for effect in effects:
-        slowdown = np.maximum(slowdown, effect.explained)
-        fails = np.maximum(fails, effect.fails)
-    return slowdown, fails
+@dataclass(frozen=True, slots=True)
+class _CutSearch:
+    """Where cuts of the tests may be; those that are `excluded` by their key are none."""
 
+    observed: Observed
+    pairs: Pairs
+    excluded: Collection[tuple[CauseKind, str]]
+    with_single_nodes: bool
 
-def _cuts(
-    observed: Observed, pairs: Pairs, known: Sequence[Effect], with_single_nodes: bool
-) -> list[Column]:
-    """Return the best cut in two, and in more groups, of enough slow pairs that no known effect
-    explains.
-    """
-    odd = _unexplained(observed, known)
-    if odd.sum() < LEAST_OF_A_CUT:
-        return []
-    nodes = observed.nodes
-    cuts = list[Column]()
-    informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
-    likelihood = _likelihood(observed, known)
-    # Beside a known cause many an intermittent cut fits
-    penetrances = (ALWAYS,) if known else SOUGHT
-    for penetrance in penetrances:
-        for ratio in likelihood.severities(penetrance):
-            weight = informative * ratio
-            side = best_side(pairs, weight)
-            if 2 <= len(side) <= len(nodes) - 2:
-                cuts.append(cut_column(observed, (side, nodes - side)))
-            if penetrance != ALWAYS:  # with the freedom of a share too many groups fit
-                continue
-            groups = sorted(groups_apart(pairs, weight), key=min)
-            several = [group for group in groups if len(group) > 1]
-            if len(several) < _LEAST_GROUPS:
-                continue
-            if sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes):
-                cuts.append(cut_column(observed, several))
-            elif with_single_nodes:
-                cuts.append(cut_column(observed, groups))
-    by_name = {column.cause.key: column for column in cuts}
-    possible = [column for column in by_name.values() if _is_cut(observed, column, odd)]
-    return with_penetrances(with_reference_tests(possible, observed), observed)
+    def new_beside(self, known: Sequence[Effect], design: Design) -> list[Column]:
+        """Return the best cuts beside the `known` effects that are not yet in the design."""
+        odd = _unexplained(self.observed, known)
+        if odd.sum() < LEAST_OF_A_CUT:
+            return []
+        old = {column.cause.key for column in design.columns}.union(self.excluded)
+        by_name = {column.cause.key: column for column in self._splits(known)}
+        cuts = [c for c in by_name.values() if _is_cut(self.observed, c, odd)]
+        weighed = with_penetrances(with_reference_tests(cuts, self.observed), self.observed)
+        return [column for column in weighed if column.cause.key not in old]
+
+    def _splits(self, known: Sequence[Effect]) -> Iterator[Column]:
+        """Yield the best cut in two, and in more groups, by each severity."""
+        observed = self.observed
+        nodes = observed.nodes
+        informative = ~observed.levels.flat[observed.like]  # a cut may slow all tests of a kind
+        likelihood = _likelihood(observed, known)
+        # Beside a known cause many an intermittent cut fits
+        penetrances = (ALWAYS,) if known else SOUGHT
+        for penetrance in penetrances:
+            for ratio in likelihood.severities(penetrance):
+                weight = informative * ratio
+                side = best_side(self.pairs, weight)
+                if 2 <= len(side) <= len(nodes) - 2:
+                    yield cut_column(observed, (side, nodes - side))
+                if penetrance != ALWAYS:  # with the freedom of a share too many groups fit
+                    continue
+                groups = sorted(groups_apart(self.pairs, weight), key=min)
+                several = [group for group in groups if len(group) > 1]
+                if len(several) < _LEAST_GROUPS:
+                    continue
+                if sum(map(len, several)) >= _LEAST_IN_GROUPS * len(nodes):
+                    yield cut_column(observed, several)
+                elif self.with_single_nodes:
+                    yield cut_column(observed, groups)
 
 
 def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
@@ -448,86 +351,3 @@ def _is_cut(observed: Observed, column: Column, odd: Bools) -> bool:
     odd_in = np.bincount(side, odd)[: len(sides)]
     fine_in = np.bincount(side, observed.fine)[: len(sides)]
     return bool((odd_in <= fine_in).all())
-
-
-def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
-    """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood
-    ratios of its tests.
-    """
-    penetrances = PENETRANCES[: design.layer.max() + 1]
-    layers = likelihood.ratios(*penetrances, tests=design.used)
-    sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
-    doubt = design.doubts(likelihood.base)[:, None]
-    # log of e + (1 - e) times the ratio of all tests of a run
-    with np.errstate(divide="ignore"):
-        mixed = np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums)
-    tempered = np.where(doubt > 0, mixed, sums)
-    parts = np.add.reduceat(tempered, design.part_starts, axis=0)
-    factor = _of_operations(log_mean(parts, design.weights), design)
-    return design.log_prior + factor, parts, layers
-
-
-def _of_operations(log_factors: Floats, design: _Design) -> Floats:
-    """Return the log Bayes factor of each cause from those of its operations, of which it slows at
-    least one.
-    """
-    log_spared = np.log(1 - _ACTS)
-    number = np.bincount(design.part_cause, minlength=len(design.columns))
-    several = number[design.part_cause] > 1
-    mixed = np.logaddexp(log_spared, np.log(_ACTS) + log_factors)
-    factors = np.where(several, mixed, log_factors)
-    total = np.bincount(design.part_cause, factors, len(design.columns))
-    none = number * log_spared
-    # That it slows none of them is left out, of the sum and of the prior
-    with np.errstate(divide="ignore"):
-        some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
-    return np.where(number > 1, some, total)
-
-
-def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
-    """Weigh every cause as the only one besides what is explained already."""
-    weight, sums, layers = _weights(design, likelihood)
-    top = max(float(weight.max()), log_none)
-    weights = np.exp(weight - top)
-    none = float(np.exp(log_none - top))
-    total = float(weights.sum()) + none
-    shares = weights / total
-    shown = np.flatnonzero(shares >= _SHOWN)
-    likeliest_first = shown[np.argsort(-shares[shown], kind="stable")]
-    explained, fails = _explain(design, sums, layers, int(np.argmax(shares)))
-    return Effect(
-        causes=tuple(design.columns[i].cause for i in likeliest_first),
-        shares=tuple(shares[likeliest_first].tolist()),
-        none=none / total,
-        explained=explained,
-        fails=fails,
-    )
-
-
-def _explain(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
-    """Return, for each test, the log slowdown and the probability of failing that follow from the
-    likeliest cause.
-    """
-    explained = np.zeros(len(design.observed.tests))
-    fails = explained.copy()
-    penetrance = design.columns[cause].cause.penetrance
-    starts = design.starts[design.part_starts]
-    ends = np.append(starts[1:], len(design.test))
-    parts = np.flatnonzero(design.part_cause == cause)
-    for part in parts:
-        if len(parts) > 1 and log_mean(sums[[part]], design.weights[[part]])[0] < 0:
-            continue  # it does not slow this operation
-        entries = slice(starts[part], ends[part])
-        tests = design.test[entries]
-        # The probability of each slowdown, given the tests
-        weight = np.exp(sums[part] - sums[part].max()) * design.weights[part]
-        weight /= weight.sum()
-        dead = weight[-1]
-        fails[tests] = dead * FAILS_IF_DEAD
-        if dead >= 0.5:
-            continue
-        # The probability that the cause has affected a test: where the ratio is least, it has not
-        log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
-        affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
-        explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9)
-    return explained, fails

@@ -19,9 +19,10 @@ import numpy as np
 from seatrial.localize.causes import Cause
 from seatrial.localize.criticism import unsettled
 from seatrial.localize.findings import Finding
+from seatrial.localize.group_tests import GroupTest, Switches
 from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import GroupTest, Observed, Switches
+from seatrial.localize.observations import Observed
 
 # Partners with which a part was slow; of a link, slow tests
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.group_tests import GroupTest
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import INTRA

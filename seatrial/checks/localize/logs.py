@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from seatrial.checks.collectives.logs import by_kind, switched_off
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.group_tests import GroupTest
 from seatrial.nccl import Sweep
 from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.collectives import COLLECTIVES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seatrial.checks.localize.logs import tests_of
 from seatrial.checks.localize.tables import looks_like_pairs, tests_of_table
-from seatrial.localize.observations import GroupTest
+from seatrial.localize.group_tests import GroupTest
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import Check
 from seatrial.nccl.parse import PEEK, open_log, parse_stream

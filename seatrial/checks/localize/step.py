@@ -26,8 +26,8 @@ from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.metrics import Doubt, Doubts
 from seatrial.checks.table import repeat_checks
 from seatrial.config.run import Run
+from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.localization import Localization, localize, tests_of
-from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed

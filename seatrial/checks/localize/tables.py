@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seatrial.localize.observations import Addresses, GroupTest
+from seatrial.localize.group_tests import Addresses, GroupTest
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import parse_size
 from seatrial.text.printable import printable
