@@ -85,10 +85,12 @@ class Design:
         self.part_cause = part[self.part_starts] // operations
         causes = [column.cause for column in candidates]
         penetrance = np.array([PENETRANCES.index(cause.penetrance) for cause in causes])
-        self.layer = penetrance[run // kinds // operations]
+        cause_of_entry = run // kinds // operations
+        self.layer = penetrance[cause_of_entry]
         self.log_prior = np.array([cause.log_prior for cause in causes])
         kills = np.array([cause.kind in _MAY_KILL for cause in causes])
-        self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
+        may_kill = kills[self.part_cause][:, None]
+        self.weights = np.where(may_kill, _SLOWS_OR_KILLS, _SLOWS)
 
     def doubts(self, base: Floats) -> Floats:
         """Return the probability that a run's tests show nothing: faults, with those of `base`,
@@ -100,7 +102,8 @@ class Design:
         free = shown & (base < _COVERED * observed.scale)
         number = self._by_run(shown)
         sizes = observed.like_sizes[self.run_like].clip(min=1)
-        doubt = levels.doubt(self.run_like, 1 - number / sizes)
+        without = 1 - number / sizes
+        doubt = levels.doubt(self.run_like, without)
         has_clear_test_beside = self._like(levels.clear) > self._by_run(levels.clear)
         # Clear nodes show that the level of these tests is not that of a fault
         doubt[has_clear_test_beside] = 0.0
@@ -113,8 +116,9 @@ class Design:
 
     def _like(self, some: Bools) -> Ints:
         """Return for each run how many of some tests are like those in it."""
-        like = self.observed.like[some]
-        number: Ints = np.bincount(like, minlength=len(self.observed.like_sizes))[self.run_like]
+        kinds = len(self.observed.like_sizes)
+        by_kind = np.bincount(self.observed.like[some], minlength=kinds)
+        number: Ints = by_kind[self.run_like]
         return number
 
 
@@ -138,7 +142,8 @@ def weights_of(design: Design, likelihood: Likelihood) -> tuple[Floats, Floats, 
     doubt = design.doubts(likelihood.base)[:, None]
     # log of e + (1 - e) times the ratio of all tests of a run
     with np.errstate(divide="ignore"):
-        mixed = np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums)
+        shown = np.log(1 - doubt) + sums
+        mixed = np.logaddexp(np.log(doubt), shown)
     tempered = np.where(doubt > 0, mixed, sums)
     parts = np.add.reduceat(tempered, design.part_starts, axis=0)
     factor = _of_operations(log_mean(parts, design.weights), design)
@@ -157,8 +162,9 @@ def _of_operations(log_factors: Floats, design: Design) -> Floats:
     total = np.bincount(design.part_cause, factors, len(design.columns))
     none = number * log_spared
     # That it slows none of them is left out, of the sum and of the prior
+    share_of_none = np.exp(np.minimum(none - total, 0))
     with np.errstate(divide="ignore"):
-        some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
+        some = total + np.log1p(-share_of_none) - np.log1p(-np.exp(none))
     return np.where(number > 1, some, total)
 
 
@@ -206,6 +212,8 @@ def _explain(design: Design, sums: Floats, layers: Floats, cause: int) -> tuple[
             continue
         # The probability that the cause has affected a test: where the ratio is least, it has not
         log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
-        affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
-        explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9)
+        spared = 1 - penetrance
+        affected = 1 - spared / np.exp(np.maximum(log_ratio, np.log(spared)))
+        slowdown = weight[:-1] @ SLOWDOWNS
+        explained[tests] = affected * slowdown / max(1 - dead, 1e-9)
     return explained, fails
