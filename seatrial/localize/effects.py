@@ -204,7 +204,8 @@ def _explain(design: Design, sums: Floats, layers: Floats, cause: int) -> tuple[
         entries = slice(starts[part], ends[part])
         tests = design.test[entries]
         # The probability of each slowdown, given the tests
-        weight = np.exp(sums[part] - sums[part].max()) * design.weights[part]
+        relative = np.exp(sums[part] - sums[part].max())
+        weight = relative * design.weights[part]
         weight /= weight.sum()
         dead = weight[-1]
         fails[tests] = dead * FAILS_IF_DEAD
