@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from seatrial.history import open_store
-from seatrial.history.past import Machines, past_runs
-from seatrial.judge.knowledge import RunContext
+from seatrial.history.past import Machines, RunContext, past_runs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, RunResult

@@ -33,8 +33,8 @@ from seatrial.checks.metrics import Doubt
 from seatrial.config.qualify import Qualify
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
-from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult

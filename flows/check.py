@@ -53,7 +53,7 @@ from seatrial.flows.serving.ui import (
 )
 from seatrial.history import open_store
 from seatrial.history.minutes import tables
-from seatrial.judge.knowledge import RunContext
+from seatrial.history.past import RunContext
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now

@@ -152,10 +152,8 @@ def circles(imports: Mapping[str, Set[str]]) -> set[str]:
 
 
 def imports_of(package: str) -> dict[str, Set[str]]:
-    """Return the modules that each module imports, in functions too; not those whose names only
-    types need.
-    """
-    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
+    """Return the modules that each module imports, in functions and for types too."""
+    graph = grimp.build_graph(package, cache_dir=None)
     return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 
 

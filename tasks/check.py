@@ -18,8 +18,9 @@ from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResu
 from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
 from seatrial.checks.metrics import REPEATED_WHOLE, Doubts
 from seatrial.detection.noise import AGREEING
+from seatrial.history.past import RunContext
 from seatrial.judge.assess import RunJudge
-from seatrial.judge.knowledge import RunContext, explained, knowledge_of
+from seatrial.judge.knowledge import explained, knowledge_of
 from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import worst

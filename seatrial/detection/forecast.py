@@ -12,7 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from seatrial.detection.noise import PERSISTENCE, Floats, median_of
+from seatrial.detection.noise import PERSISTENCE, median_of
+from seatrial.detection.readings import Floats
 
 STARTS = np.arange(14)  # runs before this one that a change may have lasted: two weeks
 # Of what a run's readings share: the first, unless another one is clearly likelier

@@ -8,17 +8,11 @@ methods", 2004). How much of it all readings of a run share is the mean product 
 """
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from seatrial.detection.references import Past
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from seatrial.detection.readings import Floats, Ints, Past
 
 ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
 PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
@@ -135,7 +129,7 @@ def widening(count: float) -> float:
 
 
 def noise_of(
-    past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
+    past: Past, own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]
 ) -> tuple[Floats, Floats]:
     """Return the standard deviation of one reading of each series, and the degrees of freedom it is
     known to.
@@ -178,9 +172,7 @@ def _narrowing(steps: int, squares: float, degrees: float) -> float:
     return math.sqrt(variance) * widening(together / _INDEPENDENT) / widening(steps)
 
 
-def _own_squares(
-    past: "Past", rest: Floats, noise: Floats, strays: Floats
-) -> tuple[Floats, Floats]:
+def _own_squares(past: Past, rest: Floats, noise: Floats, strays: Floats) -> tuple[Floats, Floats]:
     """Return the sum of squares of each series' readings (M), in standard deviations, and its
     degrees of freedom.
 

@@ -16,12 +16,10 @@ from seatrial.detection.noise import (
     ENOUGH,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
-    Bools,
-    Floats,
-    Ints,
     median_of,
     typical,
 )
+from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.detection.references import MUST_FIND, Reference
 from seatrial.detection.scan import FALSE_ALARMS, LEAST_WATCHED, WATCHED, RunScan
 from seatrial.detection.together import beyond_chance, lost_by_all

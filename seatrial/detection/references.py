@@ -6,8 +6,7 @@ mean of its accepted runs before the start, drawn to its peers' as far as those 
 1975).
 """
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from seatrial.detection.noise import (
     ENOUGH,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
-    Bools,
-    Floats,
-    Ints,
     apart_from_mean,
     beyond_doubt,
     chance_of,
@@ -33,59 +29,11 @@ from seatrial.detection.noise import (
     steps_of,
     widening,
 )
+from seatrial.detection.readings import Bools, Floats, Ints, Past, ThisRun
 from seatrial.detection.together import beyond_chance, drift_of, scatter_of, seasons_of, shift_of
 
 MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial
 _UNKNOWN = 100.0  # the variance of a level that nothing is known of
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What earlier runs measured, oldest first: (T, M), NaN where nothing was.
-
-    It is the first reading of each run, the mean of the others, the location of all, the sum of
-    squares around their mean and their number.
-
-    `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone.
-    `weekday` (T + 1) is that of each run and of this one, 0 to 6, or UNKNOWN_DAY.
-    """
-
-    first: Floats
-    rest: Floats
-    location: Floats
-    within: Floats
-    count: Ints
-    good: Bools
-    weekday: Ints
-
-    def accepted(self, rows: Floats) -> Floats:
-        return np.where(self.good, rows, np.nan)
-
-    def without_season(self, season: Floats) -> Self:
-        """Return the past less `season` (T, M)."""
-        first, rest, location = (rows - season for rows in (self.first, self.rest, self.location))
-        return replace(self, first=first, rest=rest, location=location)
-
-
-@dataclass(frozen=True, slots=True)
-class ThisRun:
-    """The M series of a run.
-
-    `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if
-    data are too few, and `cap`, on logs, is how far a limit may be from what is expected.
-    `one_machine` plays all nodes: what all of them lost is none of theirs.
-    """
-
-    first: Floats
-    second: Floats
-    group: Ints
-    assumed: Floats
-    cap: Floats
-    one_machine: bool = False
-
-    def without_season(self, season: Floats) -> Self:
-        """Return the run less `season` (M)."""
-        return replace(self, first=self.first - season, second=self.second - season)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,6 @@ from seatrial.detection.noise import (
     LEAST_PEERS,
     MEDIAN_VARIANCE,
     STRAYING,
-    Bools,
-    Floats,
-    Ints,
     chance_of,
     finite,
     locations,
@@ -29,6 +26,7 @@ from seatrial.detection.noise import (
     moderated,
     share_of_strays,
 )
+from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.detection.references import Reference
 
 # Of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md

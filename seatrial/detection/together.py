@@ -12,14 +12,12 @@ from seatrial.detection.noise import (
     LEAST_NOISE,
     LEAST_PEERS,
     MEDIAN_VARIANCE,
-    Bools,
-    Floats,
-    Ints,
     finite,
     median_of,
     scatter,
     widening,
 )
+from seatrial.detection.readings import Bools, Floats, Ints
 
 UNKNOWN_DAY = -1
 

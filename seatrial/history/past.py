@@ -4,13 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.detection.noise import Bools, Floats, Ints, locations
+from seatrial.detection.noise import locations
+from seatrial.detection.readings import Bools, Floats, Ints
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement
+from seatrial.model.result import now
 from seatrial.model.setup import Hardware
 from seatrial.model.verdict import Verdict
 
@@ -99,6 +101,20 @@ def _same_machines(own: Ids, before: Ids) -> dict[str, str]:
 def _closest_first(match: Match) -> tuple[int, bool, Match]:
     count, node, was = match
     return -count, node != was, match
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The runs to compare with: those of the same cluster and suite, before `started`.
+
+    `nodes` are those of the run, as run.json has them; `fingerprint` is its software.
+    """
+
+    cluster: str
+    suite: str
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    started: datetime = field(default_factory=now)
+    nodes: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)

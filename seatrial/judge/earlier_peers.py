@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from seatrial.history.past import changes
+from seatrial.history.past import RunContext, changes
 from seatrial.history.rows import RunRow
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Hardware, NodeHardware
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
-    from seatrial.judge.knowledge import RunContext
 
 FEW_NODES = 4  # a run of more has peers of its own
 _PEERS_FOR = timedelta(days=14)
@@ -43,7 +42,7 @@ class EarlierPeers:
 
 def earlier_peers(
     store: "Store",
-    context: "RunContext",
+    context: RunContext,
     hardware: Hardware,
     measured: Sequence[Measurement],
 ) -> EarlierPeers | None:
@@ -77,7 +76,7 @@ def earlier_peers(
 
 
 def _last_runs(
-    store: "Store", context: "RunContext", own_nodes: Container[str]
+    store: "Store", context: RunContext, own_nodes: Container[str]
 ) -> tuple[set[str], dict[str, str]]:
     """Return the last runs that tested one of the own nodes, and for each of the other nodes that
     passed lately, the last of its runs.

@@ -5,7 +5,7 @@ runs measured.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,17 +13,17 @@ from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import wire, with_shares
 from seatrial.catalog.published import nearest_figures
-from seatrial.detection.noise import AGREEING, Floats
-from seatrial.detection.references import Past
+from seatrial.detection.noise import AGREEING
+from seatrial.detection.readings import Floats, Past
 from seatrial.detection.together import UNKNOWN_DAY
-from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
+from seatrial.history.past import Machines, PastRuns, RunContext, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.earlier_peers import earlier_peers
 from seatrial.judge.node_groups import NodeGroups, group_nodes
 from seatrial.judge.series import SeriesTable
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import join
-from seatrial.model.result import Check, now
+from seatrial.model.result import Check
 from seatrial.model.setup import Setup, hardware_by_node, is_busbw, joined_by_nvlink, ranks_of
 
 if TYPE_CHECKING:
@@ -86,20 +86,6 @@ class Knowledge:
             good=self.past.good[:, at] & recorded,
             weekday=np.array(days, dtype=np.int64),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """The runs to compare with: those of the same cluster and suite, before `started`.
-
-    `nodes` are those of the run, as run.json has them; `fingerprint` is its software.
-    """
-
-    cluster: str
-    suite: str
-    fingerprint: Mapping[str, str] = field(default_factory=dict)
-    started: datetime = field(default_factory=now)
-    nodes: Sequence[Mapping[str, Any]] = ()
 
 
 def knowledge_of(

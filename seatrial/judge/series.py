@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from seatrial.checks.metrics import tolerance_of
-from seatrial.detection.noise import Bools, Floats, Ints
 from seatrial.detection.outliers import Outcome, judge
-from seatrial.detection.references import Past, Reference, ThisRun, learn
+from seatrial.detection.readings import Bools, Floats, Ints, Past, ThisRun
+from seatrial.detection.references import Reference, learn
 from seatrial.judge.node_groups import NodeGroups
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import is_busbw

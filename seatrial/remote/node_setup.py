@@ -24,7 +24,7 @@ from seatrial.text.lines import last_line
 if TYPE_CHECKING:
     import paramiko
 
-    from seatrial.remote.peers import StreamProbe
+    from seatrial.remote.streams import StreamProbe
 
 
 _MARK = "seatrial-system"

@@ -15,16 +15,14 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import (
     PeerAnswer,
     ReachAnswer,
-    StreamAnswer,
-    StreamListener,
     Unreached,
     printable,
     read_answer,
 )
 from seatrial.remote.command import run_command
-from seatrial.remote.line_probe import LineProbe
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
+from seatrial.remote.streams import StreamProbe
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
@@ -39,10 +37,6 @@ _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
     "local": ("node-cannot-connect", {}),
 }
 log = logging.getLogger("seatrial.streams")
-STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
-STREAM_S = 0.5
-# What a stream may take besides the connection: its waits for first bytes, a loaded machine
-_STREAM_SPARE_S = 20
 
 
 def reach_peers(
@@ -137,11 +131,12 @@ def try_streams(
         for node in testbed.nodes
         if node.name in contacts and contacts[node.name].streams is None
     ]
-    started = on_each(
-        new,
-        lambda node: StreamProbe(testbed, node, contacts[node.name], timeout_s),
-        at_once=fan_out(testbed),
-    )
+    program = standard_library_program(testbed, "stream.py")
+
+    def start(node: Node) -> StreamProbe:
+        return StreamProbe(contacts[node.name].transport, [*program, node.address], timeout_s)
+
+    started = on_each(new, start, at_once=fan_out(testbed))
     for name, probe in started.items():
         contacts[name].streams = probe
     _raise_floods(started)
@@ -171,38 +166,8 @@ def _raise_floods(answers: Mapping[str, object]) -> None:
         raise NodesError(floods)
 
 
-def _running(name: str, contact: NodeConnection) -> "StreamProbe":
+def _running(name: str, contact: NodeConnection) -> StreamProbe:
     if isinstance(contact.streams, RemoteError):
         raise RemoteError(placed(name, contact.streams.reason))
     assert contact.streams is not None
     return contact.streams
-
-
-class StreamProbe(LineProbe):
-    """Program stream.py while it runs on a node; it ends with the connection.
-
-    Raises RemoteError if it does not start, FloodError if it prints too much.
-    """
-
-    def __init__(
-        self, testbed: Testbed, node: Node, contact: NodeConnection, timeout_s: float
-    ) -> None:
-        super().__init__(
-            contact.transport, [*standard_library_program(testbed, "stream.py"), node.address]
-        )
-        self.listener = self.greeting(StreamListener, timeout_s)
-
-    def measure(
-        self, peer: Node, listener: StreamListener, timeout_s: float
-    ) -> tuple[float, float]:
-        """Return MB/s to the peer that listens there, and from it.
-
-        Raises RemoteError, FloodError.
-        """
-        request = {
-            "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
-            "max_bytes": STREAM_BYTES,
-            "max_seconds": STREAM_S,
-        }
-        answer = self.ask(request, StreamAnswer, timeout_s + _STREAM_SPARE_S)
-        return answer.out.mb_s, answer.in_.mb_s

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from seatrial.config.run import whole_name
-from seatrial.detection.noise import AGREEING, Floats, Ints
-from seatrial.detection.references import Past
+from seatrial.detection.noise import AGREEING
+from seatrial.detection.readings import Floats, Ints, Past
 from seatrial.detection.together import UNKNOWN_DAY
-from seatrial.history.past import chosen_runs
+from seatrial.history.past import RunContext, chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedSeries, findings
-from seatrial.judge.knowledge import RunContext, explained, knowledge_of
+from seatrial.judge.knowledge import explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried

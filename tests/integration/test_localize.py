@@ -17,7 +17,7 @@ from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.localize.step import Localized, localize_run
 from seatrial.config.run import Suite, setup_of
-from seatrial.judge.knowledge import RunContext
+from seatrial.history.past import RunContext
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.history import Pin, open_store
+from seatrial.history.past import RunContext
 from seatrial.judge.assess import assess
-from seatrial.judge.knowledge import Knowledge, RunContext
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Judgement, RunResult, Suspect

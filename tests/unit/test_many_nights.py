@@ -18,8 +18,8 @@ from rich.console import Console
 from seatrial.checks.contract import Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.history import open_store
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
-from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, merge_suspects

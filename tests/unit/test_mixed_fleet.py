@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from seatrial.history import open_store
-from seatrial.judge.knowledge import Knowledge, RunContext, knowledge_of
+from seatrial.history.past import RunContext
+from seatrial.judge.knowledge import Knowledge, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, uncoded

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
-from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, Suspect, merge_suspects

@@ -4,7 +4,8 @@ import pytest
 
 from seatrial.catalog import with_links
 from seatrial.catalog.published import published
-from seatrial.judge.knowledge import RunContext, knowledge_of
+from seatrial.history.past import RunContext
+from seatrial.judge.knowledge import knowledge_of
 from seatrial.judge.number import judge_number
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import NO_MNNVL, Setup

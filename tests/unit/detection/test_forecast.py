@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from seatrial.detection.forecast import LASTING_SHARES, STARTS, Forecast, forecast
-from seatrial.detection.noise import PERSISTENCE, Floats
+from seatrial.detection.noise import PERSISTENCE
+from seatrial.detection.readings import Floats
 
 RUNS, SERIES = 12, 5
 NOISE, LASTING, SPREAD = 0.02, 0.03, 0.05

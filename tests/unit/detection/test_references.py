@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import (
-    PERSISTENCE,
-    Floats,
-    apart_from_mean,
-    median_of,
-    members,
-    shared,
-)
-from seatrial.detection.references import Past, Reference, ThisRun, learn
+from seatrial.detection.noise import PERSISTENCE, apart_from_mean, median_of, members, shared
+from seatrial.detection.readings import Floats, Past, ThisRun
+from seatrial.detection.references import Reference, learn
 from seatrial.detection.together import UNKNOWN_DAY
 
 NODES = 32

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from seatrial.history import open_store
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
-from seatrial.judge.knowledge import RunContext, knowledge_of
+from seatrial.judge.knowledge import knowledge_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from seatrial.detection.noise import Floats
 from seatrial.detection.outliers import Outcome, judge
-from seatrial.detection.references import Past, ThisRun, learn
+from seatrial.detection.readings import Floats, Past, ThisRun
+from seatrial.detection.references import learn
 from seatrial.detection.together import UNKNOWN_DAY
 from seatrial.model.verdict import Verdict
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow

@@ -15,8 +15,8 @@ from seatrial.checks.contract import CheckContext, Problem, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.checks.training import check as training
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
-from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, placed, uncoded

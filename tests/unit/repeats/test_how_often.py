@@ -20,9 +20,10 @@ from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.detection.noise import AGREEING
 from seatrial.detection.outliers import MOST_READINGS
+from seatrial.history.past import RunContext
 from seatrial.history.store import Store
 from seatrial.judge.assess import Assessment, assess
-from seatrial.judge.knowledge import Knowledge, RunContext
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, Subject, SubjectKind, once
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult, Suspect, now
