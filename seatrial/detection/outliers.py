@@ -150,10 +150,14 @@ def _peers_of_doubtful(reference: Reference, doubtful: Bools, count: Ints) -> Bo
     """
     group = reference.group
     size = np.bincount(group)
-    least = 2 if reference.one_machine else LEAST_PEERS
+    least = LEAST_PEERS
+    since = AGREEING
+    if reference.one_machine:  # what it takes from one node now, it may take from all
+        least = 2
+        since = 1
     most = np.zeros_like(size)
     np.maximum.at(most, group, count * doubtful)
-    few = (size >= least) & (most >= AGREEING) & (np.bincount(group, count) < _PEER_READINGS * most)
+    few = (size >= least) & (most >= since) & (np.bincount(group, count) < _PEER_READINGS * most)
     return np.asarray(few[group] & (count > 0) & (count <= most[group]))
 
 

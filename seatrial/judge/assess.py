@@ -164,11 +164,14 @@ class RunJudge:
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Return numbers to repeat.
 
-        Those that take a whole check, or show only large losses, are repeated if they read low;
-        others if unsure.
+        Those that take a whole check, or show only large losses, are repeated if they read low,
+        with their peers on the same machine; others if unsure.
         """
         outcome = judged.outcome
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
+        if self._knowledge.setup.one_machine:
+            group = judged.table.group
+            low |= outcome.supporting & np.isin(group, group[low])
         repeated = set[str]()
         for i in np.flatnonzero(outcome.doubtful | outcome.supporting).tolist():
             m = judged.table.first[i]
