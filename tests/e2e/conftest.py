@@ -93,14 +93,14 @@ class Console:
         return Finished(process.returncode, out, err)
 
     def run_ids(self) -> set[str]:
-        """Of the runs that were started here, as their logs say, or the names of their folders."""
-        logs = self.folder.glob("**/logs/run.log")
-        logged = {
-            run_id
-            for log in logs
-            for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())
-        }
-        return logged | {log.parents[1].name for log in self.folder.glob("runs/*/logs/run.log")}
+        """Of the runs that were started here, as their logs say, or else the names of their
+        folders.
+        """
+        ids = set[str]()
+        for log in self.folder.glob("**/logs/run.log"):
+            logged = re.findall(r"run (\S+): \d+ nodes", log.read_text())
+            ids.update(logged or [log.parents[1].name])
+        return ids
 
     def left(self) -> set[str]:
         """What the runs that were started here have up, or have left."""
