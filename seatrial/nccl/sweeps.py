@@ -15,7 +15,6 @@ from seatrial.nccl.draft import (
     launch_error,
     named_collective,
     never_started,
-    without_mpi,
 )
 from seatrial.nccl.header import (
     Average,
@@ -30,6 +29,7 @@ from seatrial.nccl.header import (
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
 from seatrial.nccl.transport import TransportReader
+from seatrial.nccl.without_mpi import without_mpi
 from seatrial.text.wrapping import clean, unwrapped
 
 _MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
