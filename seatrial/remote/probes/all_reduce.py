@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 try:  # first: it says so where torch is missing
     import rendezvous
+    from command_line import HIDDEN, OF_RANKS, Option, parser_of
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -31,6 +32,13 @@ _EXACT = 1 << 24  # whole numbers up to which float32 has them all
 # shows
 _WEIGHTS = 61
 _MOST = 4093
+_OPTIONS: tuple[Option, ...] = (
+    ("--rounds", int, 50, "how many sums"),
+    ("--elements", int, 2_000_000, "float32 numbers in each"),
+    ("--device", ("cpu", "cuda"), None, "a GPU if there is one, when unset"),
+    ("--corrupt RANK", int, None, HIDDEN),
+    *OF_RANKS,
+)
 
 
 def weight(rank: int) -> int:
@@ -94,18 +102,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="all_reduce.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--rounds", type=int, default=50, help="how many sums")
-    parser.add_argument("--elements", type=int, default=2_000_000, help="float32 numbers in each")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset"
-    )
-    # For tests of the check itself
-    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+    parser = parser_of("all_reduce.py", __doc__, _OPTIONS)
+    options: argparse.Namespace = parser.parse_args(arguments)
     if min(options.rounds, options.elements) < 1:
         parser.error("needs --rounds and --elements of 1 or more")
     return options

@@ -22,6 +22,7 @@ import rendezvous
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from command_line import HIDDEN, Option
 from rendezvous import CannotStart
 from replays import digest_of, local
 from torch import nn
@@ -31,6 +32,12 @@ _KEPT = 2
 _METADATA = ".metadata"
 _MOST_METADATA = 1 << 28  # bytes
 _BYTES_PER_PARAMETER = 12  # float32: the parameter and the two moments of AdamW
+OPTIONS: tuple[Option, ...] = (
+    ("--checkpoint-dir", str, None, "a directory that all ranks see, or one on each node's disk"),
+    ("--checkpoint-every", int, 0, "steps; 0: after the last step alone"),
+    ("--checkpoint-async", bool, False, "write while the training goes on"),
+    ("--slow-checkpoint-s", float, 0.0, HIDDEN),
+)
 
 
 class Checkpoints:
@@ -59,21 +66,6 @@ class Checkpoints:
         self.restore_s: float | None = None
         if self.folder:
             self._look()
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the options of checkpoints."""
-        parser.add_argument(
-            "--checkpoint-dir", help="a directory that all ranks see, or one on each node's disk"
-        )
-        parser.add_argument(
-            "--checkpoint-every", type=int, default=0, help="steps; 0: after the last step alone"
-        )
-        parser.add_argument(
-            "--checkpoint-async", action="store_true", help="write while the training goes on"
-        )
-        # For tests
-        parser.add_argument("--slow-checkpoint-s", type=float, default=0.0, help=argparse.SUPPRESS)
 
     def _look(self) -> None:
         """Say before the first step that the directory is missing or too full.

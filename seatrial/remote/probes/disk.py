@@ -12,7 +12,6 @@ The file has no name (O_TMPFILE), so it is gone when this process is, however it
 without such files has a name for the moment between its making and its removal.
 """
 
-import argparse
 import errno
 import fcntl
 import json
@@ -23,12 +22,20 @@ import subprocess
 import tempfile
 import time
 
+from command_line import parser_of
 from facts import end_group
 from machine_lock import MachineLock
 
 BLOCK = 1 << 20
 LEAST_BYTES = 8 * BLOCK
 MAX_TEXT = 200
+PURPOSE = "Measure how fast a folder is written and read."
+OPTIONS = (
+    ("--folder", str, "", "a folder on the disk; the one for temporary files when left out"),
+    ("--bytes", int, 1 << 28, "of the file, at most a quarter of what is free"),
+    ("--seconds", float, 5.0, "for each of writing and reading, at most"),
+    ("--timeout-s", float, 120.0, "half of it is the longest wait for other nodes"),
+)
 
 
 def main():
@@ -40,24 +47,7 @@ def main():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Measure how fast a folder is written and read.")
-    parser.add_argument(
-        "--folder",
-        default="",
-        help="a folder on the disk; the one for temporary files when left out",
-    )
-    parser.add_argument(
-        "--bytes", type=int, default=1 << 28, help="of the file, at most a quarter of what is free"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="for each of writing and reading, at most"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=120.0,
-        help="half of it is the longest wait for other nodes",
-    )
+    parser = parser_of(None, PURPOSE, OPTIONS)
     options = parser.parse_args()
     if options.bytes < LEAST_BYTES:
         parser.error(f"needs --bytes of {LEAST_BYTES} or more")

@@ -75,26 +75,6 @@ class CannotStart(Exception):
     """A prerequisite is missing; the message names it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every probe takes."""
-    parser.add_argument(
-        "--master-addr",
-        help="address of rank 0's node; MASTER_ADDR or the job's first node when unset",
-    )
-    parser.add_argument(
-        "--master-port", type=int, help="a free port there; MASTER_PORT or 29500 when unset"
-    )
-    parser.add_argument(
-        "--network", help="CIDR or interface that the ranks talk over; the way to rank 0 when unset"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=60.0,
-        help="for the ranks to meet, and for one collective",
-    )
-
-
 def place(options: argparse.Namespace) -> RankPlacement:
     """Return this process's place; fills in where rank 0 listens.
 

@@ -32,6 +32,7 @@ from typing import Any
 try:  # first: it says so where torch is missing
     import hang
     import rendezvous
+    from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, option_of, parser_of
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
@@ -51,6 +52,37 @@ _BY_HAND = {  # what is trained where nothing is asked for, by the kind of devic
 # Of a collective: all ranks say where they stand before the first one gives up
 _BEFORE_TIMEOUT = 0.8
 _SIZES = fields(TransformerSize)
+_OPTIONS: tuple[Option, ...] = (
+    (
+        "--model",
+        (*MODELS, "llama"),
+        None,
+        "resnet50, on processors tiny; or llama: --model llama --help",
+    ),
+    ("--data", ("synthetic", *SOURCES), "synthetic", None),
+    ("--data-dir", str, "./data", "where the data is"),
+    ("--download", bool, False, "fetch the data that is not there, not imagenet"),
+    *(option_of(size, f"of a transformer: {size.default}") for size in _SIZES),
+    ("--classes", int, None, "1000, or as many as the data has"),
+    ("--image-size", int, None, "pixels of an image's side: 224; 32 for small images"),
+    ("--batch", int, None, "samples per rank and step: 32; on processors 8"),
+    ("--steps", int, None, "150; on processors 20"),
+    ("--warmup", int, None, "first steps, which are not timed: 50; on processors 2"),
+    ("--epochs", int, None, "passes over the data, in place of --steps"),
+    ("--lr", float, None, "0.01 for a ResNet; the model's own where unset"),
+    ("--precision", tuple(PRECISIONS), "fp32", "fp16 scales the loss"),
+    ("--compile", bool, False, "by torch.compile, which needs a C compiler"),
+    ("--workers", int, 0, "processes that read images, for each rank"),
+    ("--inference-steps", int, 0, "batches to infer after training, timed"),
+    PEAK_TFLOPS,
+    ("--results FILE", str, None, "write the figures there, as JSON"),
+    ("--seed", int, 1, None),
+    ("--device", ("cpu", "cuda"), None, "that of BACKEND, or a GPU if there is one"),
+    # These two are for tests
+    ("--poison RANK", int, None, HIDDEN),
+    ("--diverge RANK", int, None, HIDDEN),
+    *OF_RANKS,
+)
 # Until the process ends: torch 1.13 may wait for ever when the model of a group goes
 _KEPT: list[Trainer] = []
 
@@ -151,59 +183,8 @@ def is_llama(arguments: Sequence[str]) -> bool:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="training.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument(
-        "--model",
-        choices=(*MODELS, "llama"),
-        help="resnet50, on processors tiny; or llama: --model llama --help",
-    )
-    parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
-    parser.add_argument("--data-dir", default="./data", help="where the data is")
-    parser.add_argument(
-        "--download", action="store_true", help="fetch the data that is not there, not imagenet"
-    )
-    for size in _SIZES:
-        parser.add_argument(
-            f"--{size.name.replace('_', '-')}", type=int, help=f"of a transformer: {size.default}"
-        )
-    parser.add_argument("--classes", type=int, help="1000, or as many as the data has")
-    parser.add_argument(
-        "--image-size", type=int, help="pixels of an image's side: 224; 32 for small images"
-    )
-    parser.add_argument("--batch", type=int, help="samples per rank and step: 32; on processors 8")
-    parser.add_argument("--steps", type=int, help="150; on processors 20")
-    parser.add_argument(
-        "--warmup", type=int, help="first steps, which are not timed: 50; on processors 2"
-    )
-    parser.add_argument("--epochs", type=int, help="passes over the data, in place of --steps")
-    parser.add_argument("--lr", type=float, help="0.01 for a ResNet; the model's own where unset")
-    parser.add_argument(
-        "--precision", choices=tuple(PRECISIONS), default="fp32", help="fp16 scales the loss"
-    )
-    parser.add_argument(
-        "--compile", action="store_true", help="by torch.compile, which needs a C compiler"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=0, help="processes that read images, for each rank"
-    )
-    parser.add_argument(
-        "--inference-steps", type=int, default=0, help="batches to infer after training, timed"
-    )
-    parser.add_argument(
-        "--peak-tflops", type=float, help="of one GPU in that precision, for the MFU"
-    )
-    parser.add_argument("--results", metavar="FILE", help="write the figures there, as JSON")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="that of BACKEND, or a GPU if there is one"
-    )
-    # These two are for tests
-    parser.add_argument("--poison", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    parser.add_argument("--diverge", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+    parser = parser_of("training.py", __doc__, _OPTIONS)
+    options: argparse.Namespace = parser.parse_args(arguments)
     options.device = options.device or default_device()
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
