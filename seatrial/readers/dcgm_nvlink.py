@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import NVLINK
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
@@ -39,8 +38,8 @@ def _of_device(name: str, states: str) -> Result:
     """Return the result of a device: `U` is a link that is up, `D` one that is down."""
     down = [str(link) for link, state in enumerate(states) if state == "D"]
     if not down:
-        return Result(Verdict.PASS, SAYS_BAD, name)
+        return passed(name)
     which = f"all {len(down)} links are down"
     if "U" in states:
         which = f"links {', '.join(down)} are down"
-    return Result(Verdict.FAIL, NVLINK, f"{name}: {which}")
+    return failed(NVLINK, f"{name}: {which}")

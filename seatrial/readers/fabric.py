@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seatrial.causes.xid import meaning_of
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 _SWITCH = "tool-nvswitch"
@@ -76,7 +75,7 @@ def read_log(lines: Sequence[str]) -> Report:
             meaning, _ = meaning_of("SXid", int(error["number"]), "")
             words = f"{error['kind']} error {error['number']} ({meaning}) of NVSwitch{where}"
             if error["kind"] == "fatal":
-                results.append(Result(Verdict.FAIL, _SWITCH, words))
+                results.append(failed(_SWITCH, words))
             else:
                 notes.append(words)
         elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (
@@ -85,10 +84,10 @@ def read_log(lines: Sequence[str]) -> Report:
             code = (
                 _NO_SWITCH if "NV_WARN_NOTHING_TO_DO" in text else _IMEX if is_of_imex else _FABRIC
             )
-            results.append(Result(Verdict.FAIL, code, text))
+            results.append(failed(code, text))
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "log"))
+        results.append(passed("log"))
     return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
 
 
@@ -121,14 +120,8 @@ def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]
     """Yield the nodes of an IMEX domain, and the domain itself if it alone is not up."""
     for host, status in nodes:
         if status == "READY":
-            yield Result(Verdict.PASS, SAYS_BAD, host)
+            yield passed(host)
         else:
-            yield Result(
-                Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there"
-            )
+            yield failed(_IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there")
     if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
-        yield Result(
-            verdict=Verdict.FAIL,
-            code=_IMEX,
-            words=f"the domain is {state}, though each node is ready",
-        )
+        yield failed(_IMEX, f"the domain is {state}, though each node is ready")

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import LOST, SLOWED
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.readers.report import (
+    WRONG_DATA,
+    Report,
+    Result,
+    corrupt,
+    degraded,
+    failed,
+    passed,
+)
 from seatrial.text.lazy_pattern import lazy
 
 TextByGpu = dict[int, str]
@@ -81,25 +88,23 @@ def read_gpu_burn(lines: Sequence[str]) -> Report:
     burn = _Burn()
     for line in lines:
         burn.take(line)
-    results = [Result(Verdict.FAIL, LOST, words) for words in burn.lost]
+    results = [failed(LOST, words) for words in burn.lost]
     faulty = burn.faulty()
     for gpu in faulty:
         results.append(_of_faulty(gpu, burn.errors.get(gpu, "some")))
     results += _slow(burn)
     for gpu in burn.states:
         if burn.rates.get(gpu, 0.0) > 0 and gpu not in faulty:  # it has computed
-            results.append(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}"))
+            results.append(passed(f"GPU {gpu}"))
     return Report("gpu-burn", tuple(results))
 
 
 def _of_faulty(gpu: int, errors: str) -> Result:
     """Return the result of a GPU that computed wrongly, or whose process died."""
     if errors == "DIED":
-        return Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
+        return failed(LOST, f"GPU {gpu}: its process died")
     count = errors.lstrip("-")  # the counter of 32 bits overflows
-    return Result(
-        verdict=Verdict.CORRUPT, code=WRONG_DATA, words=f"GPU {gpu}: {count} wrong results"
-    )
+    return corrupt(WRONG_DATA, f"GPU {gpu}: {count} wrong results")
 
 
 def _slow(burn: _Burn) -> list[Result]:
@@ -116,11 +121,5 @@ def _slow(burn: _Burn) -> list[Result]:
         usual = median(rates.values())
         for gpu, rate in rates.items():
             if rate < _SLOW * usual:
-                results.append(
-                    Result(
-                        verdict=Verdict.DEGRADED,
-                        code=SLOWED,
-                        words=f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}",
-                    )
-                )
+                results.append(degraded(SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}"))
     return results

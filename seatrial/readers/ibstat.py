@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN = "tool-port-down"
@@ -153,21 +153,15 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=PORT_SLOW,
-            words=f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}",
+        yield degraded(
+            PORT_SLOW, f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
         )
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
-        yield Result(
-            Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes"
-        )
+        yield degraded(PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
     elif state == "active":
-        yield Result(Verdict.PASS, SAYS_BAD, port.name)
+        yield passed(port.name)
     elif state in ("initializing", "init", "armed"):
-        yield Result(
-            Verdict.FAIL, NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it"
-        )
+        yield failed(NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
     else:
         verdict = (
             Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, passed
 from seatrial.text.lazy_pattern import lazy
 
 Fields = dict[str, str]
@@ -54,7 +54,7 @@ def read_mlxlink(lines: Sequence[str]) -> Report:
         Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
     ]
     if not results and "State" in fields:
-        results.append(Result(Verdict.PASS, SAYS_BAD, device))
+        results.append(passed(device))
     return Report("mlxlink", tuple(results))
 
 

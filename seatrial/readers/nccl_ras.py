@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Report, Result, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -114,9 +114,9 @@ def _of_section(section: _Section) -> Iterator[Result]:
     named = some_of(section.members)
     kinds = section.kinds.split(",")
     if ("INCOMPLETE" in kinds or "DEAD" in kinds) and named:
-        yield Result(Verdict.FAIL, MISSING, f"{named} does not answer")
+        yield failed(MISSING, f"{named} does not answer")
     if "ERROR" in kinds and named:
-        yield Result(Verdict.FAIL, FAILED, named)
+        yield failed(FAILED, named)
     if "MISMATCH" in kinds:
         yield Result(
             verdict=Verdict.INCONCLUSIVE, code=OUT_OF_STEP, words=_out_of_step(section, named)

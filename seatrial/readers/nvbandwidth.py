@@ -6,7 +6,7 @@ from typing import Any
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
@@ -33,16 +33,10 @@ def read_nvbandwidth(lines: Sequence[str]) -> Report:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
         elif _WRONG_DATA.search(line):
-            results.append(
-                Result(
-                    verdict=Verdict.CORRUPT,
-                    code=WRONG_DATA,
-                    words=f"{test}: data was wrong after a copy",
-                )
-            )
+            results.append(corrupt(WRONG_DATA, f"{test}: data was wrong after a copy"))
         elif match := _NV_ERROR.search(line):
             code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
-            results.append(Result(Verdict.FAIL, code, f"{test}: {match[0]}"))
+            results.append(failed(code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -169,7 +169,7 @@ def _report(gpus: Sequence[Gpu]) -> Report:
             Result(verdict=verdict, code=code, words=f"GPU {gpu}: {fault}")
             for verdict, code, fault in _faults(fields)
         ]
-        results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
+        results += faults or [passed(gpu)]
     return Report(_TOOL, tuple(results))
 
 
@@ -300,30 +300,18 @@ def read_table(lines: Sequence[str]) -> Report:
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
-                results.append(
-                    Result(
-                        verdict=Verdict.DEGRADED,
-                        code=MEMORY,
-                        words=f"{gpu}: {match[3]} uncorrectable memory errors",
-                    )
-                )
+                results.append(degraded(MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"))
         if "Processes:" in line:
             break
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
     for gpu, count in lost.items():
-        results.append(
-            Result(
-                verdict=Verdict.FAIL,
-                code=LOST,
-                words=f"{gpu}: {count} fields cannot be read (ERR!)",
-            )
-        )
+        results.append(failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)"))
     bad = {result.words.partition(": ")[0] for result in results}
     for gpu in seen:
         if gpu not in bad:
-            results.append(Result(Verdict.PASS, SAYS_BAD, gpu))
+            results.append(passed(gpu))
     return Report(_TOOL, tuple(results))
 
 
@@ -349,15 +337,9 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
         return None
     results = list(_states(rates))
     for (gpu, link), errors in counts.items():
-        results.append(
-            Result(
-                verdict=Verdict.DEGRADED,
-                code=NVLINK,
-                words=f"GPU {gpu} link {link}: {', '.join(errors)} errors",
-            )
-        )
+        results.append(degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors"))
     if not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "NVLink"))
+        results.append(passed("NVLink"))
     return Report("nvidia-smi nvlink", tuple(results))
 
 
@@ -376,14 +358,14 @@ def _states(rates: LinkRates) -> Iterator[Result]:
         down = [link for link in links if link not in up[gpu]]
         if down and most:
             lost = f"{_links(down)} inactive, {count} up"
-            yield Result(Verdict.FAIL, NVLINK, words + lost)
+            yield failed(NVLINK, words + lost)
         elif count < most:
             fewer = f"{count} links, where others have {most}"
-            yield Result(Verdict.FAIL, NVLINK, words + fewer)
+            yield failed(NVLINK, words + fewer)
         slow = [link for link, rate in up[gpu].items() if rate < 0.9 * best]
         if slow:
             slower = f"{_links(slow)} at {links[slow[0]]} of {best:g} GB/s"
-            yield Result(Verdict.DEGRADED, NVLINK, words + slower)
+            yield degraded(NVLINK, words + slower)
 
 
 def _links(links: Sequence[str]) -> str:

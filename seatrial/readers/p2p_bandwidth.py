@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import itemgetter
 from statistics import median
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
@@ -75,7 +74,7 @@ def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> 
         *_slower_than_without(direct, through_host),
     ]
     if matrices and not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
+        results.append(passed("P2P"))
     measured = []
     if direct:
         measured.append(bandwidth("p2p median", median(direct.values())))
@@ -118,10 +117,9 @@ def _slower_than_without(direct: Pairs, through_host: Pairs) -> Iterator[Result]
     usual = median(direct.values())
     without = median(through_host.values())
     if usual < _SLOWER * without:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_PEER_SLOW,
-            words=f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
+        yield degraded(
+            _PEER_SLOW,
+            f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
             f"{quantity(without, 'GB/s')} without",
         )
 
@@ -132,18 +130,10 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iter
     if len(connected) > 2:
         alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
     if alone and len(alone) < len(connected):
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_NO_PEER,
-            words=f"GPU {', '.join(alone)} has no peer access to the others",
-        )
+        yield degraded(_NO_PEER, f"GPU {', '.join(alone)} has no peer access to the others")
     elif refused and not connected:
         first, second = refused[0]
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_NO_PEER,
-            words=f"GPU {first} has no peer access to GPU {second}",
-        )
+        yield degraded(_NO_PEER, f"GPU {first} has no peer access to GPU {second}")
 
 
 def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
@@ -154,10 +144,8 @@ def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
         return
     slow_gpus = _slow_gpus(pairs)
     for gpu, best, usual in slow_gpus:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=NVLINK,
-            words=f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}",
+        yield degraded(
+            NVLINK, f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
         )
     if not slow_gpus:
         yield from _slow_links(which, pairs)
@@ -173,10 +161,8 @@ def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
     if not slow:
         return
     least = min(slow.values())
-    yield Result(
-        verdict=Verdict.DEGRADED,
-        code=NVLINK,
-        words=f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}",
+    yield degraded(
+        NVLINK, f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}"
     )
 
 
@@ -185,11 +171,7 @@ def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:
     (source, target), slow = min(pairs.items(), key=itemgetter(1))
     fast = max(pairs.values())
     if slow < fast / 2:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=NVLINK,
-            words=f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}",
-        )
+        yield degraded(NVLINK, f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}")
 
 
 def _place_of(pairs: Collection[tuple[int, int]]) -> str:
@@ -232,8 +214,4 @@ def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     usual = median(own.values())
     for gpu, value in own.items():
         if value < _SLOW * usual:
-            yield Result(
-                verdict=Verdict.DEGRADED,
-                code=MEMORY,
-                words=f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}",
-            )
+            yield degraded(MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")

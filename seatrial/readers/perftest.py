@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import finite
-from seatrial.readers.report import WRONG_DATA, Report, Result
+from seatrial.readers.report import WRONG_DATA, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
@@ -73,9 +72,9 @@ def read_perftest(lines: Sequence[str]) -> Report:
             named = dict(zip(columns, values, strict=False))
             measurements += _of_row(tool, subject, int(row[1]), named, both_ways=both_ways)
         elif wrong := _VALIDATION.match(line):
-            results.append(Result(Verdict.CORRUPT, WRONG_DATA, wrong[0].strip()))
+            results.append(corrupt(WRONG_DATA, wrong[0].strip()))
         elif error := _RDMA_ERROR.match(line):
-            results.append(Result(Verdict.FAIL, _RDMA, error[0].strip()))
+            results.append(failed(_RDMA, error[0].strip()))
     return Report(tool, tuple(results), tuple(measurements))
 
 

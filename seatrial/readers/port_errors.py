@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Report, Result, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 
 Counts = dict[str, int]  # by counter
@@ -86,13 +85,9 @@ def _of_counters(counts: dict[str, Counts]) -> Report:
             if counter.endswith(_OF_CONGESTION):
                 busy.append(f"{counter} {count}")
         if bad:
-            results.append(
-                Result(
-                    verdict=Verdict.DEGRADED, code=PORT_ERRORS, words=f"{name}: {', '.join(bad)}"
-                )
-            )
+            results.append(degraded(PORT_ERRORS, f"{name}: {', '.join(bad)}"))
         else:
-            results.append(Result(Verdict.PASS, SAYS_BAD, name))
+            results.append(passed(name))
         if busy:
             notes.append(f"{name}: {', '.join(busy)} (congestion, no fault of the link)")
     return Report("InfiniBand counters", tuple(results), notes=tuple(notes))

@@ -32,6 +32,26 @@ class Result:
     words: str
 
 
+def passed(words: str) -> Result:
+    """Return the result of a device without a fault."""
+    return Result(Verdict.PASS, SAYS_BAD, words)
+
+
+def degraded(code: str, words: str) -> Result:
+    """Return the result of a device that works worse than it should."""
+    return Result(Verdict.DEGRADED, code, words)
+
+
+def failed(code: str, words: str) -> Result:
+    """Return the result of a device that does not work."""
+    return Result(Verdict.FAIL, code, words)
+
+
+def corrupt(code: str, words: str) -> Result:
+    """Return the result of a device that computes or carries wrong numbers."""
+    return Result(Verdict.CORRUPT, code, words)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a tool printed. `notes` are events that change no verdict."""

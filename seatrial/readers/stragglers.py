@@ -9,8 +9,7 @@ rank's own best (individual); below 0.7, its default threshold, a rank is called
 from collections.abc import Sequence
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Report, Result, degraded
 from seatrial.text.lazy_pattern import lazy
 
 RankKey = tuple[str, int]  # the kind of score, and the rank
@@ -81,4 +80,4 @@ def _result(key: RankKey, scored: tuple[str, float] | None, named: str) -> Resul
         if scored
         else f"computes slower than {than}"
     )
-    return Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank}{where} {how}")
+    return degraded(STRAGGLER, f"rank {rank}{where} {how}")

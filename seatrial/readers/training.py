@@ -16,7 +16,7 @@ from typing import NamedTuple
 from seatrial.model.measurement import TIMES, ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Report, Result, degraded, failed
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
@@ -169,10 +169,7 @@ def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
     """
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
-        return [
-            Result(verdict=Verdict.FAIL, code=NOT_FINITE, words=f"{each}: {each.what}")
-            for each in accused[:1]
-        ]
+        return [failed(NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
     first = steps[bad[0]]
     last = steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
@@ -239,13 +236,7 @@ def _slower(steps: Steps) -> list[Result]:
         return [Result(Verdict.PASS, SLOWER, "")]
     first, _ = numbered[at]
     longer = f"{after / before:.2f} times the {quantity(before, '')} before"
-    return [
-        Result(
-            verdict=Verdict.DEGRADED,
-            code=SLOWER,
-            words=f"steps from {first} on take {quantity(after, unit)}, {longer}",
-        )
-    ]
+    return [degraded(SLOWER, f"steps from {first} on take {quantity(after, unit)}, {longer}")]
 
 
 def _change(costs: Sequence[float]) -> int:

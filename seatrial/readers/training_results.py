@@ -13,7 +13,7 @@ from typing import Any
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import finite, items
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
@@ -68,13 +68,7 @@ def read_events(lines: Sequence[str]) -> Report | None:
                 results.append(_wrong_sum(event))
     lost = next((step for step in steps if _is_broken(step, "loss")), None)
     if lost:
-        results.append(
-            Result(
-                verdict=Verdict.CORRUPT,
-                code=NOT_FINITE,
-                words=f"the loss of step {lost.get('step')} is not finite",
-            )
-        )
+        results.append(corrupt(NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"))
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
@@ -104,13 +98,13 @@ def _results(document: Document) -> Iterator[Result]:
         words = "the loss is not finite"
         if broken:
             words += f" on {_named(broken)}"
-        yield Result(Verdict.CORRUPT, NOT_FINITE, words)
+        yield corrupt(NOT_FINITE, words)
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
     if len(checksums) > 1:
         usual, _ = checksums.most_common(1)[0]
         odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)
         words = f"other parameters than most on {odd[:150]}"
-        yield Result(Verdict.CORRUPT, DIFFER, words)
+        yield corrupt(DIFFER, words)
     first = _first(document, _FIRST)
     last = _first(document, _LAST)
     if first is not None and last is not None:
@@ -118,7 +112,7 @@ def _results(document: Document) -> Iterator[Result]:
         if last < first:
             yield Result(Verdict.PASS, "", fell)
         else:
-            yield Result(Verdict.FAIL, NOT_LEARNED, fell)
+            yield failed(NOT_LEARNED, fell)
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
@@ -164,11 +158,7 @@ def _wrong_sum(event: Document) -> Result:
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
-    return Result(
-        verdict=Verdict.CORRUPT,
-        code=WRONG_SUM,
-        words=f"all_reduce by torch: wrong elements on {_named(bad)}",
-    )
+    return corrupt(WRONG_SUM, f"all_reduce by torch: wrong elements on {_named(bad)}")
 
 
 def _named(ranks: Sequence[Document]) -> str:
