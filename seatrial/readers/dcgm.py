@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import items, listed
+from seatrial.readers.documents import Document, items, listed
 from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
-from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Report, Result
+from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Lines, Report, Result
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
@@ -136,7 +136,7 @@ def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
     return Result(verdict, code, words)
 
 
-def read_diag(lines: Sequence[str]) -> Report:
+def read_diag(lines: Lines) -> Report:
     """Read rows of tests, of their devices, and of warnings, which go on over several rows."""
     tests: list[_Test] = []
     of_warning: str | None = None  # the device whose warning the next row goes on with
@@ -183,7 +183,7 @@ def _report(tests: Sequence[_Test]) -> Report:
     return Report(_TOOL, tuple(results), notes=notes)
 
 
-def _rows(lines: Sequence[str]) -> Rows:
+def _rows(lines: Lines) -> Rows:
     """Yield the two cells of each row that has two."""
     for line in lines:
         cells = line.strip().split("|")
@@ -216,7 +216,7 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
     return list(_diagnoses(document))
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
@@ -238,7 +238,7 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
                     yield from _diagnosis(str(test.get("name")), result)
 
 
-def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
+def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
     verdict = _verdict_of(str(result.get("status", "")).lower())
     if verdict is Verdict.NOT_RUN:
@@ -260,7 +260,7 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     )
 
 
-def _first_warning(result: dict[str, Any]) -> str:
+def _first_warning(result: Document) -> str:
     """Return the first warning, which is a text or an object with one; empty without any."""
     for warning in listed(result.get("warnings")):
         if isinstance(warning, dict):
@@ -277,7 +277,7 @@ def _verdict_of(status: str) -> Verdict:
     return Verdict.NOT_RUN
 
 
-def read_health(lines: Sequence[str]) -> Report:
+def read_health(lines: Lines) -> Report:
     """Read the state of all, then of each GPU or switch, and under it the systems with their
     messages.
     """
@@ -337,7 +337,7 @@ def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Resu
     return Result(verdict, code, words)
 
 
-def _health_rows(lines: Sequence[str]) -> Rows:
+def _health_rows(lines: Lines) -> Rows:
     """Yield the cells of each row; a row of one cell has no value."""
     for line in lines:
         if not line.lstrip().startswith("|"):

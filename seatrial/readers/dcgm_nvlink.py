@@ -1,9 +1,7 @@
 """Read `dcgmi nvlink --link-status`: the links of each GPU and NVSwitch, a letter each. Pure."""
 
-from collections.abc import Sequence
-
 from seatrial.readers.nvidia_smi import NVLINK
-from seatrial.readers.report import Report, Result, failed, passed
+from seatrial.readers.report import Lines, Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
@@ -18,7 +16,7 @@ LINE = lazy(
 )
 
 
-def read_links(lines: Sequence[str]) -> Report:
+def read_links(lines: Lines) -> Report:
     """Name each device with links that are down, or with none that is up."""
     links: dict[str, str] = {}
     device = ""

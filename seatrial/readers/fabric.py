@@ -8,10 +8,10 @@ Manager User Guide).
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from seatrial.causes.xid import meaning_of
-from seatrial.readers.report import Report, Result, failed, passed
+from seatrial.readers.documents import Document
+from seatrial.readers.report import Lines, Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 _SWITCH = "tool-nvswitch"
@@ -50,7 +50,7 @@ _NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
 _STATE = lazy(r"Domain State: (\w{2,20})")
 
 
-def read_log(lines: Sequence[str]) -> Report:
+def read_log(lines: Lines) -> Report:
     """Read the log of fabric manager or IMEX: errors of switches first, which the others follow
     from.
     """
@@ -91,7 +91,7 @@ def read_log(lines: Sequence[str]) -> Report:
     return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
 
 
-def read_imex_ctl(lines: Sequence[str]) -> Report:
+def read_imex_ctl(lines: Lines) -> Report:
     """Read the state of each node, and of the domain."""
     nodes = [match.groups() for line in lines if (match := _NODE.match(line))]
     state = next((match[1] for line in lines if (match := _STATE.match(line))), "")
@@ -100,7 +100,7 @@ def read_imex_ctl(lines: Sequence[str]) -> Report:
     )
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `nvidia-imex-ctl -N -j`; None for another document."""
     nodes = document.get("nodes")
     status = document.get("status")

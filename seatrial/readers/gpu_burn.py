@@ -1,12 +1,12 @@
 """Read gpu_burn: errors, and the rates of GPUs of one model beside each other. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from seatrial.readers.nvidia_smi import LOST, SLOWED
 from seatrial.readers.report import (
     WRONG_DATA,
+    Lines,
     Report,
     Result,
     corrupt,
@@ -80,7 +80,7 @@ class _Burn:
         )
 
 
-def read_gpu_burn(lines: Sequence[str]) -> Report:
+def read_gpu_burn(lines: Lines) -> Report:
     """Name GPUs with wrong results, those whose process died, and slow ones.
 
     A GPU passes only if it computed.

@@ -1,10 +1,9 @@
 """Read iblinkinfo: the links of an InfiniBand fabric, each as both of its ends see it. Pure."""
 
 import re
-from collections.abc import Sequence
 
 from seatrial.readers.ibstat import NO_SUBNET, PORT_DOWN, PORT_SLOW
-from seatrial.readers.report import Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import count
 
@@ -19,7 +18,7 @@ _LINK = lazy(
 BEGINS = lazy(rf"{_NODE.pattern}|{_LINK.pattern}")
 
 
-def read_links(lines: Sequence[str]) -> Report | None:
+def read_links(lines: Lines) -> Report | None:
     """Return the state of each link; how many ports have none is a note, because those of a switch
     may be free.
     """

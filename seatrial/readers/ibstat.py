@@ -4,12 +4,12 @@ Pure.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN = "tool-port-down"
@@ -77,7 +77,7 @@ class _Port:
         return float(number[0]) if number else 0.0
 
 
-def read_ports(lines: Sequence[str]) -> Report:
+def read_ports(lines: Lines) -> Report:
     """Read the state of each port: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev."""
     every = [port for port in _ports(lines) if port.state]
     ipoib = [port for port in every if port.is_ipoib]
@@ -107,7 +107,7 @@ def read_ports(lines: Sequence[str]) -> Report:
     return Report(tool="InfiniBand ports", results=tuple(results), measurements=rates, notes=notes)
 
 
-def _ports(lines: Sequence[str]) -> Iterator[_Port]:
+def _ports(lines: Lines) -> Iterator[_Port]:
     """Yield the ports that the tools list, as far as each names one."""
     device = ""
     port = _Port("")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
-from seatrial.readers.report import Report, Result, passed
+from seatrial.readers.report import Lines, Report, Result, passed
 from seatrial.text.lazy_pattern import lazy
 
 Fields = dict[str, str]
@@ -37,7 +37,7 @@ _FEW_DOWNS = 2  # when the node, and when the switch started
 _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 
-def read_mlxlink(lines: Sequence[str]) -> Report:
+def read_mlxlink(lines: Lines) -> Report:
     """Read state, recommendation, lanes of the module, and the error rate after correction."""
     device = "the port"
     for line in lines:

@@ -5,11 +5,11 @@ Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, 
 whether they are behind or ahead is in the counts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result, failed
+from seatrial.readers.report import Lines, Report, Result, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -65,7 +65,7 @@ class _Section:
     counts: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_ras(lines: Sequence[str]) -> Report:
+def read_ras(lines: Lines) -> Report:
     """Read sections and the table of communicators; one without errors is a pass."""
     sections = list(_sections(lines))
     results: list[Result] = []
@@ -81,7 +81,7 @@ def read_ras(lines: Sequence[str]) -> Report:
     return Report("NCCL RAS", tuple(results))
 
 
-def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+def _sections(lines: Lines) -> Iterator[_Section]:
     """Yield the sections of the report, with the members that they name."""
     section: _Section | None = None
     for line in lines:

@@ -1,12 +1,9 @@
 """Read nvbandwidth, text and JSON. Pure."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import items
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result, corrupt, failed
+from seatrial.readers.documents import Document, items
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
@@ -24,7 +21,7 @@ NVBANDWIDTH_LINE = lazy(
 )
 
 
-def read_nvbandwidth(lines: Sequence[str]) -> Report:
+def read_nvbandwidth(lines: Lines) -> Report:
     """Read sums in GB/s, wrong data and errors, each with its test."""
     test = ""
     results: list[Result] = []
@@ -53,7 +50,7 @@ def bandwidth(test: str, gb_s: float) -> Measurement:
     )
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `nvbandwidth --json`; None for another document."""
     output = document.get("nvbandwidth")
     if not isinstance(output, dict):

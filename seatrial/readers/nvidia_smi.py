@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -156,7 +156,7 @@ _LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
 NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
-def read_query(lines: Sequence[str]) -> Report:
+def read_query(lines: Lines) -> Report:
     """Read the faults that each GPU reports in `nvidia-smi -q`."""
     return _report(_gpus(lines))
 
@@ -173,7 +173,7 @@ def _report(gpus: Sequence[Gpu]) -> Report:
     return Report(_TOOL, tuple(results))
 
 
-def _gpus(lines: Sequence[str]) -> list[Gpu]:
+def _gpus(lines: Lines) -> list[Gpu]:
     """Return the fields of each GPU by the headings that they stand under, in small letters."""
     gpus: list[Gpu] = []
     fields: Fields = {}  # before the first GPU, of the node
@@ -245,7 +245,7 @@ def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
             yield verdict, code, fault
 
 
-def read_xml(lines: Sequence[str]) -> Report | None:
+def read_xml(lines: Lines) -> Report | None:
     """Read `nvidia-smi -q -x`, also where it was cut short; no entity of XML is expanded."""
     text = "\n".join(lines)
     if "<nvidia_smi_log" not in text:
@@ -286,7 +286,7 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
     fields[path] = value
 
 
-def read_table(lines: Sequence[str]) -> Report:
+def read_table(lines: Lines) -> Report:
     """Read the rows of the table without options: two or three of each GPU, the errors in the
     first's last cell.
     """
@@ -315,7 +315,7 @@ def read_table(lines: Sequence[str]) -> Report:
     return Report(_TOOL, tuple(results))
 
 
-def read_nvlink(lines: Sequence[str]) -> Report | None:
+def read_nvlink(lines: Lines) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
     gpu = "?"
     has_counters = False

@@ -6,7 +6,7 @@ from statistics import median
 
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
-from seatrial.readers.report import Report, Result, degraded, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
@@ -42,7 +42,7 @@ _UNIFORM = 0.75  # part of the pairs that is alike
 _SLOWER = 0.8  # of the rate through the host
 
 
-def read_p2p(lines: Sequence[str]) -> Report:
+def read_p2p(lines: Lines) -> Report:
     """Read the matrices with peer access: a pair or a GPU that is slower than most others."""
     matrices: dict[str, Matrix] = {}
     refused: list[tuple[str, str]] = []

@@ -1,12 +1,11 @@
 """Read perftest: `ib_write_bw`, `ib_read_lat` and their sisters. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.readers.documents import finite
-from seatrial.readers.report import WRONG_DATA, Report, Result, corrupt, failed
+from seatrial.readers.documents import Document, finite
+from seatrial.readers.report import WRONG_DATA, Lines, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
@@ -52,7 +51,7 @@ PERFTEST_LINE = lazy(
 )
 
 
-def read_perftest(lines: Sequence[str]) -> Report:
+def read_perftest(lines: Lines) -> Report:
     """Read rows of message size, iterations, and the columns of the heading: peak and average, or
     latencies.
     """
@@ -110,7 +109,7 @@ def _of_row(
             )
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `--out_json`; None for another document.
 
     It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.

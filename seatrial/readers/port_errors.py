@@ -1,8 +1,6 @@
 """Read the counters of ibqueryerrors and perfquery. Pure."""
 
-from collections.abc import Sequence
-
-from seatrial.readers.report import Report, Result, degraded, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 
 Counts = dict[str, int]  # by counter
@@ -40,7 +38,7 @@ ERRORS_BEGINS = lazy(
 ERRORS_LINE = lazy(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
 
 
-def read_port_errors(lines: Sequence[str]) -> Report:
+def read_port_errors(lines: Lines) -> Report:
     """Read the counters of ibqueryerrors and perfquery; what congestion counts is a note."""
     counts: dict[str, Counts] = {}
     node = ""

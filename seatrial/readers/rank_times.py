@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from statistics import median
 
-from seatrial.readers.report import Report, Result, degraded, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, passed
 from seatrial.readers.stragglers import STRAGGLER, THRESHOLD
 from seatrial.text.lazy_pattern import lazy
 
@@ -44,7 +44,7 @@ LINE = lazy(
 )
 
 
-def read_rank_times(lines: Sequence[str]) -> Report:
+def read_rank_times(lines: Lines) -> Report:
     """Name the ranks that compute slower than the others; minima and maxima without a rank are a
     note.
     """
@@ -97,7 +97,7 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
     return None
 
 
-def _by_timer(lines: Sequence[str]) -> dict[str, Times]:
+def _by_timer(lines: Lines) -> dict[str, Times]:
     """Return the times of each rank by timer, in ms."""
     times: dict[str, Times] = {}
     timer = ""

@@ -14,6 +14,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
+Lines = Sequence[str]  # of a part
 MAX_WORDS = 200
 _MAX_SHOWN = 4
 _MAX_MEASUREMENTS = 1000
@@ -82,7 +83,7 @@ class Reader:
     finds: str
     needles: tuple[str, ...]
     begins: re.Pattern[str]
-    read: Callable[[Sequence[str]], Report | None]
+    read: Callable[[Lines], Report | None]
     belongs: re.Pattern[str] = re.compile(r"(?!)")
     ends: re.Pattern[str] | None = None
     patience: int = 20

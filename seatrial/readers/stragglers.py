@@ -6,10 +6,8 @@ Source: its straggler detection callback. A score is 1 for the fastest rank (rel
 rank's own best (individual); below 0.7, its default threshold, a rank is called a straggler.
 """
 
-from collections.abc import Sequence
-
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.readers.report import Report, Result, degraded
+from seatrial.readers.report import Lines, Report, Result, degraded
 from seatrial.text.lazy_pattern import lazy
 
 RankKey = tuple[str, int]  # the kind of score, and the rank
@@ -35,7 +33,7 @@ LINE = lazy(
 )
 
 
-def read_stragglers(lines: Sequence[str]) -> Report:
+def read_stragglers(lines: Lines) -> Report:
     """Name the ranks that a warning names, or whose score is below the threshold, with node and
     score.
     """

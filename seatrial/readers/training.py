@@ -16,7 +16,7 @@ from typing import NamedTuple
 from seatrial.model.measurement import TIMES, ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
-from seatrial.readers.report import Report, Result, degraded, failed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
@@ -70,7 +70,7 @@ class Accused(NamedTuple):
         return f"rank {self.rank} ({self.node}, GPU {self.device})"
 
 
-def read_training(lines: Sequence[str]) -> Report | None:
+def read_training(lines: Lines) -> Report | None:
     """Return the report of a training's log; None where no line has a step, an assertion or the
     size of a batch.
     """
@@ -147,7 +147,7 @@ def _description(steps: Steps) -> str:
     return words
 
 
-def _accused(lines: Sequence[str]) -> list[Accused]:
+def _accused(lines: Lines) -> list[Accused]:
     """Return the ranks whose own checks found something, in the order of the log."""
     accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):

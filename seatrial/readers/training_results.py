@@ -7,18 +7,17 @@ by the judge.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import finite, items
-from seatrial.readers.report import Report, Result, corrupt, failed
+from seatrial.readers.documents import Document, finite, items
+from seatrial.readers.report import Lines, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
 
-Document = Mapping[str, Any]
 NOT_FINITE = "training-result-not-finite"
 DIFFER = "training-result-differs"
 NOT_LEARNED = "training-result-not-learned"
@@ -41,14 +40,14 @@ _LAST = ("loss_end", "last_loss", "final_loss")
 _TEXTS = ("model", "precision", "data", "device")
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of results.json; None for another document."""
     if not any(key in document for key in (*_THROUGHPUT, *_LAST)):
         return None
     return _report(document, is_whole=True)
 
 
-def read_events(lines: Sequence[str]) -> Report | None:
+def read_events(lines: Lines) -> Report | None:
     """Return the report of the JSON lines of a training or of its sums; None if no line is
     whole.
     """
