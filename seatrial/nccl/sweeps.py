@@ -68,6 +68,7 @@ class Other:
 
 
 Event = Row | Mark | Other
+Events = list[Event]
 
 
 class TableLineReader:
@@ -88,7 +89,7 @@ class TableLineReader:
         self._doubled = False
         self._command = ""  # the lines before this one that end in a backslash
 
-    def feed(self, raw: str) -> list[Event]:
+    def feed(self, raw: str) -> Events:
         """Return the events of one line, in order; most lines have one."""
         text, rank = clean(raw)
         if " NCCL " not in text:
@@ -124,7 +125,7 @@ class TableLineReader:
         if len(self._hosts) < _MAX_HOSTS:
             self._hosts.add(host)
 
-    def _piece(self, head: str) -> list[Event]:
+    def _piece(self, head: str) -> Events:
         """Take a piece of a row that has no line end of its own."""
         if not head.strip():
             return []
@@ -142,7 +143,7 @@ class TableLineReader:
         self._hold(joined)
         return []
 
-    def _whole_line(self, text: str, rank: int | None) -> list[Event]:
+    def _whole_line(self, text: str, rank: int | None) -> Events:
         if self._pending.lstrip().startswith("#"):
             return self._complete_comment(text, rank)
         mark = read_mark(text, in_place_only=self._in_place_only)
@@ -164,7 +165,7 @@ class TableLineReader:
             self._hold(piece)
         return events
 
-    def _complete_comment(self, text: str, rank: int | None) -> list[Event]:
+    def _complete_comment(self, text: str, rank: int | None) -> Events:
         """Complete the held beginning of a header or footer line with this text, or read the text
         on its own.
         """
@@ -174,7 +175,7 @@ class TableLineReader:
         events = self._mark(mark, held) if mark is not None else []
         return events if events and not alone else events + self._whole_line(text, rank)
 
-    def _mark(self, mark: Mark, text: str) -> list[Event]:
+    def _mark(self, mark: Mark, text: str) -> Events:
         if self._repeats(text):
             self._doubled = self._doubled or isinstance(mark, ColumnLayout)
             return []
@@ -186,7 +187,7 @@ class TableLineReader:
             self._learn_host(mark.host)
         return [mark]
 
-    def _other(self, text: str, rank: int | None) -> list[Event]:
+    def _other(self, text: str, rank: int | None) -> Events:
         """Take a line without nccl-tests output; too many of them mean that a held piece was not
         part of a row.
         """

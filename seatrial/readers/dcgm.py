@@ -220,10 +220,7 @@ def read_document(document: Document) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    results = [
-        Result(verdict=each.verdict, code=each.code, words=each.words)
-        for each in _diagnoses(document)
-    ]
+    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
     return Report(_TOOL, tuple(results))
 
 
@@ -240,14 +237,14 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
 
 def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
-    verdict = _verdict_of(str(result.get("status", "")).lower())
-    if verdict is Verdict.NOT_RUN:
+    status = str(result.get("status", "")).lower()
+    ran = [verdict for word, verdict in _VERDICTS.items() if status.startswith(word)]
+    if ran in ([], [Verdict.NOT_RUN]):
         return
+    verdict = ran[0]
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
-    where = ""
-    if ids is not None:
-        where = f"{group} {ids}"
+    where = "" if ids is None else f"{group} {ids}"
     read = _result(test, verdict, where, _first_warning(result))
     numbers = []
     if group == "GPU" and read.code != _SETTING:
@@ -262,19 +259,8 @@ def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
 
 def _first_warning(result: Document) -> str:
     """Return the first warning, which is a text or an object with one; empty without any."""
-    for warning in listed(result.get("warnings")):
-        if isinstance(warning, dict):
-            return str(warning.get("warning", ""))
-        return str(warning)
-    return ""
-
-
-def _verdict_of(status: str) -> Verdict:
-    """Return the verdict of a status by its first word; `not run` for an unknown one."""
-    for word, verdict in _VERDICTS.items():
-        if status.startswith(word):
-            return verdict
-    return Verdict.NOT_RUN
+    warning = next(iter(listed(result.get("warnings"))), "")
+    return str(warning.get("warning", "") if isinstance(warning, dict) else warning)
 
 
 def read_health(lines: Lines) -> Report:
@@ -303,21 +289,20 @@ def read_health(lines: Lines) -> Report:
             message = f"{entries[-1][3]} {value}".strip()
             entries[-1][3] = message[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
-    results = []
-    for verdict, device, system, message in entries:
-        if system or message or device not in explained:
-            results.append(_of_health(verdict, device, system, message))
+    results = [
+        _of_health(verdict, device, system, message)
+        for verdict, device, system, message in entries
+        if system or message or device not in explained
+    ]
     if overall and not results:
-        results.append(overall)
+        results = [overall]
     return Report("dcgmi health", tuple(results))
 
 
 def _state_in(text: str) -> str:
     """Return the state in a row; empty without one."""
     match = _HEALTH.search(text)
-    if match is None:
-        return ""
-    return match[1]
+    return match[1] if match else ""
 
 
 def _overall(row: str) -> Result | None:
@@ -331,9 +316,7 @@ def _overall(row: str) -> Result | None:
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
     """Return the state of a device, with the code of the system that it names."""
     words = ": ".join(part for part in (device, system, message) if part)
-    code = SAYS_BAD
-    if system or message:
-        code = code_of(system, message)
+    code = code_of(system, message) if system or message else SAYS_BAD
     return Result(verdict, code, words)
 
 
@@ -343,7 +326,4 @@ def _health_rows(lines: Lines) -> Rows:
         if not line.lstrip().startswith("|"):
             continue
         first, *others = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if others:
-            yield first, others[0]
-        else:
-            yield first, ""
+        yield first, next(iter(others), "")

@@ -22,9 +22,7 @@ def read_links(lines: Lines) -> Report:
     device = ""
     for line in lines:
         if match := _DEVICE.match(line):
-            kind = "NVSwitch"
-            if match[1] == "gpuId":
-                kind = "GPU"
+            kind = "GPU" if match[1] == "gpuId" else "NVSwitch"
             device = f"{kind} {match[2]}"
         elif device and (match := _LINKS.match(line)):
             links[device] = links.get(device, "") + match[1].replace(" ", "")

@@ -125,7 +125,7 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     """Read a rank's dump, a pickle or the JSON of `_dump_fr_trace_json`. Raises NoDump."""
     if len(content) > _MOST_BYTES:
         raise NoDump(f"has {len(content)} bytes, a dump at most {_MOST_BYTES}")
-    values = _values_in(content)
+    values = _json(content) if content[:1] == b"{" else _unpickled(content)
     if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
@@ -134,13 +134,6 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     return RankTrace(
         rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
     )
-
-
-def _values_in(content: bytes) -> object:
-    """Return what a dump holds, in whichever form it is."""
-    if content[:1] == b"{":
-        return _json(content)
-    return _unpickled(content)
 
 
 def _json(content: bytes) -> object:
@@ -207,12 +200,10 @@ def _groups(
     names: dict[str, str] = {}
     operations: dict[str, dict[int, str]] = {}
     for entry in entries:
-        read = _entry(entry)
-        if read is None:
-            continue
-        group, name, number, operation = read
-        names[group] = name
-        operations.setdefault(group, {})[number] = operation
+        if read := _entry(entry):
+            group, name, number, operation = read
+            names[group] = name
+            operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
         trace = GroupTrace(
             name=names[group],
@@ -252,9 +243,7 @@ def _members(config: object) -> Iterator[tuple[str, Ranks]]:
 
 def _text(value: object) -> str:
     """Return a text of bounded length; empty for any other value."""
-    if isinstance(value, str):
-        return printable(str(value)[:_MOST_TEXT])
-    return ""
+    return printable(value[:_MOST_TEXT]) if isinstance(value, str) else ""
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
@@ -334,9 +323,8 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     """
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
-        for other in members[group_id] & known.keys():
-            if _number(known[other], group_id) < group.collective:
-                awaited.add(other)
+        others = members[group_id] & known.keys()
+        awaited |= {rank for rank in others if _number(known[rank], group_id) < group.collective}
     return awaited
 
 
@@ -353,9 +341,7 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
 def _number(trace: RankTrace, group_id: str) -> int:
     """Return the number of the last collective that a rank entered in the group; 0 in none."""
     group = trace.groups.get(group_id)
-    if group is None:
-        return 0
-    return group.collective
+    return group.collective if group else 0
 
 
 def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:

@@ -88,14 +88,14 @@ def read_gpu_burn(lines: Lines) -> Report:
     burn = _Burn()
     for line in lines:
         burn.take(line)
-    results = [failed(LOST, words) for words in burn.lost]
     faulty = burn.faulty()
-    for gpu in faulty:
-        results.append(_of_faulty(gpu, burn.errors.get(gpu, "some")))
-    results += _slow(burn)
-    for gpu in burn.states:
-        if burn.rates.get(gpu, 0.0) > 0 and gpu not in faulty:  # it has computed
-            results.append(passed(f"GPU {gpu}"))
+    computed = [gpu for gpu in burn.states if burn.rates.get(gpu, 0.0) > 0]
+    results = [
+        *(failed(LOST, words) for words in burn.lost),
+        *(_of_faulty(gpu, burn.errors.get(gpu, "some")) for gpu in faulty),
+        *_slow(burn),
+        *(passed(f"GPU {gpu}") for gpu in computed if gpu not in faulty),
+    ]
     return Report("gpu-burn", tuple(results))
 
 
@@ -114,12 +114,14 @@ def _slow(burn: _Burn) -> list[Result]:
         if gpu not in burn.errors:
             model = burn.models.get(gpu, "")
             by_model.setdefault(model, {})[gpu] = rate
-    results = []
+    results: list[Result] = []
     for rates in by_model.values():
         if len(rates) < 3:
             continue
         usual = median(rates.values())
-        for gpu, rate in rates.items():
-            if rate < _SLOW * usual:
-                results.append(degraded(SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}"))
+        results += [
+            degraded(SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}")
+            for gpu, rate in rates.items()
+            if rate < _SLOW * usual
+        ]
     return results

@@ -39,17 +39,11 @@ _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 def read_mlxlink(lines: Lines) -> Report:
     """Read state, recommendation, lanes of the module, and the error rate after correction."""
-    device = "the port"
-    for line in lines:
-        match = _MLXLINK.match(line)
-        if match:
-            device = match[1]
-            break
+    command = next(filter(None, map(_MLXLINK.match, lines)), None)
+    device = command[1] if command else "the port"
     fields: Fields = {}
-    for line in lines:
-        match = _FIELD.match(line)
-        if match:
-            fields.setdefault(match[1].strip(), match[2].strip())
+    for match in filter(None, map(_FIELD.match, lines)):
+        fields.setdefault(match[1].strip(), match[2].strip())
     results = [
         Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
     ]
@@ -63,9 +57,7 @@ def _of_link(fields: Fields) -> Iterator[Problem]:
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
     advice = fields.get("Recommendation", "")
-    advised = ""
-    if advice and "no issue" not in advice.lower():
-        advised = f": {advice}"
+    advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
     status = fields.get("Status Opcode", "0")
     if not is_up:
         physical = fields.get("Physical state", "?")
@@ -78,9 +70,7 @@ def _of_link(fields: Fields) -> Iterator[Problem]:
 
 def _of_module(fields: Fields, is_up: bool) -> Iterator[Problem]:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
-    verdict = Verdict.FAIL
-    if is_up:
-        verdict = Verdict.DEGRADED
+    verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
     for name, problem in _LANES.items():
         lanes = _bad_lanes(fields, name)
         if lanes:
@@ -123,21 +113,13 @@ def _outside(field: str) -> list[int]:
     bounds = _RANGE.search(field)
     if bounds is None:
         return []
-    low = float(bounds[1])
-    high = float(bounds[2])
+    low, high = map(float, bounds.groups())
     if low >= high:
         return []
-    outside = []
-    values = _NUMBER.findall(field[: bounds.start()])
-    for lane, value in enumerate(values, start=1):
-        if not low <= float(value) <= high:
-            outside.append(lane)
-    return outside
+    values = enumerate(_NUMBER.findall(field[: bounds.start()]), start=1)
+    return [lane for lane, value in values if not low <= float(value) <= high]
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:
     """Name the first few lanes."""
-    named = ", ".join(map(str, lanes[:8]))
-    if len(lanes) > 1:
-        return f"lanes {named}"
-    return f"lane {named}"
+    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))}"

@@ -67,17 +67,10 @@ class _Section:
 
 def read_ras(lines: Lines) -> Report:
     """Read sections and the table of communicators; one without errors is a pass."""
-    sections = list(_sections(lines))
-    results: list[Result] = []
-    for section in sections:
-        results += _of_section(section)
+    results = [result for section in _sections(lines) for result in _of_section(section)]
     if not results:
-        rows = [row for row in map(_ROW.match, lines) if row]
-        results = [
-            Result(verdict=Verdict.PASS, code=MISSING, words="")
-            for row in rows
-            if row["errors"] == "OK"
-        ]
+        rows = filter(None, map(_ROW.match, lines))
+        results = [Result(Verdict.PASS, MISSING, "") for row in rows if row["errors"] == "OK"]
     return Report("NCCL RAS", tuple(results))
 
 
@@ -118,9 +111,7 @@ def _of_section(section: _Section) -> Iterator[Result]:
     if "ERROR" in kinds and named:
         yield failed(FAILED, named)
     if "MISMATCH" in kinds:
-        yield Result(
-            verdict=Verdict.INCONCLUSIVE, code=OUT_OF_STEP, words=_out_of_step(section, named)
-        )
+        yield Result(Verdict.INCONCLUSIVE, OUT_OF_STEP, _out_of_step(section, named))
 
 
 def _out_of_step(section: _Section, named: str) -> str:

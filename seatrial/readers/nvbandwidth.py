@@ -1,7 +1,6 @@
 """Read nvbandwidth, text and JSON. Pure."""
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import Document, items
 from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, Result, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
@@ -61,18 +60,9 @@ def read_document(document: Document) -> Report | None:
         status = str(test.get("status", ""))
         total = test.get("sum")
         if status.lower() in ("error", "failed"):
-            verdict = Verdict.FAIL
-            code = SAYS_BAD
-            if _WRONG_DATA.search(str(test)):
-                verdict = Verdict.CORRUPT
-                code = WRONG_DATA
-            results.append(
-                Result(
-                    verdict=verdict,
-                    code=code,
-                    words=f"{test.get('name')}: {test.get('error') or status}",
-                )
-            )
+            words = f"{test.get('name')}: {test.get('error') or status}"
+            is_wrong = _WRONG_DATA.search(str(test))
+            results.append(corrupt(WRONG_DATA, words) if is_wrong else failed(SAYS_BAD, words))
         elif isinstance(total, int | float) and not isinstance(total, bool):
             measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

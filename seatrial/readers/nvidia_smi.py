@@ -27,6 +27,7 @@ QUERY_LINE = lazy(
     "Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
+_LANES = lazy(r"(\d{1,3})x")
 _YES = ("yes", "active", "true")
 _NONE = ("none", "n/a", "[n/a]", "")
 # The end of a field's path, the values that are bad (None: a count above 0), and what they mean
@@ -157,12 +158,11 @@ NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
 def read_query(lines: Lines) -> Report:
-    """Read the faults that each GPU reports in `nvidia-smi -q`."""
+    """Read the faults that each GPU reports in `nvidia-smi -q`, or that it has none."""
     return _report(_gpus(lines))
 
 
 def _report(gpus: Sequence[Gpu]) -> Report:
-    """Return the faults of each GPU, or that it has none."""
     results: list[Result] = []
     for gpu, fields in gpus:
         faults = [
@@ -204,18 +204,10 @@ def _faults(fields: Fields) -> Iterator[Fault]:
     for path, value in fields.items():
         yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
-    current = _lanes(widths.get("current", ""))
-    widest = _lanes(widths.get("max", ""))
-    if current and widest and int(current) < int(widest):
-        yield Verdict.DEGRADED, PCIE, f"PCIe x{current} of x{widest}"
-
-
-def _lanes(width: str) -> str:
-    """Return the number in `16x`; empty for any other text."""
-    match = re.fullmatch(r"(\d{1,3})x", width)
-    if match is None:
-        return ""
-    return match[1]
+    current = _LANES.fullmatch(widths.get("current", ""))
+    widest = _LANES.fullmatch(widths.get("max", ""))
+    if current and widest and int(current[1]) < int(widest[1]):
+        yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
 
 
 def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
@@ -306,12 +298,11 @@ def read_table(lines: Lines) -> Report:
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
-    for gpu, count in lost.items():
-        results.append(failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)"))
+    results += [
+        failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)") for gpu, count in lost.items()
+    ]
     bad = {result.words.partition(": ")[0] for result in results}
-    for gpu in seen:
-        if gpu not in bad:
-            results.append(passed(gpu))
+    results += [passed(gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
 
 
@@ -335,12 +326,14 @@ def read_nvlink(lines: Lines) -> Report | None:
                     counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
     if not has_counters and not rates:
         return None
-    results = list(_states(rates))
-    for (gpu, link), errors in counts.items():
-        results.append(degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors"))
-    if not results:
-        results.append(passed("NVLink"))
-    return Report("nvidia-smi nvlink", tuple(results))
+    results = [
+        *_states(rates),
+        *(
+            degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors")
+            for (gpu, link), errors in counts.items()
+        ),
+    ]
+    return Report("nvidia-smi nvlink", tuple(results or [passed("NVLink")]))
 
 
 def _states(rates: LinkRates) -> Iterator[Result]:
@@ -370,7 +363,4 @@ def _states(rates: LinkRates) -> Iterator[Result]:
 
 def _links(links: Sequence[str]) -> str:
     """Name the first few links."""
-    named = some_of(links, 8)
-    if len(links) > 1:
-        return f"links {named}"
-    return f"link {named}"
+    return f"link{'s' if len(links) > 1 else ''} {some_of(links, 8)}"

@@ -13,6 +13,8 @@ from seatrial.text.words import quantity
 _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
+Matrices = dict[str, Matrix]  # by title
+Results = Iterator[Result]
 Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
 # `[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]`
 P2P_BEGINS = lazy(
@@ -44,7 +46,7 @@ _SLOWER = 0.8  # of the rate through the host
 
 def read_p2p(lines: Lines) -> Report:
     """Read the matrices with peer access: a pair or a GPU that is slower than most others."""
-    matrices: dict[str, Matrix] = {}
+    matrices: Matrices = {}
     refused: list[tuple[str, str]] = []
     title = ""
     for line in lines:
@@ -60,7 +62,7 @@ def read_p2p(lines: Lines) -> Report:
     return _report(matrices, refused)
 
 
-def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> Report:
+def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
     """Return what the matrices show, and pairs that were `refused` peer access."""
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
@@ -75,15 +77,11 @@ def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> 
     ]
     if matrices and not results:
         results.append(passed("P2P"))
-    measured = []
-    if direct:
-        measured.append(bandwidth("p2p median", median(direct.values())))
-    return Report(
-        tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
-    )
+    measured = (bandwidth("p2p median", median(direct.values())),) if direct else ()
+    return Report("p2pBandwidthLatencyTest", tuple(results), measured)
 
 
-def _slow_with_access(matrices: dict[str, Matrix], connected: Matrix) -> Iterator[Result]:
+def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
     """Yield what is slow in any matrix with peer access."""
     for name, matrix in matrices.items():
         if "P2P=Enabled Bandwidth" in name:
@@ -91,12 +89,9 @@ def _slow_with_access(matrices: dict[str, Matrix], connected: Matrix) -> Iterato
             yield from _slow_pairs(which, _between(matrix, connected))
 
 
-def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
+def _first(matrices: Matrices, title: str) -> Matrix:
     """Return the first matrix whose title begins so; an empty one without any."""
-    for name, matrix in matrices.items():
-        if name.startswith(title):
-            return matrix
-    return []
+    return next((matrix for name, matrix in matrices.items() if name.startswith(title)), [])
 
 
 def _between(matrix: Matrix, connected: Matrix) -> Pairs:
@@ -110,7 +105,7 @@ def _between(matrix: Matrix, connected: Matrix) -> Pairs:
     return pairs
 
 
-def _slower_than_without(direct: Pairs, through_host: Pairs) -> Iterator[Result]:
+def _slower_than_without(direct: Pairs, through_host: Pairs) -> Results:
     """Yield peer access that is slower than copies through the memory of the host."""
     if not direct or not through_host:
         return
@@ -124,7 +119,7 @@ def _slower_than_without(direct: Pairs, through_host: Pairs) -> Iterator[Result]
         )
 
 
-def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
+def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Results:
     """Yield GPUs that lack access to all others, while others have it."""
     alone = []
     if len(connected) > 2:
@@ -136,7 +131,7 @@ def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iter
         yield degraded(_NO_PEER, f"GPU {first} has no peer access to GPU {second}")
 
 
-def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slow_pairs(which: str, pairs: Pairs) -> Results:
     """Yield the slower way of two GPUs; of more the slow GPUs, or else the slow pairs."""
     if len(pairs) == 2:
         yield from _slower_way(which, pairs)
@@ -151,7 +146,7 @@ def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
         yield from _slow_links(which, pairs)
 
 
-def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slow_links(which: str, pairs: Pairs) -> Results:
     """Yield slow pairs of GPUs that are not slow themselves, where most pairs are alike."""
     usual = median(pairs.values())
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
@@ -166,7 +161,7 @@ def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
     )
 
 
-def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slower_way(which: str, pairs: Pairs) -> Results:
     """Yield one direction between two GPUs if it is half as fast as the other."""
     (source, target), slow = min(pairs.items(), key=itemgetter(1))
     fast = max(pairs.values())
@@ -192,11 +187,7 @@ def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
         for gpu in pair:
             best[gpu] = max(value, best.get(gpu, 0.0))
     usual = median(best.values())
-    slow = []
-    for gpu, value in sorted(best.items()):
-        if value < _SLOW * usual:
-            slow.append((gpu, value, usual))
-    return slow
+    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
@@ -206,7 +197,7 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
     return 0.0
 
 
-def _slow_memory(matrix: Matrix) -> Iterator[Result]:
+def _slow_memory(matrix: Matrix) -> Results:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
     own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
     if len(own) < 3:

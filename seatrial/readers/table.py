@@ -281,14 +281,8 @@ def _read_json(lines: Lines) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    for read in (
-        dcgm.read_document,
-        nvbandwidth.read_document,
-        fabric.read_document,
-        perftest.read_document,
-        training_results.read_document,
-    ):
-        report = read(document)
+    for tool in (dcgm, nvbandwidth, fabric, perftest, training_results):
+        report: Report | None = tool.read_document(document)
         if report:
             return report
     return None

@@ -129,11 +129,9 @@ def measurements_of(
 
 def _tokens(step: Step, setup: TrainingSetup) -> float | None:
     """Return tokens/s of each GPU: as logged, else from the time of the step and its batch."""
-    if step.tokens_s_per_gpu is not None:
-        return step.tokens_s_per_gpu
-    if not step.time_ms or step.time_ms <= 0:
-        return step.tokens_s_per_gpu
-    return setup.tokens_s_per_gpu(step.time_ms)
+    if step.tokens_s_per_gpu is None and step.time_ms and step.time_ms > 0:
+        return setup.tokens_s_per_gpu(step.time_ms)
+    return step.tokens_s_per_gpu
 
 
 def _description(steps: Steps) -> str:

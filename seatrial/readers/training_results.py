@@ -108,10 +108,7 @@ def _results(document: Document) -> Iterator[Result]:
     last = _first(document, _LAST)
     if first is not None and last is not None:
         fell = f"the loss went from {number(first)} to {number(last)}"
-        if last < first:
-            yield Result(Verdict.PASS, "", fell)
-        else:
-            yield failed(NOT_LEARNED, fell)
+        yield Result(Verdict.PASS, "", fell) if last < first else failed(NOT_LEARNED, fell)
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
@@ -121,12 +118,10 @@ def _measurements(document: Document) -> Iterator[Measurement]:
         return
     conditions: dict[str, ConditionValue] = {}
     for key in _TEXTS:
-        text = document.get(key)
-        if isinstance(text, str):
+        if isinstance(text := document.get(key), str):
             conditions[key] = printable(text)[:100]
     for name, keys in _COUNTS:
-        count = _first(document, keys)
-        if count is not None:
+        if (count := _first(document, keys)) is not None:
             conditions[name] = int(count)
     if document.get("compile") is True:
         conditions["compile"] = True
@@ -144,12 +139,9 @@ def _tool(document: Document) -> str:
     """Name the training by its model and its rate, as far as they are known."""
     model = document.get("model")
     rate = _first(document, _THROUGHPUT)
-    named = "training"
-    if isinstance(model, str):
-        named = f"training of {printable(model)[:60]}"
-    if rate is None:
-        return named
-    return f"{named} at {number(rate)} samples/s"
+    of_model = f" of {printable(model)[:60]}" if isinstance(model, str) else ""
+    at_rate = "" if rate is None else f" at {number(rate)} samples/s"
+    return f"training{of_model}{at_rate}"
 
 
 def _wrong_sum(event: Document) -> Result:
@@ -180,8 +172,5 @@ def _event(line: str) -> Any:
 
 def _first(document: Document, keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
-    for key in keys:
-        value = finite(document.get(key))
-        if value is not None:
-            return value
-    return None
+    values = (finite(document.get(key)) for key in keys)
+    return next((value for value in values if value is not None), None)

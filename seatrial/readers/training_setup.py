@@ -183,13 +183,8 @@ def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
     if match["pairs"]:
         pairs = re.findall(r"(\w{1,20})=(\d{1,7})", match["pairs"])
     else:
-        pairs = list(
-            zip(
-                re.findall(r"\w{1,20}", match["names"]),
-                re.findall(r"\d{1,7}", match["sizes"]),
-                strict=False,
-            )
-        )
+        names = re.findall(r"\w{1,20}", match["names"])
+        pairs = list(zip(names, re.findall(r"\d{1,7}", match["sizes"]), strict=False))
     ranks = 1
     for name, size in pairs:
         ranks *= int(size) if name not in ("ep", "etp") else 1

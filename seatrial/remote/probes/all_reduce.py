@@ -12,9 +12,9 @@ and the first round that had one. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 try:  # first: it says so where torch is missing
@@ -67,7 +67,7 @@ def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Te
     return (x % top + 1).to(torch.float32)
 
 
-def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str) -> list[int]:
+def wrong_by_round(options: Namespace, here: RankPlacement, device: str) -> list[int]:
     """Return how many elements of this rank's result were wrong in each round."""
     top, total = highest(here.world_size), sum(map(weight, range(here.world_size)))
     wrong = []
@@ -101,9 +101,9 @@ def main(arguments: Sequence[str]) -> int:
     return WRONG_RESULT if any(rank["wrong"] for rank in ranks) else 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("all_reduce.py", __doc__, _OPTIONS)
-    options: argparse.Namespace = parser.parse_args(arguments)
+    options: Namespace = parser.parse_args(arguments)
     if min(options.rounds, options.elements) < 1:
         parser.error("needs --rounds and --elements of 1 or more")
     return options

@@ -16,7 +16,6 @@ library; what it starts needs torch.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -26,6 +25,7 @@ import signal
 import statistics
 import sys
 import tempfile
+from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -346,7 +346,7 @@ def show(part: Part) -> None:
         print(f"{label} {part.verdict}: {part.reason}", flush=True)
 
 
-def checked(options: argparse.Namespace) -> Iterator[Part]:
+def checked(options: Namespace) -> Iterator[Part]:
     """Yield the parts of the check, each when it is done.
 
     One that fails does not keep the others from being tried.
@@ -414,9 +414,9 @@ def local_rank(environ: Mapping[str, str]) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("check.py", __doc__, _OPTIONS)
-    options: argparse.Namespace = parser.parse_args(arguments)
+    options: Namespace = parser.parse_args(arguments)
     options.allow_no_gpu |= os.environ.get("SEATRIAL_ALLOW_NO_GPU") == "1"
     if options.gpus < 0 or options.ports < 0 or not 0 < options.timeout_s < 86_400:
         parser.error(

@@ -9,11 +9,11 @@ the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: Namespace,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         device: torch.device,

@@ -14,10 +14,10 @@ Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -179,7 +179,7 @@ class Side:
 class RankSweep:
     """One rank's part in the sweep."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
+    def __init__(self, options: Namespace, here: RankPlacement) -> None:
         operation, ranks = options.operation, here.world_size
         self.options = options
         self.here = here
@@ -282,7 +282,7 @@ class RankSweep:
         return int(over_ranks(count_wrong(target, expected)))
 
 
-def sizes(options: argparse.Namespace) -> Iterator[int]:
+def sizes(options: Namespace) -> Iterator[int]:
     size = options.min_bytes
     while size <= options.max_bytes:
         yield size
@@ -299,7 +299,7 @@ def over_ranks(value: float) -> float:
 class Printer:
     """The table of nccl-tests, printed by rank 0 a row at a time."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
+    def __init__(self, options: Namespace, here: RankPlacement) -> None:
         self.options = options
         self.collective = COLLECTIVES[options.operation]
         self.here = here
@@ -400,9 +400,9 @@ def device_line(here: RankPlacement) -> str:
     )
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("collective.py", __doc__, _OPTIONS)
-    options: argparse.Namespace = parser.parse_args(arguments)
+    options: Namespace = parser.parse_args(arguments)
     if (
         not 0 < options.min_bytes <= options.max_bytes
         or options.step_factor < 2

@@ -8,7 +8,7 @@ then, to tell once from always. Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +24,7 @@ _TIMES = 3
 
 
 def differing(
-    model: nn.Module, meshes: Meshes, options: argparse.Namespace, here: RankPlacement, device: str
+    model: nn.Module, meshes: Meshes, options: Namespace, here: RankPlacement, device: str
 ) -> list[dict[str, Any]]:
     """Return the ranks whose parameters are not those of the majority that shares them; every rank
     calls this.

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from rendezvous import CannotStart
+from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
@@ -159,13 +160,13 @@ class ImagesInMemory(Dataset):
     (N).
     """
 
-    def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return self.images[index], self.labels[index]
 
 
@@ -180,7 +181,7 @@ class ImageFiles(Dataset):
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path, label = self.files[index]
         return square(path, self.pixels), label
 
@@ -209,7 +210,7 @@ def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
         raise CannotStart(f"{name}: {error}") from error
 
 
-def as_inputs(images: torch.Tensor, pixels: int) -> torch.Tensor:
+def as_inputs(images: Tensor, pixels: int) -> Tensor:
     """Convert images of unsigned bytes (batch, 1 or 3, height, width) to a ResNet's (batch, 3,
     pixels, pixels).
     """
@@ -238,7 +239,7 @@ def _either(folder: str, name: str) -> str:
     return f"{path}.gz" if not os.path.exists(path) and os.path.exists(f"{path}.gz") else path
 
 
-def read_idx(path: str) -> torch.Tensor:
+def read_idx(path: str) -> Tensor:
     """Return the array of unsigned bytes in an IDX file (http://yann.lecun.com/exdb/mnist/).
 
     Raises CannotStart, OSError.
@@ -265,7 +266,7 @@ def read_idx(path: str) -> torch.Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(shape)
 
 
-def _labels(path: str, labels: torch.Tensor, classes: int) -> torch.Tensor:
+def _labels(path: str, labels: Tensor, classes: int) -> Tensor:
     if not len(labels) or int(labels.max()) >= classes or int(labels.min()) < 0:
         raise CannotStart(f"{path}: its labels are not those of {classes} classes")
     return labels.long()
@@ -280,7 +281,7 @@ def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
     return ImagesInMemory(torch.cat(images), torch.cat(labels))
 
 
-def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
+def read_cifar(path: str) -> tuple[Tensor, Tensor]:
     """Return images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle.
 
     Raises CannotStart, OSError.
@@ -404,7 +405,7 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
-def square(path: str, pixels: int) -> torch.Tensor:
+def square(path: str, pixels: int) -> Tensor:
     """Return the middle of an image, (3, pixels, pixels) of unsigned bytes.
 
     Raises CannotStart for what cannot be decoded.

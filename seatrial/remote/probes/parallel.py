@@ -17,7 +17,7 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
@@ -155,7 +155,7 @@ class Meshes:
 
 
 def build(
-    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
+    options: Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
 ) -> Decoder:
     """Return this rank's part of a decoder, with its values; block by block, so that no rank ever
     holds the whole.
@@ -280,7 +280,7 @@ def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tens
     return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
 
 
-def _prepare(block: Block, options: argparse.Namespace) -> None:
+def _prepare(block: Block, options: Namespace) -> None:
     """Recompute activations, and compile; hooks of the block stay outside of what is compiled."""
     forward: Callable[..., Any] = block.forward
     if options.activation_checkpointing:

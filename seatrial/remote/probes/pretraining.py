@@ -17,7 +17,6 @@ rank. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -26,6 +25,7 @@ import signal
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -92,7 +92,7 @@ class Pretraining:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: Namespace,
         size: DecoderSize,
         degrees: Degrees,
         here: RankPlacement,
@@ -425,9 +425,9 @@ def open_tokens(path: str) -> Tensor:
         raise CannotStart(f"{path}: cannot be read as tokens: {error}") from error
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("training.py --model llama", __doc__, OPTIONS)
-    options: argparse.Namespace = parser.parse_args(arguments)
+    options: Namespace = parser.parse_args(arguments)
     options.fault = options.fault or []
     if min(options.sequence, options.steps, options.batch) < 1 or options.sequence < 2:
         parser.error("needs --steps and --batch of 1 or more, --sequence of 2 or more")

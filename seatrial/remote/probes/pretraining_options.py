@@ -6,9 +6,9 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
@@ -72,7 +72,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
+def checked(options: Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """Return the size and the degrees, if they fit together. Raises CannotStart."""
     size = SIZES[options.size]
     for field in fields(DecoderSize):
@@ -88,9 +88,7 @@ def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[Decod
     return size, degrees
 
 
-def problems(
-    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, device: str
-) -> Iterator[str]:
+def problems(options: Namespace, size: DecoderSize, degrees: Degrees, device: str) -> Iterator[str]:
     """Yield why the options do not fit together, or not this machine."""
     yield from parallel.problems(degrees, size, options.sequence, options.batch)
     yield from parallel.too_old(degrees, device)
@@ -102,7 +100,7 @@ def problems(
         yield f"--precision fp8 needs torchao, which {sys.executable} does not have"
 
 
-def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> None:
+def add_faults(options: Namespace, here: RankPlacement, text: str) -> None:
     """Add what the local platform lets this node's training break: sleeps_at=3,checkpoint_s=5."""
     parts = [part.split("=", 1) for part in text.split(",") if "=" in part]
     faults: dict[str, str] = dict(parts)

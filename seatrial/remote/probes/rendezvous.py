@@ -10,7 +10,6 @@ on standard error); 7 done, and the numbers are wrong.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import gc
 import ipaddress
@@ -22,6 +21,7 @@ import struct
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -75,7 +75,7 @@ class CannotStart(Exception):
     """A prerequisite is missing; the message names it."""
 
 
-def place(options: argparse.Namespace) -> RankPlacement:
+def place(options: Namespace) -> RankPlacement:
     """Return this process's place; fills in where rank 0 listens.
 
     Raises ContradictoryEnvironment, or CannotStart.
@@ -150,7 +150,7 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
+def begin(options: Namespace) -> tuple[RankPlacement, str]:
     """Return this process's place and its device, as `place` and `choose_device` do; torch has one
     thread.
     """
@@ -159,7 +159,7 @@ def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
     return here, choose_device(options.device, here)
 
 
-def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") -> None:
+def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
     """Make the process group of all ranks: by gloo between processors, by NCCL between GPUs.
 
     Raises CannotStart, or RuntimeError naming where the ranks did not meet.

@@ -10,11 +10,11 @@ same device model, driver and library. Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import statistics
 import subprocess
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> Json:
+def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str) -> Json:
     """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank
     and replay.
     """
@@ -83,7 +83,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
 
 
 def _replay(
-    size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
+    size: DecoderSize, sequence: int, options: Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[Tensor]]:
     """Return one replay: a digest of all its steps, the time of each in ms, and the last
     gradients.
@@ -247,7 +247,7 @@ def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
     }
 
 
-def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
+def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
     """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of
     which is 0.
     """

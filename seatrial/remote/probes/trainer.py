@@ -5,13 +5,13 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import hashlib
 import math
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
@@ -57,7 +57,7 @@ _KEPT = (  # of the summary, under the same names
 class Trainer:
     """A model on a device, data parallel over the ranks, with its optimizer and its data."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement, device: str) -> None:
+    def __init__(self, options: Namespace, here: RankPlacement, device: str) -> None:
         self.options, self.here, self.device = options, here, torch.device(device)
         workload = models.workload(options.model, options.size, options.image_size, options.classes)
         self.batches = (
@@ -116,7 +116,7 @@ class Trainer:
 
 
 def synthetic(
-    workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
+    workload: models.Workload, options: Namespace, here: RankPlacement, device: str
 ) -> Iterator[models.Batch]:
     """Yield batches without end, made on the device; each depends on seed, step and rank alone."""
     generator = torch.Generator(device)
@@ -125,7 +125,7 @@ def synthetic(
         yield workload.batch(options.batch, generator)
 
 
-def real(options: argparse.Namespace, device: str) -> Iterator[models.Batch]:
+def real(options: Namespace, device: str) -> Iterator[models.Batch]:
     """Return batches without end of this rank's part of the data, shuffled anew for each pass.
 
     Raises CannotStart.
@@ -316,7 +316,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     }
 
 
-def results(summary: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def results(summary: dict[str, Any], options: Namespace) -> dict[str, Any]:
     """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
     --peak-tflops.
     """

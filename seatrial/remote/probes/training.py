@@ -18,12 +18,12 @@ and is null in JSON. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -182,9 +182,9 @@ def is_llama(arguments: Sequence[str]) -> bool:
     return "--model llama" in words
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Namespace:
     parser = parser_of("training.py", __doc__, _OPTIONS)
-    options: argparse.Namespace = parser.parse_args(arguments)
+    options: Namespace = parser.parse_args(arguments)
     options.device = options.device or default_device()
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
@@ -201,7 +201,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def problems(options: argparse.Namespace) -> Iterator[str]:
+def problems(options: Namespace) -> Iterator[str]:
     """Yield why the options cannot be trained."""
     if (
         min(options.steps, options.batch) < 1
