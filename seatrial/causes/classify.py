@@ -67,6 +67,7 @@ _CLOCK = (  # of dmesg, dmesg -T, dmesg -H
 )
 _KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_CLOCK})?)?"
 _PLACES = {  # where a line of a program's can stand
+    "nccl": "",  # behind its prefix
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
     "slurm": (
@@ -188,12 +189,10 @@ class Classifier:
         if finding.code in _OF_MEMORY:
             dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
             finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
-        message = (
-            self._messages.get(finding.host) or self._messages.get(None)
-            if finding.severity == "status"
-            else None
-        )
-        return replace(finding, evidence=message) if message else finding
+        if finding.severity != "status":
+            return finding
+        message = self._messages.get(finding.host) or self._messages.get(None)
+        return replace(finding, evidence=message or finding.evidence)
 
     def _close_box(self) -> None:
         """Look for causes in a box of Open MPI as a whole, then in each of its lines."""
@@ -238,11 +237,9 @@ class Classifier:
             and (match := _VERSION.search(text))
         ):
             self.nccl_version = match[1]
-        finding = (
-            self._raised(text, rank, finding)
-            or finding
-            or (None if of_box else self._unlisted(line, rank))
-        )
+        finding = self._raised(text, rank, finding) or finding
+        if finding is None and not of_box:
+            finding = self._unlisted(line, rank)
         if finding is not None:
             self._keep(finding)
 
@@ -274,11 +271,8 @@ class Classifier:
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
             return finding_of_warning(text, message, prefix[1], rank)
-        if not (
-            text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
-        ) or not _ERRORISH.search(text):
-            return None
-        if "Traceback" in text:
+        may_be_error = text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
+        if not may_be_error or "Traceback" in text or not _ERRORISH.search(text):
             return None
         return other(UNKNOWN, text, _writer(text), rank)
 
@@ -376,11 +370,7 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
     """Return the pattern with what stands before it, else with what may stand before a line of its
     program.
     """
-    place = (
-        ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START))
-        if before is None
-        else before
-    )
+    place = _PLACES.get(cause.program, _START) if before is None else before
     return lazy(f"{place}(?:{cause.pattern})", re.IGNORECASE)
 
 
@@ -399,17 +389,8 @@ def _finding(
         detail = ", ".join(versions) or detail
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
-    return Finding(
-        cause=cause.cause + (f" ({detail[:220]})" if detail else ""),
-        evidence=evidence_of(text),
-        host=named or writer,
-        rank=int(named_rank[:9]) if named_rank else rank,
-        code=cause.code,
-        program=cause.program,
-        severity=cause.severity,
-        who=cause.who,
-        next_step=cause.next_step,
-    )
+    finding = cause.found(text, named or writer, int(named_rank[:9]) if named_rank else rank)
+    return replace(finding, cause=f"{cause.cause} ({detail[:220]})") if detail else finding
 
 
 def _with_evidence(finding: Finding, words: str) -> Finding:

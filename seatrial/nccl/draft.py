@@ -112,10 +112,8 @@ def named_collective(source: str) -> str | None:
     """
     file = source.replace("\\", "/").rpartition("/")[2]
     letters = re.sub(r"[^a-z]", "", file.lower())
-    for name in sorted(COLLECTIVES, key=len, reverse=True):
-        if name.replace("_", "") in letters:
-            return name
-    return None
+    longest_first = sorted(COLLECTIVES, key=len, reverse=True)
+    return next((name for name in longest_first if name.replace("_", "") in letters), None)
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -126,10 +124,8 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
-    kind = collective
-    if kind is None:  # one with the right factor
-        of_factor = _by_ratio(ratio_interval(draft.rows))
-        kind = of_factor[0] if of_factor else None
+    # Else one with the right factor
+    kind = collective or next(iter(_by_ratio(ratio_interval(draft.rows))), None)
     if kind is None:
         return listed or draft.hint_ranks
     parts = _parts(kind, draft.rows or draft.empty_rows)
@@ -152,10 +148,11 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if row.redop is None and not rooted:
         return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = []
-    for name, collective in COLLECTIVES.items():
-        if collective.redop == redop and collective.rooted == rooted:
-            named.append(name)
+    named = [
+        name
+        for name, collective in COLLECTIVES.items()
+        if collective.redop == redop and collective.rooted == rooted
+    ]
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
@@ -166,11 +163,7 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
     is_unchecked = _is_unchecked_in_place(row)
-
-    def is_unlike(name: str) -> bool:
-        return COLLECTIVES[name].checked_in_place == is_unchecked
-
-    return tuple(sorted(named, key=is_unlike))
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == is_unchecked))
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -188,9 +181,7 @@ def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
 def _is_unchecked_in_place(row: Row) -> bool:
     """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
     out, inside = row.out_of_place, row.in_place
-    if out is None or inside is None:
-        return False
-    return out.wrong is not None and inside.wrong is None
+    return bool(out and inside and out.wrong is not None and inside.wrong is None)
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
@@ -280,14 +271,11 @@ def _decisive(
     """Return what counts: before a footer what a run does not survive; before a header and after a
     footer what ranks and launcher say of another run; and the driver's word wherever it stands.
     """
-    decisive = []
-    if outcome != "ok":
-        decisive += [f for f in findings if f.fatal or f.unknown]
+    own = [f for f in findings if f.fatal or f.unknown] if outcome != "ok" else []
     elsewhere = [f for f in draft.leading if not _is_survived(f, draft)]
     elsewhere += [f for f in findings if f.program == "driver"]
-    for finding in (*elsewhere, *trailing):
-        if finding.fatal and finding.who != "setup" and finding.program in _OF_THIS_RUN:
-            decisive.append(finding)
+    others = [f for f in (*elsewhere, *trailing) if f.fatal and f.who != "setup"]
+    decisive = (*own, *(f for f in others if f.program in _OF_THIS_RUN))
     return list(dict.fromkeys(decisive))
 
 
@@ -352,11 +340,8 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     Wrong values are worse than a sweep that could not run, which is worse than one that ended
     early.
     """
-    present = {sweep.outcome for sweep in sweeps}
-    for outcome in _WORST_FIRST:
-        if outcome in present:
-            return outcome
-    return "error"
+    outcomes = [sweep.outcome for sweep in sweeps]
+    return min(outcomes, key=_WORST_FIRST.index, default="error")
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:

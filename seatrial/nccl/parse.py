@@ -112,11 +112,7 @@ def _document(text: str) -> Json:
             document, _ = json.JSONDecoder().raw_decode(candidate)
         except (ValueError, RecursionError):
             continue
-        return (
-            {key: value for key, value in document.items() if key != "env"}
-            if isinstance(document, dict)
-            else {}
-        )
+        return {key: value for key, value in _object(document).items() if key != "env"}
     return _salvaged(_INFINITE.sub("null", text))
 
 
@@ -168,12 +164,11 @@ def _row(item: Any) -> Row | None:
     out, inside = _side(item.get("out_of_place")), _side(item.get("in_place"))
     if size is None or (out is None and inside is None):
         return None
-    redop = _text(item.get("redop"))
     return Row(
         size,
         _integer(item.get("count")),
         _text(item.get("type")),
-        redop,
+        _text(item.get("redop")),
         _integer(item.get("root")),
         out,
         inside,

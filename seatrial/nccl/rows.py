@@ -147,9 +147,8 @@ def consistent(row: Row, *, cpu_time: bool) -> bool:
     """
     if not row.sides:
         return False
-    for side in row.sides:
-        if None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s):
-            return False
+    if any(None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides):
+        return False
     width = _width(row)
     if width and row.size % width != 0:
         return False
@@ -244,18 +243,9 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
     fourth = numbers[3::4]
-    if width == 4 and any(map(_is_small_error, fourth)):
+    if width == 4 and any(_SMALL_ERROR.match(number) and float(number) < 1 for number in fourth):
         names[3] = "error"
-    columns = [f"out.{name}" for name in names]
-    if sides == 2:
-        columns += [f"in.{name}" for name in names]
-    return columns
-
-
-def _is_small_error(number: str) -> bool:
-    if not _SMALL_ERROR.match(number):
-        return False
-    return float(number) < 1
+    return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
 def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
@@ -291,11 +281,7 @@ def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
     """Return the columns, each with what reads its tokens and raises ValueError for those of
     another kind.
     """
-    readers = []
-    for name in columns:
-        kind = name.rpartition(".")[2]
-        readers.append((name, _READERS.get(kind, _number)))
-    return tuple(readers)
+    return tuple((name, _READERS.get(name.rpartition(".")[2], _number)) for name in columns)
 
 
 def _number(token: str) -> float | None:

@@ -69,12 +69,8 @@ def _is_one_launch(group: list[Draft]) -> bool:
 
 def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
     """Return the processes of rank 0."""
-    processes = set()
-    for draft in drafts:
-        device = draft.devices.get(0)
-        if device:
-            processes.add((device.host, device.pid))
-    return processes
+    first = [draft.devices[0] for draft in drafts if 0 in draft.devices]
+    return {(device.host, device.pid) for device in first}
 
 
 def _is_one_rank(draft: Draft) -> bool:
