@@ -106,7 +106,7 @@ def number(value):
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value) if 0 <= value < 1e15 else None
     match = NUMBER.match(value) if isinstance(value, str) else None
-    return float(match.group(1)) if match else None
+    return float(match[1]) if match else None
 
 
 def text(value):
@@ -239,7 +239,7 @@ def rocm_gpu(card):
             card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)
         ),
         "memory_mib": memory / (1 << 20) if memory else None,
-        "pcie_width": float(lanes.group(1)) if lanes else None,
+        "pcie_width": float(lanes[1]) if lanes else None,
         "numa": numa_node(PCI + pci),
     }
 

@@ -42,8 +42,13 @@ def main():
     try:
         answer = measured(arguments())
     except Exception as error:  # a disk may fail in any way
-        answer = {"error": " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__}
+        answer = {"error": words(error)}
     print(json.dumps(answer), flush=True)
+
+
+def words(error):
+    """Return what went wrong, in one line of bounded length."""
+    return " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__
 
 
 def arguments():

@@ -205,7 +205,7 @@ def nccl_version():
 def driver_version():
     """Return the version of NVIDIA's driver, else of AMD's if it is not the kernel's own."""
     match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
-    return match.group(1) if match else first_line("/sys/module/amdgpu/version")
+    return match[1] if match else first_line("/sys/module/amdgpu/version")
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
@@ -213,7 +213,7 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
     if not lines:
         return None if lines is None else ""
     matches = (re.search(pattern, line + "\n") for line in lines)
-    return next((match.group(1) for match in matches if match), None)
+    return next((match[1] for match in matches if match), None)
 
 
 def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):

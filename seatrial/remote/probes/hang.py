@@ -15,7 +15,6 @@ import math
 import os
 import pickle
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 from rendezvous import dist, torch  # which says so where torch is missing
+from torch_device import smi_line
 
 Record = Dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
@@ -128,10 +128,9 @@ def recorded() -> bytes | None:
     """
     c10d: Any = torch._C._distributed_c10d
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):
-        dump: Callable[..., bytes] | None = getattr(c10d, name, None)
-        if dump is not None:
-            with suppress(RuntimeError, TypeError):
-                return dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+        with suppress(AttributeError, RuntimeError, TypeError):
+            dump: Callable[..., bytes] = getattr(c10d, name)
+            return dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
     return None
 
 
@@ -238,17 +237,9 @@ def gpu_state() -> dict[str, float] | None:
     if not torch.cuda.is_initialized():
         return None
     uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
-    command = [
-        "nvidia-smi",
-        f"--id=GPU-{uuid}",
-        "--query-gpu=utilization.gpu,power.draw",
-        "--format=csv,noheader,nounits",
-    ]
+    line: str = smi_line(f"GPU-{uuid}", ("utilization.gpu", "power.draw"), _SMI_TIMEOUT_S)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=True
-        )
-        busy, power = done.stdout.split(",")
-        return {"busy_percent": float(busy), "power_w": float(power)}
-    except (OSError, ValueError, subprocess.SubprocessError):
+        busy, power = map(float, line.split(","))
+    except ValueError:
         return None
+    return {"busy_percent": busy, "power_w": power}

@@ -138,7 +138,7 @@ def queried(fields, deadline):
             "gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST
         )
         unknown = next(
-            (match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None
+            (match[1] for match in map(UNKNOWN_FIELD.search, lines or []) if match), None
         )
         if unknown is None:
             break
@@ -203,9 +203,9 @@ def nvlinks(lines):
     for line in lines or []:
         gpu = ports.NVLINKS_OF.match(line)
         link = re.match(r"\s*Link \d+: (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<inactive>)", line)
-        uuid = gpu.group(1) if gpu else uuid
+        uuid = gpu[1] if gpu else uuid
         if link and uuid:
-            links.setdefault(uuid, []).append(float(link.group(1) or 0))
+            links.setdefault(uuid, []).append(float(link[1] or 0))
     return links
 
 
@@ -271,9 +271,9 @@ def summed(lines, addresses, nics=frozenset()):
         match = XID.search(line)
         if match:
             kind, pci, number = (
-                match.group(1) or match.group(2),
-                match.group(3).lower(),
-                int(match.group(4)),
+                match[1] or match[2],
+                match[3].lower(),
+                int(match[4]),
             )
             if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
                 continue  # the driver leaves the function out: 0000:1b:00
@@ -312,7 +312,7 @@ def gpu_addresses(gpus):
 def hugepages():
     with open("/proc/meminfo") as file:
         match = re.search(r"^HugePages_Total:\s+(\d+)", file.read(1 << 16), re.M)
-    return int(match.group(1)) if match else None
+    return int(match[1]) if match else None
 
 
 def memlock():

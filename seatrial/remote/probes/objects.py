@@ -21,7 +21,7 @@ def main():
     storage.serve(Objects)
 
 
-class Objects:
+class Objects(storage.Checkpoints):
     """This node's prefix, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, url):
@@ -92,16 +92,6 @@ class Objects:
                 wrong = f"small object {os.path.basename(path)} is not what was written"
         self.store.rm(paths)
         return {"seconds": time.monotonic() - began, "wrong": wrong}
-
-    def save(self, id, bytes, shards):
-        """Write a checkpoint: an object for each of `shards` ranks; return bytes and seconds."""
-        return storage.transferred(bytes, shards, self.write_shard)
-
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        return storage.transferred(
-            bytes, shards, lambda shard, size: self.read_shard(folder, shard, size)
-        )
 
     def write_shard(self, shard, size):
         content = storage.content_of(shard)

@@ -110,10 +110,10 @@ def nvlink_errors(timeout_s):
     for line in lines_of(["nvidia-smi", "nvlink", "--errorcounters"], timeout_s, most=16384) or []:
         gpu, counter = NVLINKS_OF.match(line), NVLINK_ERROR.match(line)
         if gpu:
-            uuid = gpu.group(1)
+            uuid = gpu[1]
             errors[uuid] = {}
-        elif counter and uuid and int(counter.group(3)):
-            errors[uuid][f"NVLink {counter.group(1)} {counter.group(2)}"] = int(counter.group(3))
+        elif counter and uuid and int(counter[3]):
+            errors[uuid][f"NVLink {counter[1]} {counter[2]}"] = int(counter[3])
     return errors
 
 
@@ -212,5 +212,5 @@ def gpudirect():
     )
     if not driver or not kernel:
         return ""
-    is_new = (int(kernel.group(1)), int(kernel.group(2))) >= DMA_BUF_SINCE
+    is_new = (int(kernel[1]), int(kernel[2])) >= DMA_BUF_SINCE
     return "dma-buf" if is_new and "Open Kernel Module" in driver else "none"

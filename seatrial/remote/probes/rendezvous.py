@@ -191,7 +191,7 @@ def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
         raise RuntimeError(
             f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}"
         ) from error
-    announce(here.rank, here.host)
+    _store().set(f"host/{here.rank}", here.host)  # for those that miss this rank
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
@@ -279,11 +279,6 @@ def complain(probe: str, cause: str, status: int) -> int:
     return status
 
 
-def announce(rank: int, host: str) -> None:
-    """Write into the store where the rank is."""
-    _store().set(f"host/{rank}", host)
-
-
 def silent_ranks(error: BaseException) -> str:
     """Report in the store that this rank gives up; name the ranks that it waited for and that have
     not reported so.
@@ -317,9 +312,8 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
             return ""
         if not _gave_up(store, [rank], _ASK_S):
             return _NO_STORE
-        silent = list(
-            islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED)
-        )
+        silent_ones = (other for other in others if not _gave_up(store, [other], _ASK_S))
+        silent = list(islice(silent_ones, _NAMED))
         if not 0 < 2 * len(silent) <= ranks:
             return ""
         hosts = [store.get(f"host/{other}").decode()[:_MAX_HOST] for other in silent]

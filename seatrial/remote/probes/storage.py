@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 import disk
 
@@ -64,7 +65,7 @@ def serve(storage_at):
     try:
         storage = storage_at(sys.argv[1])
     except Exception as error:
-        say({"error": words(error)})
+        say({"error": disk.words(error)})
         return
     try:
         say(storage.greeting())
@@ -79,19 +80,32 @@ def say(answer):
     print(json.dumps(answer), flush=True)
 
 
-def words(error):
-    return " ".join(str(error).split())[: disk.MAX_TEXT] or type(error).__name__
-
-
 def answered(storage, request):
     try:
         answer = getattr(storage, REQUESTS[request.pop("do")])(**request)
     except Exception as error:  # storage may fail in any way
-        answer = {"error": words(error)}
+        answer = {"error": disk.words(error)}
     return {"id": request["id"], **answer}
 
 
-class Storage:
+class Checkpoints:
+    """What a node saves and loads, a shard at a time."""
+
+    write_shard: Any
+    read_shard: Any
+
+    def save(self, id, bytes, shards):
+        """Write a checkpoint: a file or an object for each of `shards` ranks, which others can read
+        at the end; return bytes and seconds.
+        """
+        return transferred(bytes, shards, self.write_shard)
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+
+
+class Storage(Checkpoints):
     """This node's folder, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, path):
@@ -204,15 +218,9 @@ class Storage:
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes
-        and seconds.
-        """
+        """Write a checkpoint, in place of what streams have written."""
         os.ftruncate(self.file, 0)
-        return transferred(bytes, shards, self.write_shard)
-
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+        return super().save(id, bytes, shards)
 
     def write_shard(self, shard, size):
         file = os.open(

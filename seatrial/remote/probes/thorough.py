@@ -328,17 +328,13 @@ def memory_test(device, share):
     chunks = allocated(device, words_to_test(device, share))
     tested = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):
-        for number, chunk in enumerate(chunks):
-            for start, part in slices(chunk):
-                part[:] = expected(device, pattern, number, start, len(part))
+        for first, part in slices(chunks):
+            part[:] = expected(device, pattern, first, len(part))
         # After all was written: a word may have been written to another's place.
-        for number, chunk in enumerate(chunks):
-            for start, part in slices(chunk):
-                problem = difference(
-                    device, part, expected(device, pattern, number, start, len(part))
-                )
-                if problem:
-                    return {"tested_gb": tested, "wrong": problem}
+        for first, part in slices(chunks):
+            problem = difference(device, part, expected(device, pattern, first, len(part)))
+            if problem:
+                return {"tested_gb": tested, "wrong": problem}
     return {"tested_gb": tested, "wrong": ""}
 
 
@@ -361,16 +357,22 @@ def allocated(device, words):
     return chunks
 
 
-def slices(chunk):
-    for start in range(0, len(chunk), SLICE_WORDS):
-        yield start, chunk[start : start + SLICE_WORDS]
+def slices(chunks):
+    """Yield the parts of the chunks that are compared at once, each with the number of its first
+    word.
+    """
+    for number, chunk in enumerate(chunks):
+        for start in range(0, len(chunk), SLICE_WORDS):
+            yield number * CHUNK_WORDS + start, chunk[start : start + SLICE_WORDS]
 
 
-def expected(device, pattern, number, start, count):
-    """Return the expected integers; with pattern None each has a value of its own."""
+def expected(device, pattern, first, count):
+    """Return the integers expected from the first word on; with pattern None each has a value of
+    its own.
+    """
     if pattern is not None:
         return pattern
-    return (device.indices(count) + (number * CHUNK_WORDS + start)) * MULTIPLIER
+    return (device.indices(count) + first) * MULTIPLIER
 
 
 def difference(device, part, values):

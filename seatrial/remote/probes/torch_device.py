@@ -358,17 +358,13 @@ def nvml_reader(uuid):
     return read
 
 
-def smi_line(uuid):
-    """Return the output of nvidia-smi, "" if it is missing or does not answer."""
-    command = [
-        "nvidia-smi",
-        f"--id={uuid}",
-        "--query-gpu=" + ",".join(FIELDS),
-        "--format=csv,noheader,nounits",
-    ]
+def smi_line(uuid, fields=FIELDS, timeout_s=SMI_TIMEOUT_S):
+    """Return the fields that nvidia-smi tells of a GPU, "" if it is missing or does not answer."""
+    query = "--query-gpu=" + ",".join(fields)
+    command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
