@@ -59,12 +59,8 @@ class Watchdog:
         work = _WORK.search(text)
         last = _LAST.search(text)
         is_idle = last is not None and last[1] == last[2]
-        counted = work
-        if is_idle or work is None:
-            counted = last
-        if who is None or counted is None:
-            return
-        if len(self._lines) >= _MAX_RANKS:
+        counted = last if is_idle or work is None else work
+        if who is None or counted is None or len(self._lines) >= _MAX_RANKS:
             return
         key = _group_of(who["group"] or "")
         rank = int(who["rank"])

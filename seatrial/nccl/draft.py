@@ -4,7 +4,7 @@ why.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from seatrial.causes.classify import Classifier
@@ -318,16 +318,8 @@ def never_started(finding: Finding) -> bool:
 def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
     is_known = any(finding.fatal for finding in findings)
-    return Sweep(
-        collective=None,
-        version=None,
-        ranks=None,
-        devices=(),
-        rows=(),
-        out_of_bounds=None,
-        avg_busbw_gb_s=None,
-        outcome="error",
-        errors=_texts(findings),
+    return replace(
+        Sweep.nothing(*_texts(findings)),
         findings=tuple(findings),
         notes=() if is_known else tuple(findings),
         nccl_version=version,

@@ -113,9 +113,9 @@ class Sweep:
     nccl_version: str | None = None
 
     @classmethod
-    def nothing(cls, error: str) -> "Sweep":
-        """Make the sweep of a log without any result: outcome error, and its cause."""
-        return cls(None, None, None, (), (), None, None, "error", (error,))
+    def nothing(cls, *errors: str) -> "Sweep":
+        """Make the sweep of a log without any result: outcome error, and its causes."""
+        return cls(None, None, None, (), (), None, None, "error", errors)
 
     @property
     def empty(self) -> bool:

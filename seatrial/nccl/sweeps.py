@@ -249,19 +249,14 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
     """
     if host in known:
         return 0
-    endings = _endings(host, known)
+    endings = [len(name) for name in known if host.endswith(name) and len(name) < len(host)]
     if endings:
-        longest = max(map(len, endings))
-        return len(host) - longest
+        return len(host) - max(endings)
     if not head.strip():
         return 0
     if head.endswith("N/") or (head.endswith("-") and host.startswith("1")):
         return 1
     return None if host[0].isdigit() else 0
-
-
-def _endings(host: str, known: set[str]) -> list[str]:
-    return [name for name in known if host.endswith(name) and len(name) < len(host)]
 
 
 class SweepReader:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
@@ -99,12 +98,9 @@ def read_ports(lines: Lines) -> Report:
         for port in ports
         if port.rate_gb and "active" in port.state and port.layer == "infiniband"
     )
-    notes = (
-        (f"IP over InfiniBand is down on {', '.join(without_ip[:8])}; ibstat shows the links",)
-        if without_ip
-        else ()
-    )
-    return Report(tool="InfiniBand ports", results=tuple(results), measurements=rates, notes=notes)
+    named = ", ".join(without_ip[:8])
+    note = f"IP over InfiniBand is down on {named}; ibstat shows the links"
+    return Report("InfiniBand ports", tuple(results), rates, (note,) if without_ip else ())
 
 
 def _ports(lines: Lines) -> Iterator[_Port]:
@@ -163,11 +159,7 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     elif state in ("initializing", "init", "armed"):
         yield failed(NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
     else:
-        verdict = (
-            Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
-        )
-        yield Result(
-            verdict,
-            PORT_DOWN,
-            f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})",
-        )
+        is_unused = port.layer == "ethernet" or physical == "disabled"
+        result = degraded if is_unused else failed
+        states = ", ".join(filter(None, (state, physical)))
+        yield result(PORT_DOWN, f"{port.name} has no link ({states})")

@@ -93,6 +93,12 @@ def within(value, *path):
     return value
 
 
+def entries(value, name):
+    """Return the list under this key; none where it is another value."""
+    found = within(value, name)
+    return found if isinstance(found, list) else []
+
+
 def first_number(value, *paths):
     """Return the number under the first path that has one."""
     numbers = (number(within(value, *path)) for path in paths)
@@ -126,10 +132,8 @@ def amd_gpu(static, metric):
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
     clocks = within(metric, "clock")
-    engines = (
-        [name for name in clocks if name.startswith("gfx")] if isinstance(clocks, dict) else []
-    )
-    clock = clocks[engines[0]] if engines else None
+    engines = clocks if isinstance(clocks, dict) else {}
+    clock = next((engines[name] for name in engines if name.startswith("gfx")), None)
     generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
     return {
         "pci": pci,
@@ -186,8 +190,7 @@ def users(process):
     """Return processes that hold memory of the GPU: the list has all that ever opened any of
     them.
     """
-    listed = within(process, "process_list")
-    infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
+    infos = [within(entry, "process_info") for entry in entries(process, "process_list")]
     memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
     return sum(1 for memory in memories if memory)
 
@@ -197,13 +200,8 @@ def xgmi_links(link):
 
     A virtual function shows all links as down if it does not know their state.
     """
-    states = within(link, "link_status")
-    links = (
-        [float(state == "U") for state in states if state in ("U", "D")]
-        if isinstance(states, list)
-        else []
-    )
-    return links if any(links) else []
+    states = [state for state in entries(link, "link_status") if state in ("U", "D")]
+    return [float(state == "U") for state in states] if "U" in states else []
 
 
 def rocm_cards(deadline):

@@ -16,6 +16,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 import rendezvous
@@ -80,13 +81,13 @@ class Checkpoints:
             problem = "this user cannot write there"
         else:
             free = shutil.disk_usage(folder).free
-        if self._over_ranks(float(bool(problem)), dist.ReduceOp.SUM):
+        if self._over_ranks(bool(problem)):
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}"
             )
         parameters = sum(local(each).numel() for each in self.model.parameters())
         needed = _KEPT * _BYTES_PER_PARAMETER * parameters
-        total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
+        total = self._over_ranks(needed)
         if total > free:
             free_gb, needed_gb = free / 1e9, total / 1e9
             raise CannotStart(
@@ -111,7 +112,7 @@ class Checkpoints:
             time.sleep(self.options.slow_checkpoint_s)
         state = self._state()
         own_bytes = sum(bytes_of(state))
-        size = self._over_ranks(float(own_bytes), dist.ReduceOp.SUM)
+        size = self._over_ranks(own_bytes)
         target = self._path(step)
         if self.options.checkpoint_async:
             future = dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group)
@@ -144,11 +145,11 @@ class Checkpoints:
     def _spread_metadata(self, path: Path) -> None:
         """Copy rank 0's metadata to the nodes whose disks do not have it."""
         file = path / _METADATA
-        missing = self._over_ranks(float(not file.exists()), dist.ReduceOp.SUM)
+        missing = self._over_ranks(not file.exists())
         if not missing:
             return
         content = file.read_bytes() if dist.get_rank() == 0 else b""
-        size = int(self._over_ranks(float(len(content)), dist.ReduceOp.MAX))
+        size = int(self._over_ranks(len(content), dist.ReduceOp.MAX))
         if size > _MOST_METADATA:
             raise RuntimeError(
                 f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes"
@@ -200,13 +201,13 @@ class Checkpoints:
         hold.
         """
         self._wait()
-        steps = self._steps() if self.folder else []
-        if not self.writes or not steps:
+        steps = self._steps() if self.writes else []
+        if not steps:
             return
         before = digest_of(self.model.parameters())
         seconds = self._load(steps[-1])
         after = digest_of(self.model.parameters())
-        differing = self._over_ranks(float(before != after), dist.ReduceOp.SUM)
+        differing = self._over_ranks(before != after)
         written_bytes, _ = self.writes[-1]
         self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 
@@ -214,13 +215,12 @@ class Checkpoints:
         """Return the figures of all saves; None without one."""
         if not self.writes:
             return None
-        rates = sorted(size / 1e9 / seconds for size, seconds in self.writes)
-        blocked = sorted(self.blocked_s)
+        rates = [size / 1e9 / seconds for size, seconds in self.writes]
         return {
             "saves": len(self.writes),
             "bytes": self.writes[-1][0],
-            "write_gb_s": rates[len(rates) // 2],
-            "blocked_s": blocked[len(blocked) // 2],
+            "write_gb_s": median_high(rates),
+            "blocked_s": median_high(self.blocked_s),
             "restore_s": self.restore_s,
             **self.read,
         }
@@ -241,7 +241,7 @@ class Checkpoints:
                 steps.append(int(match[1]))
         return sorted(steps)
 
-    def _over_ranks(self, value: float, operation: Any) -> float:
+    def _over_ranks(self, value: float, operation: Any = dist.ReduceOp.SUM) -> float:
         number = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(number, op=operation)
         return float(number)

@@ -163,21 +163,20 @@ def calls_of(entries: Sequence[Record]) -> list[Record]:
     """Return the latest sends and receives of this rank, and the ends of their batches; gloo
     records none.
     """
-    calls: list[Record] = []
-    for entry in entries:
-        name = entry["profiling_name"]
-        if entry["is_p2p"] or name.endswith(":coalesced"):
-            is_done = entry["state"] == "completed" or bool(entry.get("retired"))
-            group = str(entry["process_group"][0])
-            calls.append(
-                {
-                    "group": group,
-                    "operation": name,
-                    "number": entry["p2p_seq_id"],
-                    "is_done": is_done,
-                }
-            )
-    return calls[-_MOST_CALLS:]
+    calls = [
+        entry
+        for entry in entries
+        if entry["is_p2p"] or entry["profiling_name"].endswith(":coalesced")
+    ]
+    return [
+        {
+            "group": str(call["process_group"][0]),
+            "operation": call["profiling_name"],
+            "number": call["p2p_seq_id"],
+            "is_done": call["state"] == "completed" or bool(call.get("retired")),
+        }
+        for call in calls[-_MOST_CALLS:]
+    ]
 
 
 def _members() -> dict[str, list[int]]:

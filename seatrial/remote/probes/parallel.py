@@ -17,6 +17,7 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -72,9 +73,7 @@ def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
     Raises CannotStart.
     """
     degrees = {name: requested.get(name) or 1 for name in DEGREES}
-    others = 1
-    for name in DEGREES:
-        others *= degrees[name] if name != "fsdp" else 1
+    others = math.prod(degree for name, degree in degrees.items() if name != "fsdp")
     rest = ranks // others
     if ranks % others or (requested.get("fsdp") and degrees["fsdp"] != rest):
         product = " x ".join(

@@ -232,8 +232,7 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
                 outliers.append(_outlier(rank, "compute", differs, is_certain=is_certain))
     bad = [rank for rank in ranks if rank["wrong_sums"]]
     is_certain = 2 * len(bad) < len(ranks)
-    for rank in bad:
-        outliers.append(_outlier(rank, "transport", 1, is_certain=is_certain))
+    outliers += [_outlier(rank, "transport", 1, is_certain=is_certain) for rank in bad]
     return outliers
 
 
@@ -253,6 +252,4 @@ def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> b
     """
     fault = f"{here.rank}:{kind}"
     wrong: str | None = options.wrong
-    if wrong == f"{fault}-once":
-        return turn == 0
-    return wrong == fault
+    return wrong == fault or (wrong == f"{fault}-once" and turn == 0)

@@ -121,9 +121,8 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            longest_s = max(
-                (sum(waited_s(pid).values()) for pid in descendants(os.getpid())), default=0.0
-            )
+            waits = [sum(waited_s(pid).values()) for pid in descendants(os.getpid())]
+            longest_s = max(waits, default=0.0)
             return f"time is up; {longest_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
