@@ -1,15 +1,14 @@
 """Read mlxlink: state, recommendation, module and error rate of a port. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
-from seatrial.readers.report import Lines, Report, Result, passed
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 Fields = dict[str, str]
-Problem = tuple[Verdict, str, str]  # with the code and the words
 _MODULE = "tool-port-module"
 # `sudo mlxlink -d mlx5_0 -m -c`
 _MLXLINK = lazy(r"(?:.{0,40}?\$ |# )?\s{0,8}(?:sudo )?mlxlink .{0,40}?-d ?(\S{1,80})")
@@ -44,15 +43,13 @@ def read_mlxlink(lines: Lines) -> Report:
     fields: Fields = {}
     for match in filter(None, map(_FIELD.match, lines)):
         fields.setdefault(match[1].strip(), match[2].strip())
-    results = [
-        Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
-    ]
+    results = [replace(problem, words=f"{device}: {problem.words}") for problem in _of_link(fields)]
     if not results and "State" in fields:
         results.append(passed(device))
     return Report("mlxlink", tuple(results))
 
 
-def _of_link(fields: Fields) -> Iterator[Problem]:
+def _of_link(fields: Fields) -> Iterator[Result]:
     """Yield what is bad of the link: its state, the module, then its errors."""
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
@@ -61,31 +58,31 @@ def _of_link(fields: Fields) -> Iterator[Problem]:
     status = fields.get("Status Opcode", "0")
     if not is_up:
         physical = fields.get("Physical state", "?")
-        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {physical}{advised}"
+        yield failed(PORT_DOWN, f"state {state}, physical state {physical}{advised}")
     elif advised and status not in ("0", "N/A"):
-        yield Verdict.DEGRADED, _MODULE, f"status {status}{advised}"
+        yield degraded(_MODULE, f"status {status}{advised}")
     yield from _of_module(fields, is_up)
     yield from _errors(fields, is_up)
 
 
-def _of_module(fields: Fields, is_up: bool) -> Iterator[Problem]:
+def _of_module(fields: Fields, is_up: bool) -> Iterator[Result]:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
-    verdict = Verdict.DEGRADED if is_up else Verdict.FAIL
+    result = degraded if is_up else failed
     for name, problem in _LANES.items():
         lanes = _bad_lanes(fields, name)
         if lanes:
-            yield verdict, _MODULE, f"{_named_lanes(lanes)} {problem}"
+            yield result(_MODULE, f"{_named_lanes(lanes)} {problem}")
     dark = _bad_lanes(fields, "Rx LOS")
     outside = _outside(fields.get("Rx Power Current [dBm]", ""))
     low = [lane for lane in outside if lane not in dark]
     if low:
-        yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
+        yield result(_MODULE, f"{_named_lanes(low)}: received power outside its range")
     temperature = fields.get("Temperature [C]", "")
     if _outside(temperature):
-        yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {temperature}"
+        yield degraded(_MODULE, f"the module's temperature is {temperature}")
 
 
-def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
+def _errors(fields: Fields, is_up: bool) -> Iterator[Result]:
     """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
     if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
@@ -93,10 +90,10 @@ def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
         since = fields.get("Time Since Last Clear [Min]", "")
         if since:
             words += f" in {since} minutes"
-        yield Verdict.DEGRADED, PORT_ERRORS, words
+        yield degraded(PORT_ERRORS, words)
     rate = fields.get("Effective Physical BER", "")
     if _BER.fullmatch(rate) and float(rate) > _MOST_BER:
-        yield Verdict.DEGRADED, PORT_ERRORS, f"bit error rate after correction {rate}"
+        yield degraded(PORT_ERRORS, f"bit error rate after correction {rate}")
 
 
 def _bad_lanes(fields: Fields, name: str) -> list[int]:

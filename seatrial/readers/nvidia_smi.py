@@ -6,8 +6,8 @@ values.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
@@ -35,78 +35,78 @@ _FAULTS = (
     (
         ("remapped rows", "remapping failure occurred"),
         _YES,
-        Verdict.FAIL,
+        failed,
         MEMORY,
         "rows could not be remapped",
     ),
     (
         ("remapped rows", "pending"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         RESET,
         "a remapped row waits for a reset",
     ),
     (
         ("retired pages", "pending page blacklist"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         RESET,
         "a page waits for its retirement",
     ),
     (
         ("clocks event reasons", "hw slowdown"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         SLOWED,
         "slowed down by hardware",
     ),
-    (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by heat"),
+    (("hw slowdown", "hw thermal slowdown"), _YES, degraded, SLOWED, "slowed down by heat"),
     (
         ("hw slowdown", "hw power brake slowdown"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         SLOWED,
         "slowed down by the power brake",
     ),
     (
         ("volatile", "dram uncorrectable"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable memory errors",
     ),
     (
         ("volatile", "sram uncorrectable"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("volatile", "sram uncorrectable parity"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("volatile", "sram uncorrectable sec-ded"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("aggregate", "sram threshold exceeded"),
         _YES,
-        Verdict.FAIL,
+        failed,
         MEMORY,
         "SRAM errors beyond the threshold",
     ),
     (
         ("fabric", "state"),
         ("in progress", "not started"),
-        Verdict.FAIL,
+        failed,
         FABRIC,
         "not registered with its fabric",
     ),
@@ -119,7 +119,6 @@ _HEALTHS = (
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
-Fault = tuple[Verdict, str, str]  # with the code and the words of its cause
 Gpu = tuple[str, Fields]  # its name, and what is told of it
 LinkRates = dict[str, dict[str, str]]  # as printed, by GPU and link
 # `<remapped_row_pending>No</remapped_row_pending>`
@@ -165,11 +164,10 @@ def read_query(lines: Lines) -> Report:
 def _report(gpus: Sequence[Gpu]) -> Report:
     results: list[Result] = []
     for gpu, fields in gpus:
-        faults = [
-            Result(verdict=verdict, code=code, words=f"GPU {gpu}: {fault}")
-            for verdict, code, fault in _faults(fields)
-        ]
-        results += faults or [passed(gpu)]
+        faults = list(_faults(fields))
+        results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
+        if not faults:
+            results.append(passed(gpu))
     return Report(_TOOL, tuple(results))
 
 
@@ -193,48 +191,48 @@ def _gpus(lines: Lines) -> list[Gpu]:
     return gpus
 
 
-def _faults(fields: Fields) -> Iterator[Fault]:
+def _faults(fields: Fields) -> Iterator[Result]:
     """Yield what a GPU reports as broken or slowed down."""
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
-        yield Verdict.FAIL, RESET, "it requires a reset"
+        yield failed(RESET, "it requires a reset")
     lost = sum("err!" in value or "unknown error" in value for value in values)
     if lost:
-        yield Verdict.FAIL, LOST, f"{lost} fields cannot be read (ERR!)"
+        yield failed(LOST, f"{lost} fields cannot be read (ERR!)")
     for path, value in fields.items():
         yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
     current = _LANES.fullmatch(widths.get("current", ""))
     widest = _LANES.fullmatch(widths.get("max", ""))
     if current and widest and int(current[1]) < int(widest[1]):
-        yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
+        yield degraded(PCIE, f"PCIe x{current[1]} of x{widest[1]}")
 
 
-def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
+def _fault(path: tuple[str, ...], printed: str) -> Iterator[Result]:
     """Yield what is bad of one field."""
     value = printed.lower()
     name = path[-1]
     end = path[-2:]
     if name == "gpu recovery action" and value not in _NONE:
-        yield Verdict.FAIL, RESET, f"the driver asks for: {printed}"
+        yield failed(RESET, f"the driver asks for: {printed}")
     if end == ("fabric", "status") and value not in ("success", *_NONE):
-        yield Verdict.FAIL, FABRIC, f"fabric status: {value}"
+        yield failed(FABRIC, f"fabric status: {value}")
     if "fabric" in path and end[:-1] == ("health",) and (name, value) in _HEALTHS:
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: {name}: {value}"
+        yield degraded(FABRIC, f"fabric health: {name}: {value}")
     if end == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
+        yield degraded(FABRIC, f"fabric health: incorrect configuration: {value}")
     is_unhealthy = name in ("health", "summary") and value in ("unhealthy", "limited capacity")
     if "fabric" in path and is_unhealthy:
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
-    for bad_end, bad, verdict, code, fault in _FAULTS:
+        yield degraded(FABRIC, f"fabric health: {value}")
+    for bad_end, bad, result, code, fault in _FAULTS:
         if end != bad_end:
             continue
         if bad is None:
             count = int(value) if re.fullmatch(r"\d{1,12}", value) else 0
             if count:
-                yield verdict, code, f"{fault} ({count})"
+                yield result(code, f"{fault} ({count})")
         elif value in bad:
-            yield verdict, code, fault
+            yield result(code, fault)
 
 
 def read_xml(lines: Lines) -> Report | None:
