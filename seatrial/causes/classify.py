@@ -30,6 +30,7 @@ from seatrial.causes.xid import hardware_first, with_other_gpus, xid_finding
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import Words, any_of, clean, unwrapped
 
+Match = re.Match[str]
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
@@ -346,14 +347,14 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -
     return None
 
 
-def _prefix_of(text: str) -> re.Match[str] | None:
+def _prefix_of(text: str) -> Match | None:
     """Return what stands before a message of NCCL: its host, unless the log has lost it."""
     if " NCCL " in text or "Last error: " in text:
         return _NCCL.search(text)
     return None
 
 
-def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:
+def _match_nccl(cause: Cause, text: str, prefix: Match) -> Match | None:
     """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at
     most a note.
     """
@@ -375,7 +376,7 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
 
 
 def _finding(
-    cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None
+    cause: Cause, match: Match, text: str, rank: int | None, prefix: Match | None
 ) -> Finding:
     """Return the finding of a cause, with the host and the rank that the line names."""
     groups = match.groupdict()

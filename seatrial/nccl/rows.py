@@ -23,6 +23,8 @@ TYPES = {
 REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
 Reader = Callable[[str], Any]  # of a token
+Columns = tuple[str, ...]
+Tokens = list[str]
 NotRow = Literal["short", "glued", "no"]
 """Why a text is no row: it starts as one and ends early, or goes on as another line, or is
 something else.
@@ -91,7 +93,7 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     return _fitting(tokens, layout) or _shaped(tokens, layout) or _part_of_row(tokens, layout)
 
 
-def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow:
+def _part_of_row(tokens: Tokens, layout: ColumnLayout | None) -> Row | NotRow:
     """Return the row of placeholders, or why it is not a row."""
     column_count = 13
     if layout is not None and layout.typed:
@@ -187,11 +189,11 @@ def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     return row if agrees else "no"
 
 
-def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+def _fitting(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
     """Return the row by the header's columns, less the redop that some tests leave blank; None if
     it does not fit.
     """
-    columns: tuple[str, ...] = ()
+    columns: Columns = ()
     if layout is not None and layout.typed:
         columns = layout.columns
     if "redop" in columns:
@@ -207,7 +209,7 @@ def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     return _row(columns, tokens)
 
 
-def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+def _shaped(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
     """Return the row by columns guessed from the number of tokens; None where it is no full row.
 
     Under a two-sided header a one-sided row is one that was cut, not a row.
@@ -218,7 +220,7 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
         return None
     header = layout.columns if layout is not None else ()
     two_sided = "in.time" in header and "out.time" in header
-    roots: list[tuple[str, ...]] = []
+    roots: list[Columns] = []
     if not numbers[0].startswith("-"):
         roots.append(())
     if re.fullmatch(r"-?\d+", numbers[0]):
@@ -234,12 +236,12 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     return None
 
 
-def _redop(tokens: list[str]) -> tuple[str, ...]:
+def _redop(tokens: Tokens) -> Columns:
     has_redop = len(tokens) > 3 and tokens[3].lower() in REDOPS
     return ("redop",) if has_redop else ()
 
 
-def _body(numbers: list[str], sides: int, width: int) -> list[str]:
+def _body(numbers: Tokens, sides: int, width: int) -> Tokens:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
     fourth = numbers[3::4]
@@ -248,7 +250,7 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
-def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
+def _row(columns: Columns, tokens: Tokens) -> Row | None:
     """Return the row with these columns; None where a token is not of its column's kind."""
     fields: dict[str, Any] = {}
     try:
@@ -277,7 +279,7 @@ def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
 
 
 @lru_cache(64)
-def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
+def _readers(columns: Columns) -> tuple[tuple[str, Reader], ...]:
     """Return the columns, each with what reads its tokens and raises ValueError for those of
     another kind.
     """

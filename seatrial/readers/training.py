@@ -44,17 +44,15 @@ LINE = lazy(
 )
 NEEDLES = (
     *training_setup.NEEDLES,
-    *(
-        "iteration",
-        "step:",
-        "train_step_timing",
-        "loss=",
-        "loss/",
-        "'loss'",
-        '"loss"',
-        'loss":',
-        "Rank ",
-    ),
+    "iteration",
+    "step:",
+    "train_step_timing",
+    "loss=",
+    "loss/",
+    "'loss'",
+    '"loss"',
+    'loss":',
+    "Rank ",
 )
 
 

@@ -56,21 +56,18 @@ LINE = lazy(
     )
 )
 NEEDLES = (
-    *(
-        " capacity: ",
-        " total parameters",
-        "parameters in billions",
-        "Trainable params",
-        "device mesh with",
-    ),
-    *(
-        "local batch size ",
-        "using world size: ",
-        "distributed processes registered",
-        " ....",
-        "TransformerBlock with",
-    ),
-    *("activation checkpointing", "Float8"),
+    " capacity: ",
+    " total parameters",
+    "parameters in billions",
+    "Trainable params",
+    "device mesh with",
+    "local batch size ",
+    "using world size: ",
+    "distributed processes registered",
+    " ....",
+    "TransformerBlock with",
+    "activation checkpointing",
+    "Float8",
 )
 # Parameters
 _LLAMAS = {"1b": 1.2358e9, "3b": 3.2127e9, "8b": 8.0303e9, "70b": 70.554e9, "405b": 405.85e9}

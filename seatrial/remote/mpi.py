@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -62,15 +63,21 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str
     if testbed.network:
         for parameter in ("btl_tcp_if_include", "oob_tcp_if_include"):
             network += ["--mca", parameter, testbed.network]
-    exports: list[str] = []
-    for name in variables(testbed, env):
-        exports += ["-x", name]
+    exports = chain.from_iterable(("-x", name) for name in variables(testbed, env))
     return [
         testbed.mpirun,
         *(("--allow-run-as-root",) if testbed.user == "root" else ()),
-        *("--hostfile", hostfile_path(testbed), "-np", str(testbed.world_size)),
-        *("--map-by", "slot", "--bind-to", "none"),
-        *("--mca", "orte_keep_fqdn_hostnames", "1"),
+        "--hostfile",
+        hostfile_path(testbed),
+        "-np",
+        str(testbed.world_size),
+        "--map-by",
+        "slot",
+        "--bind-to",
+        "none",
+        "--mca",
+        "orte_keep_fqdn_hostnames",
+        "1",
         *network,
         *testbed.mpirun_args,
         "--tag-output",

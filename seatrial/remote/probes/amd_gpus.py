@@ -27,12 +27,19 @@ ROCM_SMI = [
     "--showtemp",
     "--showpower",
     "--showmaxpower",
+    "--showclocks",
+    "--showmeminfo",
+    "vram",
+    "--json",
 ]
-ROCM_SMI += ["--showclocks", "--showmeminfo", "vram", "--json"]
 # What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not
 # tell them apart.
-THROTTLES = {"prochot": "hardware slowdown", "socket_thermal": "thermal slowdown"}
-THROTTLES.update(vr_thermal="thermal slowdown", hbm_thermal="thermal slowdown")
+THROTTLES = {
+    "prochot": "hardware slowdown",
+    "socket_thermal": "thermal slowdown",
+    "vr_thermal": "thermal slowdown",
+    "hbm_thermal": "thermal slowdown",
+}
 NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
 
 
@@ -115,8 +122,9 @@ def number(value):
     return float(match[1]) if match else None
 
 
-def text(value):
-    """Return a text that is not a placeholder, else ""."""
+def text(value, *path):
+    """Return the text under these keys that is not a placeholder, else ""."""
+    value = within(value, *path)
     is_text = (
         isinstance(value, str)
         and value.isprintable()
@@ -127,20 +135,18 @@ def text(value):
 
 def amd_gpu(static, metric):
     """Return one GPU by amd-smi; with errors and place from the driver's folder for it."""
-    pci = text(within(static, "bus", "bdf")).lower()
+    pci = text(static, "bus", "bdf").lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
     clocks = within(metric, "clock")
     engines = clocks if isinstance(clocks, dict) else {}
     clock = next((engines[name] for name in engines if name.startswith("gfx")), None)
-    generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
+    generation = re.match(r"Gen (\d)$", text(static, "bus", "pcie_interface_version"))
     return {
         "pci": pci,
-        "model": text(within(static, "asic", "market_name")),
-        "vbios": " ".join(
-            filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))
-        ),
+        "model": text(static, "asic", "market_name"),
+        "vbios": " ".join(filter(None, (text(vbios, "part_number"), text(vbios, "version")))),
         "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(ecc, ""),
         "ecc_uncorrected": ras_errors(pci) if errors is None else errors,
         "slowdown": slowdowns(within(metric, "throttle")),
@@ -173,14 +179,14 @@ def umc_state(blocks):
         blocks = {
             within(block, "block"): within(block, "status")
             for block in blocks
-            if text(within(block, "block"))
+            if text(block, "block")
         }
-    return text(within(blocks, "UMC"))
+    return text(blocks, "UMC")
 
 
 def slowdowns(throttle):
     """Return the causes that are active; None if the GPU does not report them, as before MI300."""
-    statuses = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
+    statuses = {name: text(throttle, name + "_violation_status") for name in THROTTLES}
     if not any(statuses.values()):
         return None
     return sorted({THROTTLES[name] for name, status in statuses.items() if status == "ACTIVE"})
@@ -218,13 +224,13 @@ def rocm_gpu(card):
     """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a
     slowdown.
     """
-    pci = text(card.get("pci bus")).lower()
+    pci = text(card, "pci bus").lower()
     memory = number(card.get("vram total memory (b)"))
-    lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))
+    lanes = re.search(r"x(\d{1,2})\)", text(card, "pcie clock level"))
     return {
         "pci": pci,
-        "model": text(card.get("card series")) or text(card.get("device name")),
-        "vbios": text(card.get("vbios version")),
+        "model": text(card, "card series") or text(card, "device name"),
+        "vbios": text(card, "vbios version"),
         "ecc_uncorrected": ras_errors(pci),
         "clock_mhz": first_number(card, ("sclk clock speed",)),
         "power_w": first_number(

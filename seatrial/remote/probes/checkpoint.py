@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from command_line import HIDDEN, Option
-from rendezvous import CannotStart
+from rendezvous import CannotStart, Json
 from replays import digest_of, local
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
@@ -63,7 +63,7 @@ class Checkpoints:
         # Bytes of all ranks, seconds of the slowest rank
         self.writes: list[tuple[float, float]] = []
         self.blocked_s: list[float] = []
-        self.read: dict[str, Any] = {}
+        self.read: Json = {}
         self.restore_s: float | None = None
         if self.folder:
             self._look()
@@ -102,7 +102,7 @@ class Checkpoints:
         every = self.options.checkpoint_every
         return is_last or (every > 0 and (step + 1) % every == 0)
 
-    def save(self, step: int) -> dict[str, Any]:
+    def save(self, step: int) -> Json:
         """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
         of all ranks.
         """
@@ -211,7 +211,7 @@ class Checkpoints:
         written_bytes, _ = self.writes[-1]
         self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """Return the figures of all saves; None without one."""
         if not self.writes:
             return None
@@ -225,7 +225,7 @@ class Checkpoints:
             **self.read,
         }
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Json:
         model, optimizer = get_state_dict(self.model, self.optimizer, options=_flat())
         return {"model": model, "optimizer": optimizer}
 

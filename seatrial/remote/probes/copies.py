@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any
 
 import rendezvous
 import torch
 from parallel import Meshes
-from rendezvous import RankPlacement
+from rendezvous import Gathered, RankPlacement
 from replays import digest_of, flip_bit, is_wrong, odd
 from torch import nn
 from torch.distributed.tensor import DTensor
@@ -25,7 +24,7 @@ _TIMES = 3
 
 def differing(
     model: nn.Module, meshes: Meshes, options: Namespace, here: RankPlacement, device: str
-) -> list[dict[str, Any]]:
+) -> Gathered:
     """Return the ranks whose parameters are not those of the majority that shares them; every rank
     calls this.
     """
@@ -38,7 +37,7 @@ def differing(
         "digests": digests,
         "wrong_sums": 0,
     }
-    outliers: list[dict[str, Any]] = []
+    outliers: Gathered = []
     for time in range(_TIMES):
         digests.append(digest_of(_whole(model, is_wrong=is_wrong(options, here, "copy", time))))
         outliers = odd(rendezvous.exchange(mine, device))

@@ -132,26 +132,20 @@ def fio(file, direction, size, seconds, *more):
     `more` are further options of fio.
     """
     command = [
-        *(
-            "fio",
-            "--name=seatrial",
-            f"--filename=/proc/{os.getpid()}/fd/{file}",
-            f"--rw={direction}",
-            f"--size={size}",
-        ),
-        *(
-            "--bs=1M",
-            "--iodepth=16",
-            "--ioengine=libaio",
-            f"--direct={int(takes_direct(file))}",
-            "--end_fsync=1",
-        ),
-        *(
-            "--overwrite=1",
-            "--fallocate=none",
-            f"--runtime={max(1, round(seconds))}s",
-            "--output-format=json",
-        ),
+        "fio",
+        "--name=seatrial",
+        f"--filename=/proc/{os.getpid()}/fd/{file}",
+        f"--rw={direction}",
+        f"--size={size}",
+        "--bs=1M",
+        "--iodepth=16",
+        "--ioengine=libaio",
+        f"--direct={int(takes_direct(file))}",
+        "--end_fsync=1",
+        "--overwrite=1",
+        "--fallocate=none",
+        f"--runtime={max(1, round(seconds))}s",
+        "--output-format=json",
         *more,
     ]
     child = subprocess.Popen(
@@ -161,9 +155,9 @@ def fio(file, direction, size, seconds, *more):
         output, problem = child.communicate(timeout=2 * seconds + 60)
     finally:
         end_group(child)
-    if child.returncode:
-        raise OSError(f"fio: {problem.decode(errors='replace') or output.decode(errors='replace')}")
     text = output.decode(errors="replace")
+    if child.returncode:
+        raise OSError(f"fio: {problem.decode(errors='replace') or text}")
     job = json.loads(text[text.index("{") :])["jobs"][0][direction]
     return job["io_bytes"], job["runtime"] / 1000
 

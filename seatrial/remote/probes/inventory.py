@@ -47,8 +47,18 @@ FIELDS = {
 }
 # Its name before driver 535
 OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
-NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max", "memory_mib", "power_w"}
+NUMBERS = {
+    "ecc_uncorrected",
+    "clock_mhz",
+    "clock_max_mhz",
+    "power_limit_w",
+    "temperature_c",
+    "pcie_width",
+    "pcie_width_max",
+    "pcie_gen_max",
+    "memory_mib",
+    "power_w",
+}
 # Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness,
 # settings, power cap.
 SLOWDOWNS = {

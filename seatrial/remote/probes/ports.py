@@ -25,16 +25,20 @@ LINK_ERRORS = [
     "link_downed",
     "port_rcv_errors",
     "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "rx_icrc_encapsulated",
 ]
-LINK_ERRORS += ["excessive_buffer_overrun_errors", "rx_icrc_encapsulated"]
 PACKET_LOSSES = [
     "port_xmit_discards",
     "local_ack_timeout_err",
     "packet_seq_err",
     "rnr_nak_retry_err",
 ]
-OF_NETWORK = {"carrier_changes": "carrier_changes", "rx_errors": "statistics/rx_errors"}
-OF_NETWORK["tx_errors"] = "statistics/tx_errors"
+OF_NETWORK = {
+    "carrier_changes": "carrier_changes",
+    "rx_errors": "statistics/rx_errors",
+    "tx_errors": "statistics/tx_errors",
+}
 # Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well,
 # which always rise.
 NVLINK_ERROR = re.compile(

@@ -45,7 +45,7 @@ from communication import shares_of_groups
 from decoder import SIZES, DecoderSize, loss_of
 from parallel import Degrees, Meshes
 from pretraining_options import OPTIONS, add_faults, checked
-from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+from rendezvous import WRONG_RESULT, CannotStart, Json, RankPlacement
 from step_clock import PHASES, Step, StepClock
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -124,7 +124,7 @@ class Pretraining:
         self.window: list[Tensor] = []
         self.unread: list[tuple[Tensor, list[Step]]] = []
         self.step_time_ms: list[float] = []
-        self.copies: dict[str, Any] | None = None
+        self.copies: Json | None = None
         self.checkpoints = Checkpoints(options, self.model, self.optimizer, self.device)
         self.first_step = self.checkpoints.restore()
         self.began = time.monotonic()
@@ -332,7 +332,7 @@ class Pretraining:
             if kind == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
+    def summary(self, replayed: Json | None) -> Json:
         """Return the last event, the same on every rank."""
         options = self.options
         finite = all(map(math.isfinite, self.losses))
@@ -365,9 +365,9 @@ class Pretraining:
             "ranks": rendezvous.report(mine, str(self.device)),
         }
 
-    def _of_this_rank(self) -> dict[str, Any]:
+    def _of_this_rank(self) -> Json:
         """Return what this rank tells the others: its parameters, times and memory."""
-        mine: dict[str, Any] = {
+        mine: Json = {
             "rank": self.here.rank,
             "host": self.here.host,
             "parameters": replays.digest_of(self.model.parameters()),

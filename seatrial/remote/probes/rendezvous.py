@@ -55,7 +55,8 @@ gc.enable()
 
 BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
 
-Gathered = list[dict[str, Any]]  # what each rank reports
+Json = dict[str, Any]  # an object
+Gathered = list[Json]  # what each rank reports
 _SIOCGIFADDR = 0x8915
 _PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`

@@ -18,18 +18,16 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Dict
 
 import rendezvous
 import torch
 import torch.distributed as dist
 from decoder import Decoder, DecoderSize, initialize, loss_of
 from processor_wait import own_clock_s
-from rendezvous import RankPlacement
+from rendezvous import Json, RankPlacement
 from step_clock import Marks
 from torch import Tensor
 
-Json = Dict[str, Any]  # an object
 _REPLAYS = 3
 # Small beside any GPU, of the model's own width
 _LAYERS = 2

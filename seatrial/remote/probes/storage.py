@@ -158,7 +158,7 @@ class Storage(Checkpoints):
     def note(self, id):
         """Write a file for others to see, or write it again with other content."""
         content = os.urandom(NOTE_BYTES)
-        with open(os.path.join(self.own, "note"), "wb") as file:
+        with open(f"{self.own}/note", "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -178,7 +178,7 @@ class Storage(Checkpoints):
 
     def hold(self, id):
         """Lock a file."""
-        self.lock = os.open(os.path.join(self.own, "lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        self.lock = os.open(f"{self.own}/lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.lockf(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return {}
 
@@ -197,18 +197,18 @@ class Storage(Checkpoints):
 
     def files(self, id, count):
         """Write, list, read and remove small files."""
-        folder, content = os.path.join(self.own, "small"), os.urandom(SMALL_BYTES)
+        folder, content = f"{self.own}/small", os.urandom(SMALL_BYTES)
         os.mkdir(folder)
         began = time.monotonic()
         try:
             for number in range(count):
-                with open(os.path.join(folder, str(number)), "wb") as file:
+                with open(f"{folder}/{number}", "wb") as file:
                     file.write(content)
             names, wrong = os.listdir(folder), ""
             if sorted(map(int, names)) != list(range(count)):
                 wrong = f"{len(names)} of {count} files are listed"
             for name in names:
-                path = os.path.join(folder, name)
+                path = f"{folder}/{name}"
                 with open(path, "rb") as small:
                     if small.read() != content:
                         wrong = f"small file {name} is not what was written"
@@ -223,9 +223,7 @@ class Storage(Checkpoints):
         return super().save(id, bytes, shards)
 
     def write_shard(self, shard, size):
-        file = os.open(
-            os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600
-        )
+        file = os.open(f"{self.own}/shard-{shard}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             disk.takes_direct(file)
             written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)

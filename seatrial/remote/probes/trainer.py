@@ -24,7 +24,7 @@ import models
 import rendezvous
 import torch
 import torch.distributed as dist
-from rendezvous import CannotStart, RankPlacement
+from rendezvous import CannotStart, Json, RankPlacement
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -39,18 +39,17 @@ gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _KEPT = (  # of the summary, under the same names
-    *(
-        "model",
-        "data",
-        "precision",
-        "compile",
-        "world_size",
-        "device",
-        "backend",
-        "torch",
-        "parameters",
-    ),
-    *("batch_size_per_gpu", "communication_share"),
+    "model",
+    "data",
+    "precision",
+    "compile",
+    "world_size",
+    "device",
+    "backend",
+    "torch",
+    "parameters",
+    "batch_size_per_gpu",
+    "communication_share",
 )
 
 
@@ -264,7 +263,7 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
     return first, last
 
 
-def summary(trainer: Trainer, history: History) -> dict[str, Any]:
+def summary(trainer: Trainer, history: History) -> Json:
     """Return the last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
@@ -316,7 +315,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     }
 
 
-def results(summary: dict[str, Any], options: Namespace) -> dict[str, Any]:
+def results(summary: Json, options: Namespace) -> Json:
     """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
     --peak-tflops.
     """
