@@ -88,8 +88,8 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     for claim in claims:
         hardware = hardware or claim.hardware
 
-    checks: list[Check] = []
-    judged_arms: list[Arm] = []
+    checks = []
+    judged_arms = []
     waiting = iter(claims)
     for part in parts:
         if isinstance(part, Check):

@@ -303,7 +303,7 @@ class SweepReader:
         """Return the sweeps in order; empty where the log holds neither a sweep nor a cause of
         failure.
         """
-        sweeps: list[Sweep] = []
+        sweeps = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
                 sweeps.append(group)

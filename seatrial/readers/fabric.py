@@ -54,8 +54,8 @@ def read_log(lines: Lines) -> Report:
     """Read the log of fabric manager or IMEX: errors of switches first, which the others follow
     from.
     """
-    results: list[Result] = []
-    notes: list[str] = []
+    results = []
+    notes = []
     is_imex = False
     for line in lines:
         match = _LINE.search(line)

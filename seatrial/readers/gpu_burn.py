@@ -114,7 +114,7 @@ def _slow(burn: _Burn) -> list[Result]:
         if gpu not in burn.errors:
             model = burn.models.get(gpu, "")
             by_model.setdefault(model, {})[gpu] = rate
-    results: list[Result] = []
+    results = []
     for rates in by_model.values():
         if len(rates) < 3:
             continue

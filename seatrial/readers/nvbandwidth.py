@@ -2,7 +2,7 @@
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.readers.documents import Document, items
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, Result, corrupt, failed
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
@@ -23,8 +23,8 @@ NVBANDWIDTH_LINE = lazy(
 def read_nvbandwidth(lines: Lines) -> Report:
     """Read sums in GB/s, wrong data and errors, each with its test."""
     test = ""
-    results: list[Result] = []
-    measurements: list[Measurement] = []
+    results = []
+    measurements = []
     for line in lines:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
@@ -54,8 +54,8 @@ def read_document(document: Document) -> Report | None:
     output = document.get("nvbandwidth")
     if not isinstance(output, dict):
         return None
-    results: list[Result] = []
-    measurements: list[Measurement] = []
+    results = []
+    measurements = []
     for test in items(output, "testcases"):
         status = str(test.get("status", ""))
         total = test.get("sum")

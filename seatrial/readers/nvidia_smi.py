@@ -162,7 +162,7 @@ def read_query(lines: Lines) -> Report:
 
 
 def _report(gpus: Sequence[Gpu]) -> Report:
-    results: list[Result] = []
+    results = []
     for gpu, fields in gpus:
         faults = list(_faults(fields))
         results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
@@ -173,7 +173,7 @@ def _report(gpus: Sequence[Gpu]) -> Report:
 
 def _gpus(lines: Lines) -> list[Gpu]:
     """Return the fields of each GPU by the headings that they stand under, in small letters."""
-    gpus: list[Gpu] = []
+    gpus = []
     fields: Fields = {}  # before the first GPU, of the node
     above: list[str] = []
     for line in lines:
@@ -245,7 +245,7 @@ def read_xml(lines: Lines) -> Report | None:
 
 def _xml_gpus(text: str) -> list[Gpu]:
     """Return the fields of each GPU under the paths that the text form has."""
-    gpus: list[Gpu] = []
+    gpus = []
     fields: Fields = {}
     above: list[str] = []
     for tag in _TAG.finditer(text):
@@ -280,9 +280,9 @@ def read_table(lines: Lines) -> Report:
     """Read the rows of the table without options: two or three of each GPU, the errors in the
     first's last cell.
     """
-    results: list[Result] = []
+    results = []
     lost: dict[str, int] = {}
-    seen: list[str] = []
+    seen = []
     gpu = ""
     for line in lines:
         match = _SMI_GPU.match(line)

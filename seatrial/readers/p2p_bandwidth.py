@@ -47,7 +47,7 @@ _SLOWER = 0.8  # of the rate through the host
 def read_p2p(lines: Lines) -> Report:
     """Read the matrices with peer access: a pair or a GPU that is slower than most others."""
     matrices: Matrices = {}
-    refused: list[tuple[str, str]] = []
+    refused = []
     title = ""
     for line in lines:
         if match := _TITLE.match(line):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.readers.documents import Document, finite
-from seatrial.readers.report import WRONG_DATA, Lines, Report, Result, corrupt, failed
+from seatrial.readers.report import WRONG_DATA, Lines, Report, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
@@ -60,9 +60,9 @@ def read_perftest(lines: Lines) -> Report:
     tool = f"perftest {kind[1]} {kind[2]}" if kind else "perftest"
     subject = Subject("node", device[1] if device else "node")
     both_ways = bool(kind and "Bidirectional" in kind[0])
-    results: list[Result] = []
+    results = []
     measurements: list[Measurement] = []
-    columns: list[str] = []
+    columns = []
     for line in lines:
         if heading := _HEADING.search(line):
             columns = re.findall(r"[\w%. ]*?[\w%.]+\s?\[[\w/]+\]", heading[1])

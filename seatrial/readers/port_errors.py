@@ -1,6 +1,6 @@
 """Read the counters of ibqueryerrors and perfquery. Pure."""
 
-from seatrial.readers.report import Lines, Report, Result, degraded, passed
+from seatrial.readers.report import Lines, Report, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 
 Counts = dict[str, int]  # by counter
@@ -71,8 +71,8 @@ def _without_sums(counts: CountsByPort) -> CountsByPort:
 
 def _of_counters(counts: CountsByPort) -> Report:
     """Return a result for each port by what a bad cable counts, and notes on congestion."""
-    results: list[Result] = []
-    notes: list[str] = []
+    results = []
+    notes = []
     for name, of_port in counts.items():
         counted = {counter: f"{counter} {count}" for counter, count in of_port.items() if count}
         bad = [words for counter, words in counted.items() if counter in _OF_CABLE]

@@ -59,7 +59,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Environ) -> list[str
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own
     environment: command lines are logged, and anybody on the node can read them.
     """
-    network: list[str] = []
+    network = []
     if testbed.network:
         for parameter in ("btl_tcp_if_include", "oob_tcp_if_include"):
             network += ["--mca", parameter, testbed.network]
@@ -185,7 +185,7 @@ def _for_shell(environment: Environ) -> bytes:
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
-    names: list[str] = []
+    names = []
     for node in testbed.nodes:
         names += [node.name] * node.slots
     return tuple(names)

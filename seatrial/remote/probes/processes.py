@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 # The folder of the probes, or the archive that holds them
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -121,7 +121,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     with socket.socket() as sock:  # a free port, at which the ranks meet
         sock.bind(("127.0.0.1", 0))
         port = str(sock.getsockname()[1])
-    started: list[_Rank] = []
+    started = []
     try:
         with _deferred_sigterm():
             for rank in range(ranks):
@@ -147,7 +147,7 @@ def _deferred_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    received: list[tuple[Any, ...]] = []
+    received = []
     signal.signal(signal.SIGTERM, lambda *signalled: received.append(signalled))
     try:
         yield

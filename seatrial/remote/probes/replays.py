@@ -50,8 +50,8 @@ def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str)
         experts=0,
     )
     sequence = min(_SEQUENCE, options.sequence)
-    digests: list[str] = []
-    step_ms: list[float] = []
+    digests = []
+    step_ms = []
     gradients: list[Tensor] = []
     for replay in range(_REPLAYS):
         wrong = is_wrong(options, here, "compute", replay)

@@ -108,7 +108,7 @@ class StepClock:
         Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after
         the last one.
         """
-        began: list[Any] = []
+        began = []
 
         def opened() -> None:
             began.append(self.marks.now())
