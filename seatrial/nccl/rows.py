@@ -252,7 +252,7 @@ def _body(numbers: Tokens, sides: int, width: int) -> Tokens:
 
 def _row(columns: Columns, tokens: Tokens) -> Row | None:
     """Return the row with these columns; None where a token is not of its column's kind."""
-    fields: dict[str, Any] = {}
+    fields = {}
     try:
         for (name, read), token in zip(_readers(columns), tokens, strict=False):
             fields[name] = read(token)

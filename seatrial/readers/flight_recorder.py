@@ -197,7 +197,7 @@ def _groups(
     entries: Iterable[Entry], members: Mapping[str, Ranks]
 ) -> Iterator[tuple[str, GroupTrace]]:
     """Yield each group of a dump with its id; entries of another shape are left out."""
-    names: dict[str, str] = {}
+    names = {}
     operations: dict[str, dict[int, str]] = {}
     for entry in entries:
         if read := _entry(entry):
@@ -346,7 +346,7 @@ def _number(trace: RankTrace, group_id: str) -> int:
 
 def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     """Return the collective or transfers that most others wait for this rank to enter."""
-    ahead: dict[str, int] = {}
+    ahead = {}
     for group_id, ranks in members.items():
         if trace.rank in ranks:
             own = _number(trace, group_id)

@@ -39,7 +39,7 @@ def read_stragglers(lines: Lines) -> Report:
     """
     kind = "relative"
     scores: dict[RankKey, tuple[str, float]] = {}
-    warned: dict[RankKey, str] = {}
+    warned = {}
     for line in lines:
         if heading := _KIND.search(line):
             kind = heading[1]

@@ -139,7 +139,7 @@ def groups_of(entries: Sequence[Record]) -> list[Record]:
     last collective.
     """
     members = _members()
-    groups: dict[str, Record] = {}
+    groups = {}
     for name in (*members, *(entry["process_group"][0] for entry in entries)):
         groups[name] = {
             "id": name,
