@@ -180,7 +180,8 @@ def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
 
 def _is_unchecked_in_place(row: Row) -> bool:
     """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
-    out, inside = row.out_of_place, row.in_place
+    out = row.out_of_place
+    inside = row.in_place
     return bool(out and inside and out.wrong is not None and inside.wrong is None)
 
 
@@ -203,7 +204,9 @@ def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
     if ratio is None:
         return ()
     low, high = ratio
-    above_one, below_one, one = [], [], []
+    above_one = []
+    below_one = []
+    one = []
     for name, collective in COLLECTIVES.items():
         factor = collective.factor
         if factor.scale > 1:

@@ -73,10 +73,8 @@ def parse_document(document: Json, source: str) -> Sweep:
     config = _object(document.get("config"))
     args = _list(document, "args")  # of which only the program's own name is looked at
     collective = program(args[0]) if args and isinstance(args[0], str) else None
-    bounds, average = (
-        _object(document.get("out_of_bounds")),
-        _object(document.get("average_bus_bandwidth")),
-    )
+    bounds = _object(document.get("out_of_bounds"))
+    average = _object(document.get("average_bus_bandwidth"))
     # ncclGetLastError's texts
     texts = [text for text in _list(document, "errors") if isinstance(text, str) and text.strip()]
     errors = tuple(" ".join(text.split())[:300] for text in texts)[:32]
@@ -159,7 +157,8 @@ def _outcome(
 def _row(item: Any) -> Row | None:
     item = _object(item)
     size = _integer(item, "size")
-    out, inside = _side(item.get("out_of_place")), _side(item.get("in_place"))
+    out = _side(item.get("out_of_place"))
+    inside = _side(item.get("in_place"))
     if size is None or (out is None and inside is None):
         return None
     return Row(
@@ -338,13 +337,15 @@ def _bounded_lines(stream: TextIO | TextIOBase, start: str) -> Iterator[str]:
 
     What is past MAX_LINE of a line is skipped.
     """
-    line, kept = start, True
+    line = start
+    kept = True
     while chunk := stream.readline(MAX_LINE):
         # A log in a line of JSON
         if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):
             chunk += stream.readline(4 << 20)
         if kept:
             yield line + chunk
-        line, kept = "", chunk.endswith("\n")
+        line = ""
+        kept = chunk.endswith("\n")
     if line:
         yield line

@@ -127,7 +127,8 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
     if cpu_time:
         return True
     for side in row.sides:
-        time_us, algbw = side.time_us, side.algbw_gb_s
+        time_us = side.time_us
+        algbw = side.algbw_gb_s
         if time_us and time_us > 0 and algbw is not None:
             expected = expected_algbw(row.size, time_us)
             least = expected / slack - 0.06

@@ -169,7 +169,8 @@ class TableLineReader:
         """Complete the held beginning of a header or footer line with this text, or read the text
         on its own.
         """
-        held, self._pending = self._pending, ""
+        held = self._pending
+        self._pending = ""
         alone = read_mark(text) is not None
         mark = read_mark(held if alone else held + text)
         events = self._mark(mark, held) if mark is not None else []

@@ -63,7 +63,8 @@ def recording(every_s: float, testbed: Callable[[], Testbed | None]) -> Iterator
 
     A node that does not answer leaves a gap.
     """
-    minutes, over = Minutes(), threading.Event()
+    minutes = Minutes()
+    over = threading.Event()
     if not every_s:
         yield minutes
         return

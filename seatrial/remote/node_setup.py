@@ -190,7 +190,8 @@ class _Contact:
 
     def install_and_ask(self) -> FactsOfNode:
         """Write the probes to the node and run `facts`."""
-        python, workdir = self.testbed.python, self.testbed.workdir
+        python = self.testbed.python
+        workdir = self.testbed.workdir
         argv = [
             python,
             "-c",

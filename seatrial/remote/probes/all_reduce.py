@@ -69,7 +69,8 @@ def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Te
 
 def wrong_by_round(options: Namespace, here: RankPlacement, device: str) -> list[int]:
     """Return how many elements of this rank's result were wrong in each round."""
-    top, total = highest(here.world_size), sum(map(weight, range(here.world_size)))
+    top = highest(here.world_size)
+    total = sum(map(weight, range(here.world_size)))
     wrong = []
     for round_number in range(options.rounds):
         base = numbers(round_number, top, options.elements, device)

@@ -48,7 +48,8 @@ def gpu_list(deadline):
     static = by_gpu("static", deadline)
     if not static:
         return numbered(rocm_gpu(card) for card in rocm_cards(deadline))
-    metric, processes = by_gpu("metric", deadline), by_gpu("process", deadline)
+    metric = by_gpu("metric", deadline)
+    processes = by_gpu("process", deadline)
     links = by_gpu("xgmi", deadline, "--link-status")
     nothing: "dict[str, object]" = {}
     return numbered(

@@ -153,9 +153,13 @@ def training(gpus: int, timeout_s: float) -> Part:
     """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end
     alike.
     """
-    device, ranks, unit = "cpu", _CPU_RANKS, "processes"
+    device = "cpu"
+    ranks = _CPU_RANKS
+    unit = "processes"
     if gpus:
-        device, ranks, unit = "cuda", gpus, "GPUs"
+        device = "cuda"
+        ranks = gpus
+        unit = "GPUs"
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
         arguments = ("--device", device, "--results", file)
@@ -324,7 +328,8 @@ def main(arguments: Sequence[str]) -> int:
         show(part)
         parts.append(part)
     verdict = worst(part.verdict for part in parts)
-    problems, notes = [], []
+    problems = []
+    notes = []
     for part in parts:
         if part.verdict != "pass":
             problems.append(f"{part.name}: {part.reason}")

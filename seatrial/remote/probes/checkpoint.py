@@ -74,7 +74,8 @@ class Checkpoints:
         Raises CannotStart.
         """
         folder = self.folder
-        problem, free = "", 0
+        problem = ""
+        free = 0
         if not folder or not folder.is_dir():
             problem = "there is no such directory"
         elif not os.access(folder, os.W_OK | os.X_OK):
@@ -89,7 +90,8 @@ class Checkpoints:
         needed = _KEPT * _BYTES_PER_PARAMETER * parameters
         total = self._over_ranks(needed)
         if total > free:
-            free_gb, needed_gb = free / 1e9, total / 1e9
+            free_gb = free / 1e9
+            needed_gb = total / 1e9
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {free_gb:.3g} GB are free, {_KEPT} "
                 f"checkpoints need {needed_gb:.3g} GB"

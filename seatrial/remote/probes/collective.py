@@ -180,7 +180,8 @@ class RankSweep:
     """One rank's part in the sweep."""
 
     def __init__(self, options: Namespace, here: RankPlacement) -> None:
-        operation, ranks = options.operation, here.world_size
+        operation = options.operation
+        ranks = here.world_size
         self.options = options
         self.here = here
         self.layout = COLLECTIVES[operation].layout
@@ -240,9 +241,11 @@ class RankSweep:
         """Return the buffers to send from and receive into; in place, a rank's part is where
         nccl-tests has it.
         """
-        sent, received = layout.sent, layout.received
+        sent = layout.sent
+        received = layout.received
         if not in_place:
-            source, target = self._send[:sent], self._receive[:received]
+            source = self._send[:sent]
+            target = self._receive[:received]
             return source, target
         whole = self._receive[: max(sent, received)]
         start = self.here.rank * layout.count

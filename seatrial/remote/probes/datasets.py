@@ -106,7 +106,8 @@ def download(name: str, directory: str) -> None:
     """
     for archive in SOURCES[name].archives:
         path = Path(directory, archive.path)
-        unpacked, is_tar = Path(directory, SOURCES[name].folder), archive.path.endswith(".tar.gz")
+        unpacked = Path(directory, SOURCES[name].folder)
+        is_tar = archive.path.endswith(".tar.gz")
         if path.exists() or (is_tar and unpacked.is_dir()):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,8 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _fetch(archive: Archive, path: Path) -> None:
-    digest, size = hashlib.md5(usedforsecurity=False), 0
+    digest = hashlib.md5(usedforsecurity=False)
+    size = 0
     with urllib.request.urlopen(archive.url, timeout=60) as response, path.open("xb") as file:
         while block := response.read(1 << 20):
             size += len(block)
@@ -161,7 +163,8 @@ class ImagesInMemory(Dataset):
     """
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self.images, self.labels = images, labels
+        self.images = images
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -176,7 +179,8 @@ class ImageFiles(Dataset):
     """
 
     def __init__(self, files: Sequence[tuple[str, int]], pixels: int) -> None:
-        self.files, self.pixels = files, pixels
+        self.files = files
+        self.pixels = pixels
 
     def __len__(self) -> int:
         return len(self.files)
@@ -273,7 +277,8 @@ def _labels(path: str, labels: Tensor, classes: int) -> Tensor:
 
 
 def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
-    images, labels = [], []
+    images = []
+    labels = []
     for name in names:
         part = read_cifar(os.path.join(folder, name))
         images.append(part[0])
@@ -306,7 +311,8 @@ def read_cifar(path: str) -> tuple[Tensor, Tensor]:
                 f"{path} is truncated, or no file of CIFAR: {error or type(error).__name__}"
             ) from error
     content = content if isinstance(content, dict) else {}
-    array, labels = content.get(b"data"), content.get(b"fine_labels", content.get(b"labels"))
+    array = content.get(b"data")
+    labels = content.get(b"fine_labels", content.get(b"labels"))
     if (
         not isinstance(array, _Array)
         or not isinstance(labels, list)
@@ -329,7 +335,8 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, _kind, _columns_first, content = state
-        self.shape, self.content = tuple(shape), bytes(content)
+        self.shape = tuple(shape)
+        self.content = bytes(content)
 
 
 class _Kind:

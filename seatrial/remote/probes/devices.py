@@ -53,7 +53,8 @@ OPTIONS = (
 )
 
 # Odd: of splitmix64, as signed 64 bit integers
-MULTIPLIER, OFFSET = -7046029254386353131, -4658895280553007687
+MULTIPLIER = -7046029254386353131
+OFFSET = -4658895280553007687
 WORD = 1 << 64
 
 
@@ -150,7 +151,8 @@ def search(device, rounds, fault=""):
     Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a
     result the same way each time, "unstable" changes a repeat.
     """
-    digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
+    digests = dict.fromkeys(device.digest_dtypes, 0)
+    wrong = ""
     for seed in range(rounds):
         wrong = wrong or exact_sums(device, seed) or exact_product(device, seed)
         for dtype in device.digest_dtypes:
@@ -174,7 +176,8 @@ def repeated_product(device, dtype, seed, fault):
         device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n)
         for side in range(2)
     )
-    first, second = left @ right, left @ right
+    first = left @ right
+    second = left @ right
     if fault == "wrong":
         first[n // 2, n // 2] = second[n // 2, n // 2] = 0
     elif fault == "unstable":

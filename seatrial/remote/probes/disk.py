@@ -103,7 +103,8 @@ def filesystem(folder):
     """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4,
     lustre.
     """
-    path, kinds = os.path.realpath(folder), {}
+    path = os.path.realpath(folder)
+    kinds = {}
     with open("/proc/self/mounts", errors="replace") as mounts:
         for line in mounts:
             _, where, kind = line.split()[:3]
@@ -190,7 +191,8 @@ def measured_by_python(file, size, seconds):
 def write_blocks(file, size, content, seconds):
     """Return bytes that were written and are on the disk, and the seconds that it took."""
     block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
-    began, written = time.perf_counter(), 0
+    began = time.perf_counter()
+    written = 0
     while written < size and time.perf_counter() - began < seconds:
         block[:] = written.to_bytes(8, "little") + content
         written += os.pwrite(file, block, written)
@@ -200,7 +202,10 @@ def write_blocks(file, size, content, seconds):
 
 def read_back(file, size, content, seconds):
     """Return bytes that were read, what was wrong with them, and the seconds that reading took."""
-    block, place, took, wrong = mmap.mmap(-1, BLOCK), 0, 0.0, ""
+    block = mmap.mmap(-1, BLOCK)
+    place = 0
+    took = 0.0
+    wrong = ""
     while place < size and took < seconds:
         began = time.perf_counter()
         count = os.preadv(file, [block], place)

@@ -60,9 +60,11 @@ class Watchdog:
         self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None
     ) -> None:
         self.place = {"rank": rank, "host": host}
-        self.limit_s, self.dump_prefix = limit_s, dump_prefix
+        self.limit_s = limit_s
+        self.dump_prefix = dump_prefix
         self.watched = threading.main_thread().ident or 0
-        self.step, self.last = -1, math.inf
+        self.step = -1
+        self.last = math.inf
         self.over = threading.Event()
 
     def __enter__(self) -> Watchdog:
@@ -75,7 +77,8 @@ class Watchdog:
 
     def beat(self, step: int) -> None:
         """Say that a step begins."""
-        self.step, self.last = step, time.monotonic()
+        self.step = step
+        self.last = time.monotonic()
 
     def _watch(self) -> None:
         looked = time.monotonic()
@@ -218,7 +221,8 @@ def ras_status(address: str) -> list[str]:
     listens.
     """
     host, _, port = address.rpartition(":")
-    answer, ends = b"", time.monotonic() + _RAS_S
+    answer = b""
+    ends = time.monotonic() + _RAS_S
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _RAS_S) as ras:
         ras.sendall(b"verbose status\n")
         while len(answer) < _MOST_RAS_BYTES and (left := ends - time.monotonic()) > 0:

@@ -80,7 +80,9 @@ EVENT = re.compile(
     re.I,
 )
 PLACE = re.compile(r"(?<![\w:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}", re.I)
-MAX_RECORDS, MAX_SEEN, KMSG_S = 200000, 64, 2.0
+MAX_RECORDS = 200000
+MAX_SEEN = 64
+KMSG_S = 2.0
 WIDEST_RECORD = 300
 WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
@@ -96,7 +98,8 @@ def main():
 def node():
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
-    addresses, nics = gpu_addresses(gpus), ports.rdma_addresses()
+    addresses = gpu_addresses(gpus)
+    nics = ports.rdma_addresses()
     seen = kernel_log(addresses, nics) if addresses or nics else None
     return {
         "gpus": gpus,
@@ -280,11 +283,9 @@ def summed(lines, addresses, nics=frozenset()):
     for at, line in lines:
         match = XID.search(line)
         if match:
-            kind, pci, number = (
-                match[1] or match[2],
-                match[3].lower(),
-                int(match[4]),
-            )
+            kind = match[1] or match[2]
+            pci = match[3].lower()
+            number = int(match[4])
             if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
                 continue  # the driver leaves the function out: 0000:1b:00
             entry = xids.setdefault(

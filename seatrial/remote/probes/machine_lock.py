@@ -19,7 +19,8 @@ class MachineLock:
     """A lock that is held until the process ends, or `release`."""
 
     def __init__(self):
-        self.number, self.beating = 0, False
+        self.number = 0
+        self.beating = False
         self.file = self.opened()
 
     def opened(self):
@@ -30,16 +31,21 @@ class MachineLock:
 
         False when others hold it until `ends` (of time.monotonic).
         """
-        sign, seen = None, time.monotonic()
+        sign = None
+        seen = time.monotonic()
         while not self.taken(mode):
-            now, last = time.monotonic(), os.pread(self.file, 32, 0)
+            now = time.monotonic()
+            last = os.pread(self.file, 32, 0)
             if now >= ends:
                 return False
             if last != sign:
-                sign, seen = last, now
+                sign = last
+                seen = now
             elif now - seen > SILENT_S:
                 self.number += 1
-                self.file, sign, seen = self.opened(), None, now
+                self.file = self.opened()
+                sign = None
+                seen = now
             time.sleep(0.02)
         return True
 

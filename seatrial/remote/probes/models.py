@@ -108,7 +108,8 @@ class Transformer(nn.Module):
 
     def __init__(self, size: TransformerSize) -> None:
         super().__init__()
-        width, vocabulary = size.width, size.vocabulary
+        width = size.width
+        vocabulary = size.vocabulary
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(size.sequence_length, width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))

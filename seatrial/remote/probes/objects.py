@@ -25,7 +25,8 @@ class Objects(storage.Checkpoints):
     """This node's prefix, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, url):
-        self.url, self.folder = url, storage.PREFIX + secrets.token_hex(8)
+        self.url = url
+        self.folder = storage.PREFIX + secrets.token_hex(8)
         self.lacks = ""
         # The child has no threads of fsspec's yet, which a fork would lose.
         self.alive = storage.clean_up_after(self.is_gone)
@@ -79,7 +80,8 @@ class Objects(storage.Checkpoints):
 
     def files(self, id, count):
         """Write, list, read and remove small objects, as many at once as fsspec has it."""
-        folder, content = self.of(self.folder, "small"), os.urandom(storage.SMALL_BYTES)
+        folder = self.of(self.folder, "small")
+        content = os.urandom(storage.SMALL_BYTES)
         paths = [f"{folder}/{number}" for number in range(count)]
         began = time.monotonic()
         self.store.makedirs(folder, exist_ok=True)
@@ -100,7 +102,8 @@ class Objects(storage.Checkpoints):
             return sum(file.write(place.to_bytes(8, "little") + content) for place in places), ""
 
     def read_shard(self, folder, shard, size):
-        content, wrong = storage.content_of(shard), ""
+        content = storage.content_of(shard)
+        wrong = ""
         with self.store.open(self.of(folder, f"shard-{shard}"), "rb") as file:
             for place in range(0, size, storage.BLOCK):
                 if file.read(storage.BLOCK) != place.to_bytes(8, "little") + content:

@@ -256,7 +256,8 @@ def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> Non
         own = block.feed.all_experts // degrees.ep
         first = meshes.rank("ep") * own
         drop_others(block.feed.networks, range(first, first + own))
-        block.feed.exchange, block.feed.ranks = partial(_exchange, meshes.group("ep")), degrees.ep
+        block.feed.exchange = partial(_exchange, meshes.group("ep"))
+        block.feed.ranks = degrees.ep
     if degrees.cp > 1:
         mesh = meshes.whole["cp"]
         block.attention.first = meshes.rank("cp") * (sequence // degrees.cp)

@@ -259,7 +259,8 @@ class Pretraining:
         """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if
         ranks share it.
         """
-        options, degrees = self.options, self.degrees
+        options = self.options
+        degrees = self.degrees
         rank_of = self.meshes.rank
         place = rank_of("fsdp") * degrees.ep + rank_of("ep")
         first = (step * degrees.data + place) * options.batch
@@ -300,8 +301,10 @@ class Pretraining:
         vocabulary.
         """
         vocabulary = self.size.vocabulary
-        factor, term = 1, 0
-        factors, terms = [factor], [term]
+        factor = 1
+        term = 0
+        factors = [factor]
+        terms = [term]
         for _ in range(self.options.sequence):
             factor = 5 * factor % vocabulary
             term = (5 * term + 7) % vocabulary

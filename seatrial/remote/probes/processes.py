@@ -63,7 +63,8 @@ class _Tail(threading.Thread):
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
-        self._stream, self._kept = stream, b""
+        self._stream = stream
+        self._kept = b""
         self.start()
 
     def run(self) -> None:
@@ -130,7 +131,8 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
             started, began + timeout_s, f"did not end within {timeout_s:g} s"
         )
     except OSError as error:
-        status, problem = None, f"cannot start: {error.strerror}"
+        status = None
+        problem = f"cannot start: {error.strerror}"
     finally:
         for process in started:
             process.end()

@@ -69,7 +69,8 @@ class Started:
 
     def __init__(self, words):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
-        self.status, self.process = None, None
+        self.status = None
+        self.process = None
         try:
             self.process = subprocess.Popen(
                 words,

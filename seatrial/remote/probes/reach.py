@@ -45,7 +45,10 @@ class Connection:
     """
 
     def __init__(self, position, sock, deadline):
-        self.position, self.sock, self.deadline, self.received = position, sock, deadline, b""
+        self.position = position
+        self.sock = sock
+        self.deadline = deadline
+        self.received = b""
 
 
 def main():

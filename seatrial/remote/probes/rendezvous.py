@@ -53,12 +53,16 @@ except (ImportError, OSError, MemoryError) as problem:
 gc.freeze()
 gc.enable()
 
-BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
+BROKEN = 1
+BAD_ARGUMENTS = 2
+CANNOT_START = 3
+WRONG_RESULT = 7
 
 Json = dict[str, Any]  # an object
 Gathered = list[Json]  # what each rank reports
 _SIOCGIFADDR = 0x8915
-_PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
+_PORT_WAIT_S = 5.0
+_PORT_PAUSE_S = 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
 # For the others' words; they began to wait for the same collective at about the same time
 _WAIT_S = 2.0
@@ -289,7 +293,8 @@ def silent_ranks(error: BaseException) -> str:
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return ""
     in_vain = bool(_IN_VAIN.search(str(error)))
-    place, answers = (dist.get_rank(), dist.get_world_size()), list[str]()
+    place = (dist.get_rank(), dist.get_world_size())
+    answers = list[str]()
     asking = threading.Thread(
         target=lambda: answers.append(_ask(*place, in_vain=in_vain)), daemon=True
     )

@@ -103,7 +103,8 @@ def _replay(
     marks = Marks(target, clock)
     is_mixed = options.precision != "fp32"
     autocast = torch.autocast(target.type, torch.bfloat16, enabled=is_mixed)
-    steps, digests = [], []
+    steps = []
+    digests = []
     for step in range(options.replays):
         first = marks.now()
         optimizer.zero_grad()

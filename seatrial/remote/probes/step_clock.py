@@ -81,7 +81,8 @@ class StepClock:
 
     def close(self) -> list[Step]:
         """Return the steps since the last call."""
-        steps, self.steps = self.steps, []
+        steps = self.steps
+        self.steps = []
         return steps
 
     def settle(self, steps: Sequence[Step]) -> list[float]:

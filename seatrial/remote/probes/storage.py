@@ -197,14 +197,16 @@ class Storage(Checkpoints):
 
     def files(self, id, count):
         """Write, list, read and remove small files."""
-        folder, content = f"{self.own}/small", os.urandom(SMALL_BYTES)
+        folder = f"{self.own}/small"
+        content = os.urandom(SMALL_BYTES)
         os.mkdir(folder)
         began = time.monotonic()
         try:
             for number in range(count):
                 with open(f"{folder}/{number}", "wb") as file:
                     file.write(content)
-            names, wrong = os.listdir(folder), ""
+            names = os.listdir(folder)
+            wrong = ""
             if sorted(map(int, names)) != list(range(count)):
                 wrong = f"{len(names)} of {count} files are listed"
             for name in names:
@@ -245,7 +247,8 @@ def transferred(size, shards, transfer):
     """Write or read all shards at once, and return their bytes, seconds and what is wrong with
     them.
     """
-    began, part = time.monotonic(), size // shards // BLOCK * BLOCK
+    began = time.monotonic()
+    part = size // shards // BLOCK * BLOCK
     each = at_once(shards, lambda shard: transfer(shard, part))
     wrong = next(filter(None, (wrong for _, wrong in each)), "")
     return {
@@ -265,7 +268,8 @@ def awaited(read, digest, limit_s):
     """Return the seconds until `read` returns the content with that digest, or what it returned
     instead.
     """
-    began, seen = time.monotonic(), "no such file"
+    began = time.monotonic()
+    seen = "no such file"
     while True:
         try:
             content = read()
@@ -317,7 +321,8 @@ def at_once(count, function):
 
     Raises what the first of them raised.
     """
-    results, errors = [None] * count, []
+    results = [None] * count
+    errors = []
 
     def work(number):
         try:

@@ -122,7 +122,9 @@ def send(there, max_bytes, max_seconds):
     """Write until everything is out, time is up or the other side has had enough: it answers or
     closes.
     """
-    block, left, deadline = os.urandom(CHUNK), max_bytes, time.monotonic() + max_seconds
+    block = os.urandom(CHUNK)
+    left = max_bytes
+    deadline = time.monotonic() + max_seconds
     there.setblocking(False)
     while left > 0 and time.monotonic() < deadline:
         answered, writable, _ = select.select([there], [there], [], 0.05)
@@ -136,10 +138,12 @@ def receive(there, max_bytes, max_seconds):
     """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no
     rate is 0.
     """
-    waited, buffer = time.monotonic(), bytearray(CHUNK)
+    waited = time.monotonic()
+    buffer = bytearray(CHUNK)
     if not wait_readable(there, FIRST_BYTE_S):
         return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}
-    started, count = time.monotonic(), 0
+    started = time.monotonic()
+    count = 0
     while count < max_bytes and wait_readable(there, started + max_seconds - time.monotonic()):
         received = there.recv_into(buffer, min(CHUNK, max_bytes - count))
         if not received:

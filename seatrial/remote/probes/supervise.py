@@ -35,7 +35,8 @@ UNWANTED = "not wanted any more"
 
 
 def main(arguments):
-    timeout_s, command = float(arguments[0]), arguments[1:]
+    timeout_s = float(arguments[0])
+    command = arguments[1:]
     become_subreaper()
     variables = read_variables()
     if variables is None:
@@ -64,10 +65,8 @@ class Pipe:
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         os.mkfifo(path, 0o600)
-        self.reader, self.writer = (
-            os.open(path, os.O_RDONLY | os.O_NONBLOCK),
-            os.open(path, os.O_WRONLY),
-        )
+        self.reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.writer = os.open(path, os.O_WRONLY)
         os.set_blocking(self.reader, True)
         self.copying = threading.Thread(target=self.copy, daemon=True)
         self.copying.start()
@@ -166,7 +165,8 @@ def descendants(root):
             except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry))
-    pids, queue = [], [root]
+    pids = []
+    queue = [root]
     while queue:
         below = children.get(queue.pop(), [])
         pids += below

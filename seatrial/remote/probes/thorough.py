@@ -188,7 +188,8 @@ def multiplication(device, dtype, shape):
     )
     if dtype == "fp8":
         stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
-        first, second = left.to(stored), right.to(stored).t()
+        first = left.to(stored)
+        second = right.to(stored).t()
         # Both scales: what is random around 0 fits
         one = torch.ones((), dtype=torch.float32, device=device.device)
 
@@ -203,7 +204,8 @@ def multiplication(device, dtype, shape):
             )
 
         return device.repeat(multiply)
-    product, right = torch.empty(m, n, dtype=left.dtype, device=device.device), right.t()
+    product = torch.empty(m, n, dtype=left.dtype, device=device.device)
+    right = right.t()
     return device.repeat(lambda: torch.matmul(left, right, out=product))
 
 
@@ -253,7 +255,8 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
 def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
     """Copy in both directions of one GPU, from the processors that are nearest to it."""
     move_near(device)
-    on_host, on_device = device.host_buffer(buffer_bytes), device.buffer(buffer_bytes)
+    on_host = device.host_buffer(buffer_bytes)
+    on_device = device.buffer(buffer_bytes)
     rates = []
     for metric, target, source in (
         ("host_to_device", on_device, on_host),
@@ -309,10 +312,8 @@ def peers(devices, seconds, buffer_bytes=BYTES):
 
 def pair(source, target, seconds, buffer_bytes):
     """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
-    sent, received = (
-        source.indices(buffer_bytes // 8),
-        target.buffer(buffer_bytes).view(source.torch.int64),
-    )
+    sent = source.indices(buffer_bytes // 8)
+    received = target.buffer(buffer_bytes).view(source.torch.int64)
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
 
     def work(times):
@@ -347,7 +348,8 @@ def words_to_test(device, share):
 
 def allocated(device, words):
     """Allocate chunks of `words` 64 bit integers; fewer if memory is fragmented."""
-    chunks, left = [], words
+    chunks = []
+    left = words
     while left > 0:
         chunk = device.empty_words(min(left, CHUNK_WORDS))
         if chunk is None:

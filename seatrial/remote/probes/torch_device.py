@@ -29,7 +29,9 @@ class NumpyProcessors:
     """
 
     library, name, dtype, size, copied_bytes = "numpy", "cpu", "float32", CPU_SIZE, CPU_BYTES
-    gpu, digest_dtypes, digest_size = False, ("float32",), 512
+    gpu = False
+    digest_dtypes = ("float32",)
+    digest_size = 512
 
     def __init__(self, numpy):
         self.numpy = numpy
@@ -48,7 +50,8 @@ class NumpyProcessors:
         """Return a function that multiplies `times` times, and one that compares the product with
         the first one.
         """
-        generator, shape = self.numpy.random.default_rng(0), (self.size, self.size)
+        generator = self.numpy.random.default_rng(0)
+        shape = (self.size, self.size)
         left, right = (generator.standard_normal(shape, dtype=self.dtype) for _ in range(2))
         product = self.numpy.matmul(left, right)
         first = product.copy()
@@ -144,7 +147,9 @@ class TorchDevice:
     library = "torch"
 
     def __init__(self, torch, device):
-        self.torch, self.device, self.name = torch, device, str(device)
+        self.torch = torch
+        self.device = device
+        self.name = str(device)
         self.gpu = device.type == "cuda"
         self.dtype = "bfloat16" if self.gpu else "float32"
         self.size: int = GPU_SIZE if self.gpu else CPU_SIZE
@@ -170,7 +175,8 @@ class TorchDevice:
 
     def product(self):
         """See NumpyProcessors.product."""
-        torch, dtype = self.torch, getattr(self.torch, self.dtype)
+        torch = self.torch
+        dtype = getattr(self.torch, self.dtype)
         left, right, product = (
             torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3)
         )
@@ -291,7 +297,9 @@ class Watch:
     """
 
     def __init__(self, read):
-        self.read, self.readings, self.over = read, [], threading.Event()
+        self.read = read
+        self.readings = []
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self.look, daemon=True)
 
     def __enter__(self):

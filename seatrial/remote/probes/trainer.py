@@ -57,7 +57,9 @@ class Trainer:
     """A model on a device, data parallel over the ranks, with its optimizer and its data."""
 
     def __init__(self, options: Namespace, here: RankPlacement, device: str) -> None:
-        self.options, self.here, self.device = options, here, torch.device(device)
+        self.options = options
+        self.here = here
+        self.device = torch.device(device)
         workload = models.workload(options.model, options.size, options.image_size, options.classes)
         self.batches = (
             synthetic(workload, options, here, device)
@@ -265,7 +267,9 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
 
 def summary(trainer: Trainer, history: History) -> Json:
     """Return the last event, the same on every rank."""
-    options, here, model = trainer.options, trainer.here, trainer.model
+    options = trainer.options
+    here = trainer.here
+    model = trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
     finite = history.finite and all(
         bool(torch.isfinite(parameter).all()) for parameter in model.parameters()
@@ -321,9 +325,11 @@ def results(summary: Json, options: Namespace) -> Json:
     """
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
-    rate, flops = summary["throughput_samples_s"], summary["flops_per_sample"]
+    rate = summary["throughput_samples_s"]
+    flops = summary["flops_per_sample"]
     tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
-    first, last = summary["first_loss"], summary["last_loss"]
+    first = summary["first_loss"]
+    last = summary["last_loss"]
     return {
         **{name: summary[name] for name in _KEPT},
         "global_batch_size": samples,

@@ -98,7 +98,9 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
 
     The ranks' losses are compared before gradients mix, so a NaN is seen where it arose.
     """
-    options, here, history = trainer.options, trainer.here, History()
+    options = trainer.options
+    here = trainer.here
+    history = History()
     for step in range(options.steps):
         if step:  # the first step may compile and look for kernels
             watchdog.beat(step)
