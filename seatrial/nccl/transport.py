@@ -102,7 +102,10 @@ class Transport:
         """
         if not self.nics:
             return None
-        counts = [(sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics]
+        counts = []
+        for host, nics in self.nics:
+            fitting = [nic for nic in nics if nic.fits(like)]
+            counts.append((len(fitting), host))
         count, host = min(counts)
         return host, count
 

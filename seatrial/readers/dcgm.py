@@ -4,16 +4,15 @@ A test that fails for a setting of the node (persistence mode, a library, a perm
 of the GPU.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import Document, items, listed
+from seatrial.readers.documents import Document, items, json_in, listed
 from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
-from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Lines, Report, Result
+from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Lines, Report, Result, Results
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
@@ -104,7 +103,7 @@ class _Test:
     devices: list[tuple[str, Verdict]] = field(default_factory=list)
     warnings: dict[str, str] = field(default_factory=dict)
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Results:
         """Yield the devices with a fault, else what the test says of itself."""
         bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
         for device, verdict in bad:
@@ -208,12 +207,7 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
 
     None in another text.
     """
-    start = max(text.find("{"), 0)
-    try:
-        document, _ = json.JSONDecoder().raw_decode(text[:_MAX_TEXT], start)
-    except (ValueError, RecursionError):
-        return []
-    return list(_diagnoses(document))
+    return list(_diagnoses(json_in(text[:_MAX_TEXT])))
 
 
 def read_document(document: Document) -> Report | None:

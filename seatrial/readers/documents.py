@@ -17,6 +17,15 @@ def document_of(lines: Sequence[str]) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
+def json_in(text: str) -> Any:
+    """Return the JSON in a text, from its first brace on; None in another text."""
+    start = max(text.find("{"), 0)
+    try:
+        return json.JSONDecoder().raw_decode(text, start)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
 def items(value: Any, key: str) -> list[Document]:
     """Return the objects in the list `key` of an object."""
     return [

@@ -7,11 +7,11 @@ Manager User Guide).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from seatrial.causes.xid import meaning_of
 from seatrial.readers.documents import Document
-from seatrial.readers.report import Lines, Report, Result, failed, passed
+from seatrial.readers.report import Lines, Report, Results, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 _SWITCH = "tool-nvswitch"
@@ -46,7 +46,7 @@ CTL_LINE = lazy(
     r"From\\To"
     r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
 )
-_NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
+_NODE = lazy(r"\s{0,40}Node #\d{1,5}\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
 _STATE = lazy(r"Domain State: (\w{2,20})")
 
 
@@ -93,11 +93,9 @@ def read_log(lines: Lines) -> Report:
 
 def read_imex_ctl(lines: Lines) -> Report:
     """Read the state of each node, and of the domain."""
-    nodes = [match.groups() for line in lines if (match := _NODE.match(line))]
+    nodes = [(match[1], match[2]) for match in filter(None, map(_NODE.match, lines))]
     state = next((match[1] for line in lines if (match := _STATE.match(line))), "")
-    return Report(
-        "nvidia-imex-ctl", tuple(_of_domain([(host, status) for _, host, status in nodes], state))
-    )
+    return Report("nvidia-imex-ctl", tuple(_of_domain(nodes, state)))
 
 
 def read_document(document: Document) -> Report | None:
@@ -116,7 +114,7 @@ def read_document(document: Document) -> Report | None:
     return Report("nvidia-imex-ctl", tuple(_of_domain(states, status)))
 
 
-def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]:
+def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Results:
     """Yield the nodes of an IMEX domain, and the domain itself if it alone is not up."""
     for host, status in nodes:
         if status == "READY":

@@ -18,7 +18,7 @@ import pickle
 import pickletools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seatrial.model.reason import Reason
@@ -131,9 +131,7 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     members = dict(_members(values.get("pg_config")))
     entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
     calls = [call for call in map(_call, entries) if call]
-    return RankTrace(
-        rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
-    )
+    return RankTrace(rank, dict(_groups(entries, members)), in_flight(calls, members))
 
 
 def _json(content: bytes) -> object:
@@ -206,8 +204,8 @@ def _groups(
             operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
         trace = GroupTrace(
-            name=names[group],
-            ranks=members.get(group, ()),
+            names[group],
+            members.get(group, ()),
             collective=max(of_group),
             operations=of_group,
         )
@@ -258,9 +256,8 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
             continue
         groups = groups_by_rank.setdefault(int(place["rank"]), {})
         group_id = place["group"]
-        group = groups.get(group_id) or GroupTrace(
-            name=place["name"] or group_id, ranks=(), collective=0
-        )
+        fresh = GroupTrace(place["name"] or group_id, (), collective=0)
+        group = groups.get(group_id, fresh)
         operations = dict(group.operations)
         last = group.collective
         work = _WORK.search(head)
@@ -271,9 +268,7 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         status = _STATUS.search(head)
         if status:
             last = max(last, int(status["number"]))
-        groups[group_id] = GroupTrace(
-            name=group.name, ranks=group.ranks, collective=last, operations=operations
-        )
+        groups[group_id] = replace(group, collective=last, operations=operations)
     return [RankTrace(rank, groups) for rank, groups in sorted(groups_by_rank.items())]
 
 
@@ -289,7 +284,7 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     everyone = set[int]().union(*members.values(), range(ranks or 0))
     silent = sorted(everyone - known.keys())
     late = [
-        Late(rank=rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
+        Late(rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
         for rank in silent[:64]
     ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
@@ -298,7 +293,7 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
         roots = working
     for rank in roots:
         trace = known[rank]
-        late.append(Late(rank=rank, host=trace.host, reason=_not_entered(trace, known, members)))
+        late.append(Late(rank, trace.host, _not_entered(trace, known, members)))
     return late or _not_communicating(known)
 
 
@@ -387,8 +382,7 @@ def _not_communicating(known: Traces) -> list[Late]:
     if not waiting or len(away) >= waiting:
         return []
     return [
-        Late(rank=trace.rank, host=trace.host, reason=_standing("rank-stands-elsewhere", trace))
-        for trace in away
+        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN = "tool-port-down"
@@ -144,7 +144,7 @@ def _of_interface(device: str, number: str, interface: str, state: str) -> _Port
     )
 
 
-def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
+def _of_port(port: _Port, fastest_gb: float) -> Results:
     """Yield the result of a port: whether it is up, and as fast as its lanes and the others."""
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)

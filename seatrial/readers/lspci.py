@@ -3,10 +3,8 @@
 An idle GPU lowers the speed of its link, so only the width counts.
 """
 
-from collections.abc import Iterator
-
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Lines, Report, Result
+from seatrial.readers.report import Lines, Report, Result, Results
 from seatrial.text.lazy_pattern import lazy
 
 LANES = "tool-pcie-lanes"
@@ -27,7 +25,7 @@ def read_lspci(lines: Lines) -> Report | None:
     return Report("lspci", results) if results else None
 
 
-def _links(lines: Lines) -> Iterator[Result]:
+def _links(lines: Lines) -> Results:
     """Yield the lanes of each device of those classes, beside what it could have."""
     device = ""
     most = 0

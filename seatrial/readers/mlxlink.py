@@ -1,11 +1,11 @@
 """Read mlxlink: state, recommendation, module and error rate of a port. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
-from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 Fields = dict[str, str]
@@ -49,7 +49,7 @@ def read_mlxlink(lines: Lines) -> Report:
     return Report("mlxlink", tuple(results))
 
 
-def _of_link(fields: Fields) -> Iterator[Result]:
+def _of_link(fields: Fields) -> Results:
     """Yield what is bad of the link: its state, the module, then its errors."""
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
@@ -65,7 +65,7 @@ def _of_link(fields: Fields) -> Iterator[Result]:
     yield from _errors(fields, is_up)
 
 
-def _of_module(fields: Fields, is_up: bool) -> Iterator[Result]:
+def _of_module(fields: Fields, is_up: bool) -> Results:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
     result = degraded if is_up else failed
     for name, problem in _LANES.items():
@@ -82,7 +82,7 @@ def _of_module(fields: Fields, is_up: bool) -> Iterator[Result]:
         yield degraded(_MODULE, f"the module's temperature is {temperature}")
 
 
-def _errors(fields: Fields, is_up: bool) -> Iterator[Result]:
+def _errors(fields: Fields, is_up: bool) -> Results:
     """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
     if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:

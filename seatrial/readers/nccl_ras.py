@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Lines, Report, Result, failed
+from seatrial.readers.report import Lines, Report, Result, Results, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -102,7 +102,7 @@ def _sections(lines: Lines) -> Iterator[_Section]:
         yield section
 
 
-def _of_section(section: _Section) -> Iterator[Result]:
+def _of_section(section: _Section) -> Results:
     """Yield what a section says of its members."""
     named = some_of(section.members)
     kinds = section.kinds.split(",")

@@ -5,10 +5,10 @@ values.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -191,7 +191,7 @@ def _gpus(lines: Lines) -> list[Gpu]:
     return gpus
 
 
-def _faults(fields: Fields) -> Iterator[Result]:
+def _faults(fields: Fields) -> Results:
     """Yield what a GPU reports as broken or slowed down."""
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
@@ -208,7 +208,7 @@ def _faults(fields: Fields) -> Iterator[Result]:
         yield degraded(PCIE, f"PCIe x{current[1]} of x{widest[1]}")
 
 
-def _fault(path: tuple[str, ...], printed: str) -> Iterator[Result]:
+def _fault(path: tuple[str, ...], printed: str) -> Results:
     """Yield what is bad of one field."""
     value = printed.lower()
     name = path[-1]
@@ -334,7 +334,7 @@ def read_nvlink(lines: Lines) -> Report | None:
     return Report("nvidia-smi nvlink", tuple(results or [passed("NVLink")]))
 
 
-def _states(rates: LinkRates) -> Iterator[Result]:
+def _states(rates: LinkRates) -> Results:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
     """

@@ -1,12 +1,12 @@
 """Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from statistics import median
 
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
-from seatrial.readers.report import Lines, Report, Result, degraded, passed
+from seatrial.readers.report import Lines, Report, Results, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
@@ -14,7 +14,6 @@ _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
 Matrices = dict[str, Matrix]  # by title
-Results = Iterator[Result]
 Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
 # `[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]`
 P2P_BEGINS = lazy(

@@ -4,7 +4,7 @@ Pure.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.model.measurement import Measurement
@@ -31,6 +31,9 @@ class Result:
     verdict: Verdict
     code: str
     words: str
+
+
+Results = Iterator[Result]
 
 
 def passed(words: str) -> Result:

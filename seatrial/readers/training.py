@@ -82,9 +82,9 @@ def read_training(lines: Lines) -> Report | None:
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
     return Report(
-        tool=_description(steps),
-        results=tuple(results),
-        measurements=measurements,
+        _description(steps),
+        tuple(results),
+        measurements,
         notes=tuple(_slow_steps(steps)),
     )
 

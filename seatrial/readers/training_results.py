@@ -5,15 +5,14 @@ The keys of results.json are in docs/judging-logs.md. A throughput is compared w
 by the judge.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import Document, finite, items
-from seatrial.readers.report import Lines, Report, Result, corrupt, failed
+from seatrial.readers.documents import Document, finite, items, json_in
+from seatrial.readers.report import Lines, Report, Result, Results, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
@@ -51,7 +50,7 @@ def read_events(lines: Lines) -> Report | None:
     """Return the report of the JSON lines of a training or of its sums; None if no line is
     whole.
     """
-    events = [event for event in map(_event, lines) if isinstance(event, dict)]
+    events = [event for event in map(json_in, lines) if isinstance(event, dict)]
     if not events:
         return None
     summary: Document = {}
@@ -71,9 +70,7 @@ def read_events(lines: Lines) -> Report | None:
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
-    return Report(
-        tool=whole.tool, results=(*results, *whole.results), measurements=whole.measurements
-    )
+    return replace(whole, results=(*results, *whole.results))
 
 
 def _is_broken(document: Document, key: str) -> bool:
@@ -83,13 +80,13 @@ def _is_broken(document: Document, key: str) -> bool:
 def _report(document: Document, is_whole: bool) -> Report:
     """Return the rate of a training, and what its end says if it `is_whole`."""
     return Report(
-        tool=_tool(document),
-        results=tuple(_results(document)) if is_whole else (),
-        measurements=tuple(_measurements(document)),
+        _tool(document),
+        tuple(_results(document)) if is_whole else (),
+        tuple(_measurements(document)),
     )
 
 
-def _results(document: Document) -> Iterator[Result]:
+def _results(document: Document) -> Results:
     """Yield a loss that is not finite or did not fall, and ranks with other parameters."""
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
@@ -159,15 +156,6 @@ def _named(ranks: Sequence[Document]) -> str:
 
 def _rank(rank: Document) -> str:
     return printable(f"rank {rank.get('rank')} ({rank.get('host')})")[:100]
-
-
-def _event(line: str) -> Any:
-    """Return the JSON in a line; None in another line."""
-    start = line.find("{")
-    try:
-        return json.JSONDecoder().raw_decode(line, max(start, 0))[0]
-    except (ValueError, RecursionError):
-        return None
 
 
 def _first(document: Document, keys: Sequence[str]) -> float | None:

@@ -16,6 +16,9 @@ from seatrial.system.rawlog import RawLog
 _MOST_LINES = 100_000
 _MOST_CHARS = 8 * 1024**2
 log = logging.getLogger("seatrial.mpi")
+# An mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S = 3.0
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
 # Characters of any line but an event of a probe, which may have an entry per rank
 _LONGEST_LINE = 16 * 1024
@@ -73,7 +76,7 @@ class Follower:
         is_done: Callable[[str], bool] | None,
         max_bytes: int,
         timeout_s: float,
-        settle_s: float,
+        ranks: int,
     ) -> None:
         self._max_bytes = self._room = max_bytes
         self._process = process
@@ -84,7 +87,7 @@ class Follower:
         self._is_done = is_done or (lambda line: False)
         self._started = time.monotonic()
         self._deadline = self._started + timeout_s + SUPERVISOR_GRACE_S
-        self._settle_s = settle_s
+        self._settle_s = SETTLE_S + SETTLE_S_PER_RANK * ranks
         self._settled_at: float | None = None
         self._asked_to_end = False
         self._supervisor: str | None = None  # its message about the end

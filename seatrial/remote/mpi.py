@@ -30,9 +30,6 @@ from seatrial.text.words import fraction
 
 Environ = Mapping[str, str]
 OnLine = Callable[[str], None] | None  # is called with each line that is printed
-# An mpirun that has printed everything normally ends within tenths of a second; some never do
-SETTLE_S = 3.0
-SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 # NCCL_DEBUG=INFO prints some 40 KiB per rank
 OUTPUT_BYTES = 32 * 1024**2
 OUTPUT_BYTES_PER_RANK = 128 * 1024
@@ -125,15 +122,13 @@ def mpirun(
     launcher = testbed.launcher
     ranks_env = variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
-    program = (python, "supervise.py") if python else ("sh", "supervise.sh")
+    supervisor, script = (python, "supervise.py") if python else ("sh", "supervise.sh")
     sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
     argv = ["sh", f"{testbed.workdir}/rank.sh", _pipe(sessions), *argv]
     ranks = (launcher.argv if launcher else mpirun_argv)(testbed, argv, ranks_env)
-    supervisor, script = program
     command = shlex.join([supervisor, f"{testbed.workdir}/{script}", str(timeout_s), *ranks])
-    start = launcher.started if launcher else _started_on_head
     hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
-    with start(testbed, command) as process:
+    with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         environment = _supervisor_env(testbed, ranks_env, sessions)
         encoded = json.dumps(environment).encode() if python else _for_shell(environment)
         with suppress(OSError, EOFError):  # it ended at once; its output says why
@@ -142,8 +137,7 @@ def mpirun(
             file.write(f"$ {command}\n")
             size = testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * size
-            settle_s = SETTLE_S + SETTLE_S_PER_RANK * size
-            follower = Follower(process, file, on_line, is_done, most, timeout_s, settle_s)
+            follower = Follower(process, file, on_line, is_done, most, timeout_s, size)
             done = follower.follow()
             if not launcher and not done.ok:
                 done = replace(done, sessions=_sessions(testbed, sessions, hidden))
@@ -178,17 +172,12 @@ def _pipe(sessions: str) -> str:
 
 def _for_shell(environment: Environ) -> bytes:
     """Return the variables as one line for supervise.sh."""
-    exports = ""
-    for name, value in environment.items():
-        exports += f"export {name}={shlex.quote(value)}\n"
-    return base64.b64encode(exports.encode())
+    exports = (f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    return base64.b64encode("".join(exports).encode())
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
-    names = []
-    for node in testbed.nodes:
-        names += [node.name] * node.slots
-    return tuple(names)
+    return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
 
 
 def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:

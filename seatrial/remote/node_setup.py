@@ -293,9 +293,8 @@ def asked(
 
 @cache
 def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES} | {
-        name: _script(name) for name in _SCRIPTS
-    }
+    probes = {path.name: path.read_text() for path in PROBES}
+    return probes | {name: _script(name) for name in _SCRIPTS}
 
 
 def _script(name: str) -> str:

@@ -188,10 +188,7 @@ class RankSweep:
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.top = max_value(operation, options.dtype, ranks)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
-        self.sizes = []
-        for size in sizes(options):
-            if self.shape(size).count > 0:
-                self.sizes.append(size)
+        self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
             raise CannotStart(
                 f"{options.max_bytes} bytes are too few to give each of {ranks} ranks a part"

@@ -130,15 +130,12 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, first: int) -> Tensor:
         """Turn `x` (batch, positions, heads, per_head), whose first position is `first`."""
         last = first + x.shape[1]
-        cosines = self.cosines[first:last, None]
-        sines = self.sines[first:last, None]
-        cosines = cosines.to(x.dtype)
-        sines = sines.to(x.dtype)
+        cosines = self.cosines[first:last, None].to(x.dtype)
+        sines = self.sines[first:last, None].to(x.dtype)
         even, odd = x.chunk(2, dim=-1)
         turned_even = even * cosines - odd * sines
         turned_odd = odd * cosines + even * sines
-        turned = (turned_even, turned_odd)
-        return torch.cat(turned, dim=-1)
+        return torch.cat((turned_even, turned_odd), dim=-1)
 
 
 class Attention(nn.Module):

@@ -412,8 +412,8 @@ class Pretraining:
 
 def size_name(size: DecoderSize) -> str:
     """Return the size's name; "4x64" where it has none."""
-    names = [name for name, known in SIZES.items() if known == size]
-    return names[0] if names else f"{size.layers}x{size.width}"
+    names = (name for name, known in SIZES.items() if known == size)
+    return next(names, f"{size.layers}x{size.width}")
 
 
 def open_tokens(path: str) -> Tensor:

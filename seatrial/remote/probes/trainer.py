@@ -271,14 +271,12 @@ def summary(trainer: Trainer, history: History) -> Json:
     here = trainer.here
     model = trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
-    finite = history.finite and all(
-        bool(torch.isfinite(parameter).all()) for parameter in model.parameters()
-    )
+    are_finite = (bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
     mine = {
         "rank": here.rank,
         "host": here.host,
         "checksum": checksum(model),
-        "finite": finite,
+        "finite": history.finite and all(are_finite),
         "step_time_ms_median": median(step_time_ms),
         "compute_ms_median": median(settled(history.compute_ms, options.warmup)),
     }
@@ -286,12 +284,11 @@ def summary(trainer: Trainer, history: History) -> Json:
     mine["communication_share"] = None if broke_off else communication_share(trainer)
     mine["inference_samples_s"] = None if broke_off else inference_rate(trainer)
     ranks = rendezvous.report(mine, str(trainer.device))
-    shares, rates = (
-        [rank.pop(name) for rank in ranks]
-        for name in ("communication_share", "inference_samples_s")
-    )
+    shares = [rank.pop("communication_share") for rank in ranks]
+    rates = [rank.pop("inference_samples_s") for rank in ranks]
     first_loss, last_loss = smoothed(history.losses, options.steps)
     seconds = sum(step_time_ms) / 1e3
+    rate = options.batch * here.world_size * len(step_time_ms) / seconds if seconds else None
     return {
         "event": "summary",
         "model": f"transformer {options.size}" if options.model == "transformer" else options.model,
@@ -308,9 +305,7 @@ def summary(trainer: Trainer, history: History) -> Json:
         "steps": len(history.step_time_ms),
         "first_loss": first_loss,
         "last_loss": last_loss,
-        "throughput_samples_s": options.batch * here.world_size * len(step_time_ms) / seconds
-        if seconds
-        else None,
+        "throughput_samples_s": rate,
         "flops_per_sample": trainer.flops,
         "communication_share": None if None in shares else statistics.median(shares),
         "inference_samples_s": None if None in rates else sum(rates),
