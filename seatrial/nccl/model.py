@@ -34,6 +34,7 @@ class Timing:
         return self.wrong is not None or self.error is not None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the side as `Row.to_dict` has it."""
         return {
             "time_us": finite(self.time_us),
             "algbw": finite(self.algbw_gb_s),
@@ -62,6 +63,7 @@ class Row:
         return tuple(filter(None, (self.out_of_place, self.in_place)))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as `Sweep.to_dict` has it."""
         fields = {name: getattr(self, name) for name in ("size", "count", "type", "redop", "root")}
         sides = {"out_of_place": self.out_of_place, "in_place": self.in_place}
         return fields | {name: side and side.to_dict() for name, side in sides.items()}

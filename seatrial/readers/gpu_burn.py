@@ -55,6 +55,7 @@ class _Burn:
     lost: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
+        """Take one line."""
         if state := _STATE.match(line):
             self.states[int(state[1])] = state[2]
         elif model := _MODEL.match(line):

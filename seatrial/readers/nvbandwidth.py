@@ -39,6 +39,7 @@ def read_nvbandwidth(lines: Lines) -> Report:
 
 
 def bandwidth(test: str, gb_s: float) -> Measurement:
+    """Return the measurement of a test's sum."""
     return Measurement(
         metric="copy_bandwidth_sum",
         value=gb_s,

@@ -132,6 +132,7 @@ class RemoteProcess(LineReader):
         return self._channel.exit_status if self._channel.exit_status >= 0 else None
 
     def close(self) -> None:
+        """End the connection to the command."""
         self._channel.close()
 
 

@@ -45,6 +45,7 @@ class KeptLines:
         self._left_out = 0
 
     def add(self, line: str) -> None:
+        """Keep a line, and let go of the oldest one behind the first lines if there is no room."""
         head_chars = self._head_chars + len(line)
         has_room = len(self._head) < _MOST_LINES and head_chars <= _MOST_CHARS
         if has_room and not self._tail:
@@ -59,6 +60,7 @@ class KeptLines:
             self._left_out += 1
 
     def kept(self) -> tuple[str, ...]:
+        """Return the lines that were kept, with a note where some are left out."""
         if not self._left_out:
             return (*self._head, *self._tail)
         note = f"[{self._left_out} lines are left out here; the log has them]"
@@ -97,6 +99,7 @@ class Follower:
         self._has_pipe = isinstance(process, RemoteRanks)  # of rank 0
 
     def follow(self) -> MpiResult:
+        """Read to the end; return the result."""
         while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
                 self._room -= max(len(line) + 1, _LINE_COST)

@@ -42,6 +42,7 @@ _OPTIONS: tuple[Option, ...] = (
 
 
 def weight(rank: int) -> int:
+    """Return the number that a rank multiplies its numbers by."""
     return rank % _WEIGHTS + 1
 
 
@@ -83,6 +84,7 @@ def wrong_by_round(options: Namespace, here: RankPlacement, device: str) -> list
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Sum on all ranks; return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     rendezvous.join(here, options, device)
@@ -103,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
     parser = parser_of("all_reduce.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     if min(options.rounds, options.elements) < 1:

@@ -63,6 +63,7 @@ def gpu_list(deadline):
 
 
 def numbered(gpus):
+    """Name GPUs by their place among the addresses."""
     ordered = sorted(gpus, key=lambda gpu: gpu["pci"])
     for place, gpu in enumerate(ordered):
         gpu.update(name=f"gpu-{place}")

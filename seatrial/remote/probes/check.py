@@ -138,10 +138,12 @@ def sums(gpus: int, timeout_s: float) -> Part:
 
 
 def names_of(ranks: Iterable[Json]) -> list[str]:
+    """Return the numbers of the ranks, as text."""
     return [text(rank.get("rank")) for rank in ranks]
 
 
 def is_row(words: Sequence[str]) -> bool:
+    """Return whether the words of a line are a row of nccl-tests."""
     if len(words) < _COLUMNS:
         return False
     has_size = _SIZE.fullmatch(words[0])
@@ -224,6 +226,7 @@ def broken(name: str, ended: Ended, problem: str) -> Part:
 
 
 def worst(verdicts: Iterable[str]) -> str:
+    """Return the worst verdict; pass without any."""
     return max(verdicts, key=VERDICTS.index, default="pass")
 
 
@@ -267,6 +270,7 @@ def device_figures(device: Json) -> Json:
 
 
 def device_line(figures: Json) -> str:
+    """Return the line of a device: its rates."""
     matmul = figure(figures.get("matmul_tflops", math.nan))
     copy = figure(figures.get("copy_gb_s", math.nan))
     rates = f"matmul {figures['dtype']} {matmul} TFLOP/s, memory copy {copy} GB/s"
@@ -275,6 +279,7 @@ def device_line(figures: Json) -> str:
 
 
 def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Yield the verdict and the reason of each device that is wrong by itself."""
     for device in devices:
         name = device["device"]
         error = device["error"]
@@ -313,6 +318,7 @@ def different_devices(
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Check this machine; return the exit status."""
     options = parse(arguments)
     if options.fast:
         import health  # reads this machine's hardware, which nothing else here does
@@ -420,6 +426,7 @@ def local_rank(environ: Mapping[str, str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
     parser = parser_of("check.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     options.allow_no_gpu |= os.environ.get("SEATRIAL_ALLOW_NO_GPU") == "1"

@@ -200,6 +200,7 @@ class RankSweep:
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
+        """Return the counts of elements for one size."""
         return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
@@ -252,6 +253,7 @@ class RankSweep:
         return source, target
 
     def data(self, rank: int, layout: Shape) -> Tensor:
+        """Return what a rank sends in this round."""
         return pattern(rank, self._turn, self.top, layout.sent)
 
     def measure(self, source: Tensor, target: Tensor) -> float:
@@ -283,6 +285,7 @@ class RankSweep:
 
 
 def sizes(options: Namespace) -> Iterator[int]:
+    """Yield the sizes of messages that the options ask for."""
     size = options.min_bytes
     while size <= options.max_bytes:
         yield size
@@ -307,10 +310,12 @@ class Printer:
         self.out_of_bounds = 0
 
     def say(self, text: str) -> None:
+        """Print on rank 0 alone."""
         if self.here.rank == 0:
             print(text, flush=True)
 
     def header(self, devices: Sequence[str], note: str | None) -> None:
+        """Print what stands above the rows."""
         o = self.options
         self.say(
             f"# Collective test starting: {o.operation}_perf (gloo probe, torch "
@@ -339,6 +344,7 @@ class Printer:
         )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
+        """Print the row of one size, with both sides."""
         collective = self.collective
         root = 0 if collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
@@ -358,6 +364,7 @@ class Printer:
         self.say(line)
 
     def footer(self) -> None:
+        """Print what stands below the rows."""
         found = "FAILED" if self.out_of_bounds else "OK"
         mean = sum(self.busbw) / len(self.busbw)
         self.say(f"# Out of bounds values : {self.out_of_bounds} {found}")
@@ -373,6 +380,7 @@ def _digits(time_us: float) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Sweep, and print the table; return the exit status."""
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
@@ -394,6 +402,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def device_line(here: RankPlacement) -> str:
+    """Return the line of this rank in the header."""
     return (
         f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device "
         f"{here.local_rank:2d} [] CPU"
@@ -401,6 +410,7 @@ def device_line(here: RankPlacement) -> str:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
     parser = parser_of("collective.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     if (

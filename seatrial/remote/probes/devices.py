@@ -59,6 +59,7 @@ WORD = 1 << 64
 
 
 def main():
+    """Print the answer."""
     print(
         json.dumps(answer(parser_of(None, PURPOSE, OPTIONS).parse_args())) + "\n",
         end="",
@@ -68,6 +69,7 @@ def main():
 
 
 def answer(options):
+    """Return the answer to the options."""
     lock = MachineLock()  # until the process ends
     ends = time.monotonic() + options.timeout_s / 2
     if not lock.acquire(fcntl.LOCK_SH, ends):
@@ -110,6 +112,7 @@ def devices(gpus):
 
 
 def measured(device, options):
+    """Return the measurement of one device."""
     result = {"device": device.name, "model": "", "library": device.library, "software": ""}
     result |= {
         "dtype": device.dtype,

@@ -39,6 +39,7 @@ OPTIONS = (
 
 
 def main():
+    """Print the measurement, or the error."""
     try:
         answer = measured(arguments())
     except Exception as error:  # a disk may fail in any way
@@ -52,6 +53,7 @@ def words(error):
 
 
 def arguments():
+    """Return the options; exit with 2 for bad ones."""
     parser = parser_of(None, PURPOSE, OPTIONS)
     options = parser.parse_args()
     if options.bytes < LEAST_BYTES:
@@ -60,6 +62,7 @@ def arguments():
 
 
 def measured(options):
+    """Return the measurement; nothing where others had the machine for all of the time."""
     lock = MachineLock()  # until the process ends
     if not lock.acquire(fcntl.LOCK_EX, time.monotonic() + options.timeout_s / 2):
         return {}
@@ -114,6 +117,7 @@ def filesystem(folder):
 
 
 def measured_by_fio(file, size, seconds):
+    """Write and read by fio."""
     os.posix_fallocate(file, 0, size)  # or fio would want to make the file itself
     written, write_s = fio(file, "write", size, seconds)
     read, read_s = fio(file, "read", max(written // BLOCK, 1) * BLOCK, seconds)

@@ -32,6 +32,7 @@ NCCL_TESTS = "$PATH:/opt/nccl-tests/build:/workspace/nccl-tests/build:/third_par
 
 
 def main():
+    """Print the facts."""
     print(json.dumps(facts(*sys.argv[1:3])) + "\n", end="", flush=True)  # in one write
 
 
@@ -142,6 +143,7 @@ def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
 
 
 def is_serial(text):
+    """Return whether a text may be a serial."""
     return sum(c.isalnum() for c in text) >= FEWEST_CHARACTERS
 
 
@@ -162,6 +164,7 @@ def cpu_model():
 
 
 def versions(mpirun):
+    """Return the version of each package."""
     return {
         "kernel": os.uname().release,
         "python": sys.version.split()[0],
@@ -209,6 +212,7 @@ def driver_version():
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
+    """Return the version in what a command prints."""
     lines = lines_of(command)
     if not lines:
         return None if lines is None else ""
@@ -270,6 +274,7 @@ def read_until_end(child, deadline, most):
 
 
 def end_group(child):
+    """Kill a child and what it has started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:
@@ -279,6 +284,7 @@ def end_group(child):
 
 
 def first_line(path):
+    """Return the first line of a file; empty where it cannot be read."""
     try:
         with open(path) as file:
             return file.readline().strip()

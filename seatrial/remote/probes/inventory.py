@@ -90,12 +90,14 @@ NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
 
 
 def main():
+    """Print the inventory."""
     began = time.monotonic()
     inventory = node()
     print(json.dumps({**inventory, "seconds": round(time.monotonic() - began, 2)}), flush=True)
 
 
 def node():
+    """Return the inventory."""
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
     addresses = gpu_addresses(gpus)
@@ -118,6 +120,7 @@ def node():
 
 
 def gpu_list(deadline):
+    """Return the state of NVIDIA's GPUs by PCI address; none where nvidia-smi does not answer."""
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
     remappings = rows(
         "remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline
@@ -223,10 +226,12 @@ def nvlinks(lines):
 
 
 def yes_or_no(text):
+    """Return a flag as nvidia-smi prints it; None for any other text."""
     return {"Yes": True, "1": True, "No": False, "0": False}.get(text)
 
 
 def left(deadline):
+    """Return the seconds until a deadline, and a little after it."""
     return max(0.1, deadline - time.monotonic())
 
 
@@ -321,6 +326,7 @@ def gpu_addresses(gpus):
 
 
 def hugepages():
+    """Return how many huge pages the kernel has; None if it does not say."""
     with open("/proc/meminfo") as file:
         match = re.search(r"^HugePages_Total:\s+(\d+)", file.read(1 << 16), re.M)
     return int(match[1]) if match else None
@@ -333,6 +339,7 @@ def memlock():
 
 
 def gigabytes(folder, field):
+    """Return GB of the disk of a folder, by a field of statvfs; None without that folder."""
     try:
         disk = os.statvfs(folder)
     except OSError:

@@ -24,6 +24,7 @@ class MachineLock:
         self.file = self.opened()
 
     def opened(self):
+        """Open the file of the lock."""
         return os.open(lock_file(self.number), os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self, mode, ends):
@@ -50,6 +51,7 @@ class MachineLock:
         return True
 
     def taken(self, mode):
+        """Return whether the lock could be taken."""
         try:
             fcntl.flock(self.file, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,14 +65,17 @@ class MachineLock:
         return True
 
     def beat(self):
+        """Show life until the process ends."""
         while True:
             time.sleep(BEAT_S)
             self.show_life()
 
     def show_life(self):
+        """Write the time into the file."""
         os.pwrite(self.file, b"%032d" % time.monotonic_ns(), 0)
 
     def release(self):
+        """Release the lock."""
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
 

@@ -18,6 +18,7 @@ import storage
 
 
 def main():
+    """Answer requests about a URL."""
     storage.serve(Objects)
 
 
@@ -38,6 +39,7 @@ class Objects(storage.Checkpoints):
             self.lacks = package_of(url)
 
     def greeting(self):
+        """Return the first line out."""
         scheme = self.url.partition("://")[0]
         return {"folder": self.folder, "filesystem": scheme, "lacks": self.lacks}
 
@@ -96,12 +98,14 @@ class Objects(storage.Checkpoints):
         return {"seconds": time.monotonic() - began, "wrong": wrong}
 
     def write_shard(self, shard, size):
+        """Write the object of a shard; return its bytes, and no problem."""
         content = storage.content_of(shard)
         with self.store.open(self.of(self.folder, f"shard-{shard}"), "wb") as file:
             places = range(0, size, storage.BLOCK)
             return sum(file.write(place.to_bytes(8, "little") + content) for place in places), ""
 
     def read_shard(self, folder, shard, size):
+        """Read the object of a shard; return its bytes, and what is wrong with it."""
         content = storage.content_of(shard)
         wrong = ""
         with self.store.open(self.of(folder, f"shard-{shard}"), "rb") as file:

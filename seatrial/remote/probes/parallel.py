@@ -88,6 +88,7 @@ def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
 
 
 def divisors(number: int) -> str:
+    """Name the divisors of a number."""
     return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 

@@ -56,6 +56,7 @@ _BEFORE_TIMEOUT = 0.8
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Train, and report; return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     size, degrees = checked(options, here.world_size, device)

@@ -68,6 +68,7 @@ class _Tail(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """Read until the end."""
         while True:
             block = os.read(self._stream.fileno(), 1 << 16)
             if not block:
@@ -75,6 +76,7 @@ class _Tail(threading.Thread):
             self._kept = (self._kept + block)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
+        """Return what was kept, once the program has ended."""
         self.join(1)  # what is left of the program is dead by now, so that the stream ends
         return self._kept.decode(errors="replace")
 
@@ -96,6 +98,7 @@ class _Rank:
         )
 
     def end(self) -> None:
+        """Kill the group."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -103,6 +106,7 @@ class _Rank:
         self.process.wait()
 
     def last_error(self) -> str:
+        """Return the last line of standard error."""
         lines = [" ".join(line.split()) for line in self.errors.text().splitlines()]
         return next((line[:_MAX_PROBLEM] for line in reversed(lines) if line), "")
 

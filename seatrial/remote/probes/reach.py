@@ -52,6 +52,7 @@ class Connection:
 
 
 def main():
+    """Answer the request."""
     request = json.load(sys.stdin)
     failed: "dict[str, list[int]]" = {}
     for position, reason in reach(request["peers"], request["timeout_s"], request["parallel"]):
@@ -114,6 +115,7 @@ def advance(selector):
 
 
 def end(selector, one):
+    """Close a connection; return the position of its peer."""
     selector.unregister(one.sock)
     one.sock.close()
     return one.position

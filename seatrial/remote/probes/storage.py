@@ -56,6 +56,7 @@ REQUESTS = {
 
 
 def main():
+    """Answer requests about a folder."""
     serve(Storage)
 
 
@@ -77,10 +78,12 @@ def serve(storage_at):
 
 
 def say(answer):
+    """Print an answer."""
     print(json.dumps(answer), flush=True)
 
 
 def answered(storage, request):
+    """Return the answer to a request, or the error that it raised."""
     try:
         answer = getattr(storage, REQUESTS[request.pop("do")])(**request)
     except Exception as error:  # storage may fail in any way
@@ -116,6 +119,7 @@ class Storage(Checkpoints):
         self.lock = -1  # the descriptor of the file that is locked
 
     def greeting(self):
+        """Return the first line out."""
         disk_space = os.statvfs(self.path)
         return {
             "folder": os.path.basename(self.own),
@@ -192,6 +196,7 @@ class Storage(Checkpoints):
         return {"locked": False}
 
     def release(self, id):
+        """Release the lock."""
         os.close(self.lock)
         return {}
 
@@ -225,6 +230,7 @@ class Storage(Checkpoints):
         return super().save(id, bytes, shards)
 
     def write_shard(self, shard, size):
+        """Write the file of a shard; return its bytes, and no problem."""
         file = os.open(f"{self.own}/shard-{shard}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             disk.takes_direct(file)
@@ -234,6 +240,7 @@ class Storage(Checkpoints):
             os.close(file)
 
     def read_shard(self, folder, shard, size):
+        """Read the file of a shard; return its bytes, and what is wrong with it."""
         file = os.open(self.of(folder, f"shard-{shard}"), os.O_RDONLY)
         try:
             disk.takes_direct(file)
@@ -310,6 +317,7 @@ def clean_up_after(is_gone):
 
 
 def tried(is_gone):
+    """Return whether it is gone, as far as it can be told."""
     try:
         return is_gone()
     except Exception:  # a store may be out of reach for a while

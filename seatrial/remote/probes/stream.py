@@ -34,6 +34,7 @@ SILENT_S = 3600  # without a request, as where nobody closes its standard input:
 
 
 def main():
+    """Answer requests until standard input ends."""
     signal.alarm(SILENT_S)
     with listen(sys.argv[1]) as listener:
         token = os.urandom(TOKEN_BYTES)
@@ -51,6 +52,7 @@ def main():
 
 
 def say(answer):
+    """Print an answer."""
     print(json.dumps(answer), flush=True)
 
 
@@ -93,6 +95,7 @@ def serve(listener, token):
 
 
 def measure(peer, max_bytes, max_seconds):
+    """Send to a peer, then receive from it; return both."""
     with connect(peer, False, max_bytes, max_seconds) as there:
         send(there, max_bytes, FIRST_BYTE_S + max_seconds)
         there.settimeout(FIRST_BYTE_S + max_seconds)
@@ -157,6 +160,7 @@ def receive(there, max_bytes, max_seconds):
 
 
 def wait_readable(source, timeout_s):
+    """Return whether something arrives in time."""
     return bool(select.select([source], [], [], max(timeout_s, 0))[0])
 
 

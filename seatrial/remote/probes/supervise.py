@@ -35,6 +35,7 @@ UNWANTED = "not wanted any more"
 
 
 def main(arguments):
+    """Run the command and end it; return the exit status."""
     timeout_s = float(arguments[0])
     command = arguments[1:]
     become_subreaper()
@@ -156,6 +157,7 @@ def reap():
 
 
 def descendants(root):
+    """Return the processes below one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -114,6 +114,7 @@ def measure_together(devices, outcomes, options):
 
 
 def tested(device, share):
+    """Return the rates and the problem of a memory test."""
     result = memory_test(device, share)
     samples = [result["tested_gb"]] if result["tested_gb"] else []
     return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], result["wrong"]
@@ -173,6 +174,7 @@ def quick_tflops(device, dtype, shape):
 
 
 def tflops(shape, seconds):
+    """Return TFLOP/s of a product that took so many seconds."""
     m, n, k = shape
     return 2 * m * n * k / seconds / 1e12
 
@@ -221,6 +223,7 @@ def stress(devices, seconds):
 
 
 def stressed(device, seconds, ready):
+    """Multiply on one device once all are ready; return its rates and its problem."""
     multiply, same = device.product()
     ready()
     with Watch(device.sensors()) as watch:
@@ -340,6 +343,7 @@ def memory_test(device, share):
 
 
 def words_to_test(device, share):
+    """Return how many 64 bit words of a device are tested."""
     if not device.gpu:
         return PROCESSORS_WORDS
     free = device.free_bytes()

@@ -38,6 +38,7 @@ class NumpyProcessors:
         self.threads = ThreadPoolExecutor(processors())
 
     def model(self):
+        """Return the model's name."""
         return processor()
 
     def software(self):
@@ -84,6 +85,7 @@ class NumpyProcessors:
         return self.numpy.arange(count, dtype="int64")
 
     def cast(self, array, dtype):
+        """Return the array in another number format."""
         return array.astype(dtype)
 
     def words(self, array):
@@ -91,6 +93,7 @@ class NumpyProcessors:
         return array.reshape(-1).view(f"int{8 * array.itemsize}").astype("int64")
 
     def same(self, one, other):
+        """Return whether two arrays are equal."""
         return self.numpy.array_equal(one, other)
 
     def empty_words(self, count):
@@ -98,10 +101,12 @@ class NumpyProcessors:
         return self.numpy.empty(count, dtype="int64")
 
     def address(self, array):
+        """Return where the array is in memory."""
         return array.ctypes.data
 
 
 def processors():
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -158,6 +163,7 @@ class TorchDevice:
         self.digest_size = 4096 if self.gpu else 512
 
     def model(self):
+        """Return the model's name."""
         return self.torch.cuda.get_device_name(self.device) if self.gpu else processor()
 
     def software(self):
@@ -217,6 +223,7 @@ class TorchDevice:
         return self.torch.arange(count, dtype=self.torch.int64, device=self.device)
 
     def cast(self, array, dtype):
+        """See NumpyProcessors.cast."""
         return array.to(getattr(self.torch, dtype))
 
     def words(self, array):
@@ -225,6 +232,7 @@ class TorchDevice:
         return array.reshape(-1).view(width[array.element_size()]).to(self.torch.int64)
 
     def same(self, one, other):
+        """See NumpyProcessors.same."""
         return self.torch.equal(one, other)
 
     def empty_words(self, count):
@@ -235,6 +243,7 @@ class TorchDevice:
             return None
 
     def address(self, array):
+        """See NumpyProcessors.address."""
         return array.data_ptr()
 
     def random(self, shape, dtype):
@@ -311,6 +320,7 @@ class Watch:
         self.thread.join(SMI_TIMEOUT_S + 1)
 
     def look(self):
+        """Read until the end, or until a reading fails."""
         while not self.over.wait(EVERY_S):
             try:
                 values = self.read()
@@ -353,6 +363,7 @@ def reader(uuid):
 
 
 def nvml_reader(uuid):
+    """Return a function that reads the sensors by NVML. Raises what NVML raises."""
     import pynvml  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     pynvml.nvmlInit()

@@ -29,6 +29,7 @@ OPTIONS = (
 
 
 def main():
+    """Become the command."""
     options = parser_of("torchrun_env.py", __doc__, OPTIONS).parse_args()
     try:
         here = placement.place(os.environ)

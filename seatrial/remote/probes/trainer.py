@@ -81,6 +81,7 @@ class Trainer:
         self.scaler = grad_scaler(enabled=options.precision == "fp16")
 
     def autocast(self) -> AbstractContextManager[None]:
+        """Return the context of the precision."""
         precision = PRECISIONS[self.options.precision]
         return (
             nullcontext()
@@ -89,6 +90,7 @@ class Trainer:
         )
 
     def loss(self, batch: models.Batch) -> torch.Tensor:
+        """Return the loss of a batch."""
         inputs, labels = batch
         with self.autocast():
             logits = self.forward(inputs)
@@ -252,6 +254,7 @@ def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
 
 
 def median(values: Sequence[float]) -> float | None:
+    """Return the median; None without a value."""
     return statistics.median(values) if values else None
 
 

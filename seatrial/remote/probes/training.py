@@ -129,6 +129,7 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
 
 
 def report(here: RankPlacement, **event: Any) -> None:
+    """Print an event, on rank 0 alone."""
     if here.rank == 0:
         print(json.dumps(event), flush=True)
 
@@ -141,6 +142,7 @@ def default_device() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Train, and report; return the exit status."""
     if is_llama(arguments):
         try:
             import pretraining
@@ -185,6 +187,7 @@ def is_llama(arguments: Sequence[str]) -> bool:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options, with what is left out filled in; exit with 2 for bad ones."""
     parser = parser_of("training.py", __doc__, _OPTIONS)
     options: Namespace = parser.parse_args(arguments)
     options.device = options.device or default_device()
