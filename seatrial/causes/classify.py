@@ -15,6 +15,7 @@ from seatrial.causes.flaps import Flaps
 from seatrial.causes.stages import Stages
 from seatrial.causes.table import (
     CAUSES,
+    OTHERS,
     TRACEBACK,
     UNKNOWN,
     Cause,
@@ -22,7 +23,6 @@ from seatrial.causes.table import (
     Severity,
     evidence_of,
     finding_of_class,
-    other,
 )
 from seatrial.causes.warnings import finding_of_warning
 from seatrial.causes.watchdog import Watchdog
@@ -258,7 +258,7 @@ class Classifier:
         elif self._traceback and _RAISED.match(text):
             self._traceback = False
             self._keep_message(None, text)
-            return None if finding else other(TRACEBACK, text, None, rank)
+            return None if finding else OTHERS[TRACEBACK].found(text, None, rank)
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
@@ -275,7 +275,7 @@ class Classifier:
         may_be_error = text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
         if not may_be_error or "Traceback" in text or not _ERRORISH.search(text):
             return None
-        return other(UNKNOWN, text, _writer(text), rank)
+        return OTHERS[UNKNOWN].found(text, _writer(text), rank)
 
     def _keep_message(self, host: str | None, message: str) -> None:
         if host in self._messages or len(self._messages) < _MAX_HOSTS:

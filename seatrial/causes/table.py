@@ -146,7 +146,8 @@ def _read() -> tuple[Cause, ...]:
 
 
 CAUSES = _read()
-_OTHERS = {
+# Of findings that are not in the table
+OTHERS = {
     UNKNOWN: Cause(
         program="",
         severity="note",
@@ -193,26 +194,21 @@ REASONS = {
     UNKNOWN: Explanation(
         template="{cause}: {evidence}",
         meaning="A line calls itself an error.",
-        next_step=_OTHERS[UNKNOWN].next_step,
+        next_step=OTHERS[UNKNOWN].next_step,
         formerly=("log-cause",),
     ),
     WARNING: Explanation(
         template="{cause}: {evidence}",
         meaning="NCCL printed a warning.",
-        next_step=_OTHERS[WARNING].next_step,
+        next_step=OTHERS[WARNING].next_step,
     ),
     TRACEBACK: Explanation(
         "{cause}: {evidence}",
         "A Python traceback ends with this line.",
-        _OTHERS[TRACEBACK].next_step,
+        OTHERS[TRACEBACK].next_step,
     ),
 }
 register(REASONS)
-
-
-def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
-    """Make a finding that is not in the table."""
-    return _OTHERS[code].found(text, host, rank)
 
 
 def finding_of_class(

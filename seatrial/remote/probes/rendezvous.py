@@ -196,7 +196,7 @@ def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
         raise RuntimeError(
             f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}"
         ) from error
-    _store().set(f"host/{here.rank}", here.host)  # for those that miss this rank
+    announce(here.rank, here.host)
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
@@ -282,6 +282,11 @@ def complain(probe: str, cause: str, status: int) -> int:
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {rank}: {cause}\n")
     return status
+
+
+def announce(rank: int, host: str) -> None:
+    """Write into the store where the rank is."""
+    _store().set(f"host/{rank}", host)
 
 
 def silent_ranks(error: BaseException) -> str:
