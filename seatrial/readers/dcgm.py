@@ -232,10 +232,10 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
 def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
     status = str(result.get("status", "")).lower()
-    ran = [verdict for word, verdict in _VERDICTS.items() if status.startswith(word)]
-    if ran in ([], [Verdict.NOT_RUN]):
+    named = (verdict for word, verdict in _VERDICTS.items() if status.startswith(word))
+    verdict = next(named, Verdict.NOT_RUN)
+    if verdict is Verdict.NOT_RUN:
         return
-    verdict = ran[0]
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
     where = "" if ids is None else f"{group} {ids}"
