@@ -15,6 +15,7 @@ from seatrial.causes.flaps import Flaps
 from seatrial.causes.stages import Stages
 from seatrial.causes.table import (
     CAUSES,
+    OTHERS,
     TRACEBACK,
     UNKNOWN,
     Cause,
@@ -22,7 +23,6 @@ from seatrial.causes.table import (
     Severity,
     evidence_of,
     finding_of_class,
-    other,
 )
 from seatrial.causes.warnings import finding_of_warning
 from seatrial.causes.watchdog import Watchdog
@@ -30,6 +30,7 @@ from seatrial.causes.xid import hardware_first, with_other_gpus, xid_finding
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import Words, any_of, clean, unwrapped
 
+Match = re.Match[str]
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
@@ -67,6 +68,7 @@ _CLOCK = (  # of dmesg, dmesg -T, dmesg -H
 )
 _KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_CLOCK})?)?"
 _PLACES = {  # where a line of a program's can stand
+    "nccl": "",  # behind its prefix
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
     "slurm": (
@@ -188,12 +190,10 @@ class Classifier:
         if finding.code in _OF_MEMORY:
             dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
             finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
-        message = (
-            self._messages.get(finding.host) or self._messages.get(None)
-            if finding.severity == "status"
-            else None
-        )
-        return replace(finding, evidence=message) if message else finding
+        if finding.severity != "status":
+            return finding
+        message = self._messages.get(finding.host) or self._messages.get(None)
+        return replace(finding, evidence=message or finding.evidence)
 
     def _close_box(self) -> None:
         """Look for causes in a box of Open MPI as a whole, then in each of its lines."""
@@ -238,11 +238,9 @@ class Classifier:
             and (match := _VERSION.search(text))
         ):
             self.nccl_version = match[1]
-        finding = (
-            self._raised(text, rank, finding)
-            or finding
-            or (None if of_box else self._unlisted(line, rank))
-        )
+        finding = self._raised(text, rank, finding) or finding
+        if finding is None and not of_box:
+            finding = self._unlisted(line, rank)
         if finding is not None:
             self._keep(finding)
 
@@ -260,7 +258,7 @@ class Classifier:
         elif self._traceback and _RAISED.match(text):
             self._traceback = False
             self._keep_message(None, text)
-            return None if finding else other(TRACEBACK, text, None, rank)
+            return None if finding else OTHERS[TRACEBACK].found(text, None, rank)
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
@@ -274,13 +272,10 @@ class Classifier:
             message = text[prefix.end() :]
             self._keep_message(prefix[1], message if prefix[1] else text)
             return finding_of_warning(text, message, prefix[1], rank)
-        if not (
-            text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
-        ) or not _ERRORISH.search(text):
+        may_be_error = text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())
+        if not may_be_error or "Traceback" in text or not _ERRORISH.search(text):
             return None
-        if "Traceback" in text:
-            return None
-        return other(UNKNOWN, text, _writer(text), rank)
+        return OTHERS[UNKNOWN].found(text, _writer(text), rank)
 
     def _keep_message(self, host: str | None, message: str) -> None:
         if host in self._messages or len(self._messages) < _MAX_HOSTS:
@@ -352,14 +347,14 @@ def _first_cause(text: str, rank: int | None, programs: frozenset[str] | None) -
     return None
 
 
-def _prefix_of(text: str) -> re.Match[str] | None:
+def _prefix_of(text: str) -> Match | None:
     """Return what stands before a message of NCCL: its host, unless the log has lost it."""
     if " NCCL " in text or "Last error: " in text:
         return _NCCL.search(text)
     return None
 
 
-def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:
+def _match_nccl(cause: Cause, text: str, prefix: Match) -> Match | None:
     """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at
     most a note.
     """
@@ -376,16 +371,12 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
     """Return the pattern with what stands before it, else with what may stand before a line of its
     program.
     """
-    place = (
-        ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START))
-        if before is None
-        else before
-    )
+    place = _PLACES.get(cause.program, _START) if before is None else before
     return lazy(f"{place}(?:{cause.pattern})", re.IGNORECASE)
 
 
 def _finding(
-    cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None
+    cause: Cause, match: Match, text: str, rank: int | None, prefix: Match | None
 ) -> Finding:
     """Return the finding of a cause, with the host and the rank that the line names."""
     groups = match.groupdict()
@@ -399,17 +390,8 @@ def _finding(
         detail = ", ".join(versions) or detail
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
-    return Finding(
-        cause=cause.cause + (f" ({detail[:220]})" if detail else ""),
-        evidence=evidence_of(text),
-        host=named or writer,
-        rank=int(named_rank[:9]) if named_rank else rank,
-        code=cause.code,
-        program=cause.program,
-        severity=cause.severity,
-        who=cause.who,
-        next_step=cause.next_step,
-    )
+    finding = cause.found(text, named or writer, int(named_rank[:9]) if named_rank else rank)
+    return replace(finding, cause=f"{cause.cause} ({detail[:220]})") if detail else finding
 
 
 def _with_evidence(finding: Finding, words: str) -> Finding:

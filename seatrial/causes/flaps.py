@@ -63,9 +63,7 @@ def _words_of(state: str, time: datetime, before: datetime | None) -> str:
     """
     if state == "error":
         return f"down {time:%H:%M:%S}"
-    seconds = -1.0
-    if before is not None:
-        seconds = (time - before).total_seconds()
+    seconds = (time - before).total_seconds() if before else -1.0
     if 0 <= seconds < 3600:
         return f"up {seconds:.0f} s later"
     return f"up {time:%H:%M:%S}"

@@ -22,7 +22,7 @@ src/init.cc; aws-ofi-nccl; torch's ProcessGroupNCCL and elastic; NVIDIA's catalo
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,20 +34,6 @@ UNKNOWN = "log-error"
 WARNING = "log-warning"
 TRACEBACK = "log-traceback"
 MAX_EVIDENCE = 300
-_OTHERS = {
-    UNKNOWN: (
-        "unclassified error",
-        "run journalctl --since=TIME on the node that wrote the line, from a minute before it",
-    ),
-    WARNING: (
-        "NCCL warns",
-        "run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that failed",
-    ),
-    TRACEBACK: (
-        "a Python program failed",
-        "run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
-    ),
-}
 _MEANING = {
     "fatal": "The log names this cause.",
     "status": (
@@ -71,6 +57,20 @@ class Cause:
     needle: str
     pattern: str
     next_step: str
+
+    def found(self, text: str, host: str | None, rank: int | None) -> "Finding":
+        """Return the finding of it that a line of a log shows."""
+        return Finding(
+            cause=self.cause,
+            evidence=evidence_of(text),
+            host=host,
+            rank=rank,
+            code=self.code,
+            program=self.program,
+            severity=self.severity,
+            who=self.who,
+            next_step=self.next_step,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,40 @@ def _read() -> tuple[Cause, ...]:
 
 
 CAUSES = _read()
+# Of findings that are not in the table
+OTHERS = {
+    UNKNOWN: Cause(
+        program="",
+        severity="note",
+        who="node",
+        code=UNKNOWN,
+        cause="unclassified error",
+        needle="",
+        pattern="",
+        next_step="run journalctl --since=TIME on the node that wrote the line, from a minute before it",
+    ),
+    WARNING: Cause(
+        program="",
+        severity="note",
+        who="node",
+        code=WARNING,
+        cause="NCCL warns",
+        needle="",
+        pattern="",
+        next_step="run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that "
+        "failed",
+    ),
+    TRACEBACK: Cause(
+        program="",
+        severity="status",
+        who="node",
+        code=TRACEBACK,
+        cause="a Python program failed",
+        needle="",
+        pattern="",
+        next_step="run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
+    ),
+}
 GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {
     UNKNOWN,
     TRACEBACK,
@@ -160,36 +194,21 @@ REASONS = {
     UNKNOWN: Explanation(
         template="{cause}: {evidence}",
         meaning="A line calls itself an error.",
-        next_step=_OTHERS[UNKNOWN][1],
+        next_step=OTHERS[UNKNOWN].next_step,
         formerly=("log-cause",),
     ),
     WARNING: Explanation(
         template="{cause}: {evidence}",
         meaning="NCCL printed a warning.",
-        next_step=_OTHERS[WARNING][1],
+        next_step=OTHERS[WARNING].next_step,
     ),
     TRACEBACK: Explanation(
-        "{cause}: {evidence}", "A Python traceback ends with this line.", _OTHERS[TRACEBACK][1]
+        "{cause}: {evidence}",
+        "A Python traceback ends with this line.",
+        OTHERS[TRACEBACK].next_step,
     ),
 }
 register(REASONS)
-
-
-def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
-    """Make a finding that is not in the table."""
-    severity: Severity = "status" if code == TRACEBACK else "note"
-    cause, step = _OTHERS[code]
-    return Finding(
-        cause=cause,
-        evidence=evidence_of(text),
-        host=host,
-        rank=rank,
-        code=code,
-        program="",
-        severity=severity,
-        who="node",
-        next_step=step,
-    )
 
 
 def finding_of_class(
@@ -198,18 +217,9 @@ def finding_of_class(
     """Make the finding of a warning of NCCL that is in no line of the table, by its class."""
     row = next(row for row in CAUSES if row.program == "warning" and row.pattern == about)
     level: Severity = "fatal" if severity == "fatal" else "note"
-    return Finding(
-        cause=row.cause,
-        evidence=evidence_of(text),
-        host=host,
-        rank=rank,
-        code=row.code,
-        program="warning",
-        severity=level,
-        who=row.who,
-        next_step=row.next_step,
-    )
+    return replace(row.found(text, host, rank), severity=level)
 
 
 def evidence_of(text: str) -> str:
+    """Return a line as a finding quotes it."""
     return " ".join(text.split())[:MAX_EVIDENCE]

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.causes.table import WARNING, Finding, finding_of_class, other
+from seatrial.causes.table import OTHERS, WARNING, Finding, finding_of_class
 from seatrial.text.lazy_pattern import lazy
 
 # Characters that a format is found by: a line is held against few of the nine hundred
@@ -34,7 +34,7 @@ def finding_of_warning(text: str, message: str, host: str | None, rank: int | No
     warning = " ".join(message.rpartition("NCCL WARN ")[2].split())
     known = _format_of(warning) or _format_of(_HIP.sub("cuda", warning))
     if known is None:
-        return other(WARNING, text, host, rank)
+        return OTHERS[WARNING].found(text, host, rank)
     return finding_of_class(known.about, known.severity, text, host, rank)
 
 

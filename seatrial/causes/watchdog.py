@@ -59,12 +59,8 @@ class Watchdog:
         work = _WORK.search(text)
         last = _LAST.search(text)
         is_idle = last is not None and last[1] == last[2]
-        counted = work
-        if is_idle or work is None:
-            counted = last
-        if who is None or counted is None:
-            return
-        if len(self._lines) >= _MAX_RANKS:
+        counted = last if is_idle or work is None else work
+        if who is None or counted is None or len(self._lines) >= _MAX_RANKS:
             return
         key = _group_of(who["group"] or "")
         rank = int(who["rank"])
@@ -97,9 +93,7 @@ class Watchdog:
             unnamed = {rank for rank, number in self._at.get("", {}).items() if number == latest}
             return self._all_alike(key, sorted(unnamed.union(at)), operation)
         first = ranks[0]
-        verb = "is behind: its"
-        if len(ranks) > 1:
-            verb = "are behind: their"
+        verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
         words = (
             f"{ranks_in_words(ranks)} {verb} last work is {at[first]}, others wait in {operation}"
         )
@@ -118,14 +112,9 @@ class Watchdog:
 def _group_of(text: str) -> str:
     """Return the number of a process group, empty where the line names none."""
     match = _GROUP.search(text)
-    if not match:
-        return ""
-    return match[1] or match[2]
+    return (match[1] or match[2]) if match else ""
 
 
 def ranks_in_words(ranks: list[int] | tuple[int, ...]) -> str:
     """Format the first few ranks."""
-    named = some_of(map(str, ranks), 8)
-    if len(ranks) > 1:
-        return f"ranks {named}"
-    return f"rank {named}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {some_of(map(str, ranks), 8)}"

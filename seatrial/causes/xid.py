@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from seatrial.causes.table import XIDS, Cause, Finding, evidence_of
+from seatrial.causes.table import XIDS, Cause, Finding
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -52,16 +52,11 @@ def xid_finding(text: str) -> Finding | None:
         meaning += f", which ended channels: Xid {number}"
     where = f"on GPU {match['pci']}" if kind == "Xid" else f"at {match['pci']}"
     host = _LOGGED_BY.search(text, 0, match.start())
-    return Finding(
+    return replace(
+        known.found(text, host[1] if host else None, None),
         cause=f"{kind} {before[1] if before else number} ({meaning}) {where}",
-        evidence=evidence_of(text),
-        host=host[1] if host else None,
-        rank=None,
-        code=known.code,
         program="driver",
         severity="note" if _SURVIVED.search(rest) else known.severity,
-        who=known.who,
-        next_step=known.next_step,
     )
 
 
@@ -112,9 +107,7 @@ def _listed(kind: str, number: int) -> Cause:
 def _details(rest: str) -> str:
     """Return what follows the number of an Xid: the action of 154, unit and link of 144 to 150."""
     match = _ACTION.search(rest) or _SUBCODE.match(rest)
-    if match:
-        return f": {', '.join(match.groups())}"
-    return ""
+    return f": {', '.join(match.groups())}" if match else ""
 
 
 def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:

@@ -77,11 +77,8 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
     """Return a reason to suspect that the data took another path, if a plateau reaches a small
     share of its links.
     """
-    plateau = None
-    for judgement in check.judgements:
-        if judgement.measurement.metric == "busbw_plateau" and judgement.verdict is Verdict.FAIL:
-            plateau = judgement.measurement.value
-            break
+    failed = [each.measurement for each in check.judgements if each.verdict is Verdict.FAIL]
+    plateau = next((m.value for m in failed if m.metric == "busbw_plateau"), None)
     if plateau is None:
         return None
     share = next((m.value for m in check.measurements if m.metric == SHARE), None)
@@ -89,9 +86,7 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
         share = plateau / setup.gpu_link_gb_s  # the fabric of such GPUs carries about as much
     if not share or share >= _GROSS_LOSS:
         return None
-    links = "the GPUs' own links"
-    if setup.nodes > 1:
-        links = "the fabric"
+    links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
     return Reason.of(
         "far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links
     )

@@ -56,33 +56,20 @@ def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> C
     """
     sweeps = (sweep, *all_sweeps)
     hardware = config.hardware or next(filter(None, map(_hardware, sweeps)), None) or ""
-    own = _layout(sweep)
+    claim = Claim(hardware, config.nodes or 1, config.gpus_per_node, config.fabric)
     if config.nodes is not None:
-        return Claim(
-            hardware=hardware,
-            nodes=config.nodes,
-            gpus_per_node=config.gpus_per_node,
-            fabric=config.fabric,
-        )
+        return claim
     same_ranks = (other for other in all_sweeps if other.ranks == sweep.ranks)
-    layout = own or next(filter(None, map(_layout, same_ranks)), None)
+    layout = _layout(sweep) or next(filter(None, map(_layout, same_ranks)), None)
     if layout is None:  # of a log without rows the causes count, wherever its ranks were
         ranks = sweep.ranks or usual_gpus(hardware) or 1
-        return Claim(
-            hardware=hardware,
-            nodes=1,
-            gpus_per_node=config.gpus_per_node or ranks,
-            fabric=config.fabric,
-            is_whole=False,
-            is_placed=not sweep.rows,
-        )
+        gpus = config.gpus_per_node or ranks
+        return replace(claim, gpus_per_node=gpus, is_whole=False, is_placed=not sweep.rows)
     nodes, most, is_even = layout
     usual = usual_gpus(hardware)
     is_part = is_even and (not usual or usual % most == 0)
     each = config.gpus_per_node or (most if is_part else None)
-    return Claim(
-        hardware=hardware, nodes=nodes, gpus_per_node=each, fabric=config.fabric, is_whole=False
-    )
+    return replace(claim, nodes=nodes, gpus_per_node=each, is_whole=False)
 
 
 def with_named_fabric(claim: Claim, sweep: Sweep) -> Claim:

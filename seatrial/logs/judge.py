@@ -88,8 +88,8 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     for claim in claims:
         hardware = hardware or claim.hardware
 
-    checks: list[Check] = []
-    judged_arms: list[Arm] = []
+    checks = []
+    judged_arms = []
     waiting = iter(claims)
     for part in parts:
         if isinstance(part, Check):
@@ -138,10 +138,7 @@ def _judged_tool(check: Check, hardware: str) -> Check:
     """Return the check of another tool; the rate of a training is compared with what is published
     of its GPUs.
     """
-    rates = []
-    for m in check.measurements:
-        if m.metric in _RATES and "ranks" in m.conditions:
-            rates.append(m)
+    rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check
     conditions = rates[0].conditions
@@ -218,9 +215,7 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     """Return the outcome as a check named as its log; of several logs every measurement says which
     it is of.
     """
-    off = ""
-    for name, value in sorted(switched_off(arm.sweep).items()):
-        off += f", with {name}={value}"
+    off = [f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items())]
     measurements = outcome.measurements
     if several:
         measurements = tuple(
@@ -229,6 +224,6 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     return Check(
         name=arm.name,
         verdict=outcome.verdict,
-        reason=extended(outcome.reason, off),
+        reason=extended(outcome.reason, "".join(off)),
         measurements=measurements,
     )

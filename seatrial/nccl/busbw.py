@@ -43,9 +43,11 @@ def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
     """Return the interval that busbw/algbw lies in, given how both were rounded for print; None if
     no row has both.
     """
-    low, high = 0.0, math.inf
+    low = 0.0
+    high = math.inf
     for algbw, busbw in _printed_pairs(rows):
-        half_alg, half_bus = _half_step(algbw), _half_step(busbw)
+        half_alg = _half_step(algbw)
+        half_bus = _half_step(busbw)
         low = max(low, (busbw - half_bus) / (algbw + half_alg))
         high = min(high, (busbw + half_bus) / (algbw - half_alg))
     return (low, high) if low <= high < math.inf else None
@@ -61,7 +63,8 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
     factor = COLLECTIVES[collective].factor
     if interval is None or not factor.depends_on_ranks:
         return None
-    low, high = interval[0] / factor.scale, interval[1] / factor.scale
+    low = interval[0] / factor.scale
+    high = interval[1] / factor.scale
     if high <= 0.01 or low >= 1 or high < low:
         return 1 if high <= 0.01 else None
     first = max(2, math.ceil(_ranks_at(low) - 1e-9))

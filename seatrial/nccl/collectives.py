@@ -78,6 +78,7 @@ class Received:
     start: int = 0
 
 
+Stretches = Iterator[Received]
 Receives = Callable[[int, int], Iterable[Received]]  # from a rank, and how many there are
 
 
@@ -154,23 +155,23 @@ def _one_ranks_links(ranks: int, ranks_per_node: int) -> float:
     return 1 / ranks_per_node
 
 
-def _sum_of_all(rank: int, ranks: int) -> Iterator[Received]:
+def _sum_of_all(rank: int, ranks: int) -> Stretches:
     yield Received(range(ranks))
 
 
-def _own_part_of_the_sum(rank: int, ranks: int) -> Iterator[Received]:
+def _own_part_of_the_sum(rank: int, ranks: int) -> Stretches:
     yield Received(range(ranks), phase=rank)
 
 
-def _from_every_rank(rank: int, ranks: int) -> Iterator[Received]:
+def _from_every_rank(rank: int, ranks: int) -> Stretches:
     return (Received([sender], start=sender) for sender in range(ranks))
 
 
-def _own_part_from_every_rank(rank: int, ranks: int) -> Iterator[Received]:
+def _own_part_from_every_rank(rank: int, ranks: int) -> Stretches:
     return (Received([sender], phase=rank, start=sender) for sender in range(ranks))
 
 
-def _from_the_root(rank: int, ranks: int) -> Iterator[Received]:
+def _from_the_root(rank: int, ranks: int) -> Stretches:
     yield Received([0])
 
 
@@ -179,11 +180,11 @@ def _only_at_root(receives: Receives) -> Receives:
     return lambda rank, ranks: receives(rank, ranks) if rank == 0 else ()
 
 
-def _own_part_from_the_root(rank: int, ranks: int) -> Iterator[Received]:
+def _own_part_from_the_root(rank: int, ranks: int) -> Stretches:
     yield Received([0], phase=rank)
 
 
-def _from_the_rank_before(rank: int, ranks: int) -> Iterator[Received]:
+def _from_the_rank_before(rank: int, ranks: int) -> Stretches:
     yield Received([(rank - 1) % ranks])
 
 

@@ -1,8 +1,5 @@
 """A sweep while it is read, and the sweep made of it: its collective, its ranks, its outcome and
 why.
-
-A build of nccl-tests without MPI prints everything once for each process, which is rank 0 of a
-world of its own; such copies become one sweep with an error.
 """
 
 import re
@@ -26,11 +23,6 @@ MAX_ERRORS = 32
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 _OF_THIS_RUN = frozenset(
     {"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"}
-)
-CAUSE = (
-    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and "
-    "Rank 0, so each one "
-    "measured only itself; build nccl-tests with MPI=1"
 )
 
 
@@ -120,10 +112,8 @@ def named_collective(source: str) -> str | None:
     """
     file = source.replace("\\", "/").rpartition("/")[2]
     letters = re.sub(r"[^a-z]", "", file.lower())
-    for name in sorted(COLLECTIVES, key=len, reverse=True):
-        if name.replace("_", "") in letters:
-            return name
-    return None
+    longest_first = sorted(COLLECTIVES, key=len, reverse=True)
+    return next((name for name in longest_first if name.replace("_", "") in letters), None)
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -134,10 +124,8 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
-    kind = collective
-    if kind is None:  # one with the right factor
-        of_factor = _by_ratio(ratio_interval(draft.rows))
-        kind = of_factor[0] if of_factor else None
+    # Else one with the right factor
+    kind = collective or next(iter(_by_ratio(ratio_interval(draft.rows))), None)
     if kind is None:
         return listed or draft.hint_ranks
     parts = _parts(kind, draft.rows or draft.empty_rows)
@@ -160,10 +148,11 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if row.redop is None and not rooted:
         return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
-    named = []
-    for name, collective in COLLECTIVES.items():
-        if collective.redop == redop and collective.rooted == rooted:
-            named.append(name)
+    named = [
+        name
+        for name, collective in COLLECTIVES.items()
+        if collective.redop == redop and collective.rooted == rooted
+    ]
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no
     # name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
@@ -174,11 +163,7 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
     is_unchecked = _is_unchecked_in_place(row)
-
-    def is_unlike(name: str) -> bool:
-        return COLLECTIVES[name].checked_in_place == is_unchecked
-
-    return tuple(sorted(named, key=is_unlike))
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == is_unchecked))
 
 
 def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
@@ -195,10 +180,9 @@ def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
 
 def _is_unchecked_in_place(row: Row) -> bool:
     """Return whether wrong is N/A in place only, as alltoall and sendrecv print it."""
-    out, inside = row.out_of_place, row.in_place
-    if out is None or inside is None:
-        return False
-    return out.wrong is not None and inside.wrong is None
+    out = row.out_of_place
+    inside = row.in_place
+    return bool(out and inside and out.wrong is not None and inside.wrong is None)
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
@@ -220,7 +204,9 @@ def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
     if ratio is None:
         return ()
     low, high = ratio
-    above_one, below_one, one = [], [], []
+    above_one = []
+    below_one = []
+    one = []
     for name, collective in COLLECTIVES.items():
         factor = collective.factor
         if factor.scale > 1:
@@ -288,14 +274,11 @@ def _decisive(
     """Return what counts: before a footer what a run does not survive; before a header and after a
     footer what ranks and launcher say of another run; and the driver's word wherever it stands.
     """
-    decisive = []
-    if outcome != "ok":
-        decisive += [f for f in findings if f.fatal or f.unknown]
+    own = [f for f in findings if f.fatal or f.unknown] if outcome != "ok" else []
     elsewhere = [f for f in draft.leading if not _is_survived(f, draft)]
     elsewhere += [f for f in findings if f.program == "driver"]
-    for finding in (*elsewhere, *trailing):
-        if finding.fatal and finding.who != "setup" and finding.program in _OF_THIS_RUN:
-            decisive.append(finding)
+    others = [f for f in (*elsewhere, *trailing) if f.fatal and f.who != "setup"]
+    decisive = (*own, *(f for f in others if f.program in _OF_THIS_RUN))
     return list(dict.fromkeys(decisive))
 
 
@@ -338,16 +321,8 @@ def never_started(finding: Finding) -> bool:
 def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
     is_known = any(finding.fatal for finding in findings)
-    return Sweep(
-        collective=None,
-        version=None,
-        ranks=None,
-        devices=(),
-        rows=(),
-        out_of_bounds=None,
-        avg_busbw_gb_s=None,
-        outcome="error",
-        errors=_texts(findings),
+    return replace(
+        Sweep.nothing(*_texts(findings)),
         findings=tuple(findings),
         notes=() if is_known else tuple(findings),
         nccl_version=version,
@@ -360,11 +335,8 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     Wrong values are worse than a sweep that could not run, which is worse than one that ended
     early.
     """
-    present = {sweep.outcome for sweep in sweeps}
-    for outcome in _WORST_FIRST:
-        if outcome in present:
-            return outcome
-    return "error"
+    outcomes = [sweep.outcome for sweep in sweeps]
+    return min(outcomes, key=_WORST_FIRST.index, default="error")
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:
@@ -380,98 +352,3 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(finding) for finding in findings))[:MAX_ERRORS]
-
-
-def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
-    """Return the drafts, with neighbours that are one launch of a build without MPI as one sweep
-    with an error.
-    """
-    groups: list[list[Draft]] = []
-    for draft in drafts:
-        if groups and (not draft.has_prologue or _same_program(groups[-1][0], draft)):
-            groups[-1].append(draft)
-        else:
-            groups.append([draft])
-    for group in groups:
-        if _is_one_launch(group):
-            yield _merged(group)
-        else:
-            yield from group
-
-
-def _same_program(a: Draft, b: Draft) -> bool:
-    """Return whether two prologues may be processes of one launch: one process each, same printed
-    options.
-    """
-    for first, second in ((a.params, b.params), (a.collective, b.collective)):
-        if None not in (first, second) and first != second:
-            return False
-    return _is_one_process(a) and _is_one_process(b)
-
-
-def _is_one_process(draft: Draft) -> bool:
-    """Return whether the Rank lines are those of one process.
-
-    There may be none yet where two programs print at once.
-    """
-    if not draft.devices:
-        return True
-    processes = {(device.host, device.pid) for device in draft.devices.values()}
-    return 0 in draft.devices and len(processes) == 1
-
-
-def _is_one_launch(group: list[Draft]) -> bool:
-    """Return whether the outputs of a group's programs are interleaved, or all of them are worlds
-    of one rank.
-    """
-    heads = [draft for draft in group if draft.has_prologue]
-    if len(_processes(heads)) < 2:
-        return False
-    if all(_is_one_rank(draft) for draft in group):
-        return True
-    if all(draft.complete for draft in heads):
-        return False
-    return len(heads) < len(group) or any(map(_repeats_sizes, heads))
-
-
-def _processes(drafts: Iterable[Draft]) -> set[tuple[str, int | None]]:
-    """Return the processes of rank 0."""
-    processes = set()
-    for draft in drafts:
-        device = draft.devices.get(0)
-        if device:
-            processes.add((device.host, device.pid))
-    return processes
-
-
-def _is_one_rank(draft: Draft) -> bool:
-    """Return whether it is one rank, with busbw 0 in every row."""
-    if len(draft.devices) > 1:
-        return False
-    sides = [side for row in draft.rows for side in row.sides]
-    has_busbw = any(side.busbw_gb_s for side in sides)
-    return bool(sides) and not has_busbw
-
-
-def _repeats_sizes(draft: Draft) -> bool:
-    keys = [(row.size, row.type, row.redop, row.root) for row in draft.rows if row.size]
-    return len(set(keys)) < len(keys)
-
-
-def _merged(group: list[Draft]) -> Sweep:
-    with_devices = next(draft for draft in group if draft.devices)
-    head = finish(with_devices)
-    cause = CAUSE.format(copies=len(_processes(group)))
-    names = [draft.collective for draft in group]
-    names += [finish(draft).collective for draft in group if draft.rows]
-    return replace(
-        head,
-        collective=next(filter(None, names), None),
-        version=next((draft.version for draft in group if draft.version), None),
-        ranks=len(head.devices) or None,
-        rows=tuple(row for draft in group for row in draft.rows),
-        out_of_bounds=None,
-        avg_busbw_gb_s=None,
-        outcome="error",
-        errors=(cause, *head.errors),
-    )

@@ -114,7 +114,8 @@ def command_ranks(text: str) -> int | None:
     launcher = _LAUNCHER.search(text)
     before, _, after = text.partition("_perf")
     processes = _option(before, "np", "n", "ntasks") if launcher else _ALONE.match(before) and 1
-    threads, gpus = _option(after, "t", "nthreads") or 1, _option(after, "g", "ngpus") or 1
+    threads = _option(after, "t", "nthreads") or 1
+    gpus = _option(after, "g", "ngpus") or 1
     return (
         processes * threads * gpus
         if processes and (launcher or _option(after, "g", "ngpus", "t"))

@@ -34,6 +34,7 @@ class Timing:
         return self.wrong is not None or self.error is not None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the side as `Row.to_dict` has it."""
         return {
             "time_us": finite(self.time_us),
             "algbw": finite(self.algbw_gb_s),
@@ -62,6 +63,7 @@ class Row:
         return tuple(filter(None, (self.out_of_place, self.in_place)))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as `Sweep.to_dict` has it."""
         fields = {name: getattr(self, name) for name in ("size", "count", "type", "redop", "root")}
         sides = {"out_of_place": self.out_of_place, "in_place": self.in_place}
         return fields | {name: side and side.to_dict() for name, side in sides.items()}
@@ -113,9 +115,9 @@ class Sweep:
     nccl_version: str | None = None
 
     @classmethod
-    def nothing(cls, error: str) -> "Sweep":
-        """Make the sweep of a log without any result: outcome error, and its cause."""
-        return cls(None, None, None, (), (), None, None, "error", (error,))
+    def nothing(cls, *errors: str) -> "Sweep":
+        """Make the sweep of a log without any result: outcome error, and its causes."""
+        return cls(None, None, None, (), (), None, None, "error", errors)
 
     @property
     def empty(self) -> bool:

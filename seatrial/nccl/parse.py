@@ -68,32 +68,28 @@ def parse_document(document: Json, source: str) -> Sweep:
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a "
             "file written by -J)"
         )
-    results = _list(document.get("results"))[:MAX_ROWS]
+    results = _list(document, "results")[:MAX_ROWS]
     rows = tuple(row for item in results if (row := _row(item)))
     config = _object(document.get("config"))
-    args = _list(document.get("args"))  # of which only the program's own name is looked at
+    args = _list(document, "args")  # of which only the program's own name is looked at
     collective = program(args[0]) if args and isinstance(args[0], str) else None
-    bounds, average = (
-        _object(document.get("out_of_bounds")),
-        _object(document.get("average_bus_bandwidth")),
-    )
+    bounds = _object(document.get("out_of_bounds"))
+    average = _object(document.get("average_bus_bandwidth"))
     # ncclGetLastError's texts
-    texts = [
-        text for text in _list(document.get("errors")) if isinstance(text, str) and text.strip()
-    ]
+    texts = [text for text in _list(document, "errors") if isinstance(text, str) and text.strip()]
     errors = tuple(" ".join(text.split())[:300] for text in texts)[:32]
     outcome = _outcome(rows, bounds, average, errors)
     if outcome == "error" and not errors:
         errors = ("results without a row: nothing was measured",)
-    devices = _devices(config.get("devices"))
+    devices = _devices(config)
     return Sweep(
         collective,
         None,
         _ranks(collective, devices, config, rows),
         devices,
         rows,
-        _integer(bounds.get("count")),
-        _number(average.get("bandwidth")),
+        _integer(bounds, "count"),
+        _number(average, "bandwidth"),
         outcome,
         errors,
         launch_times=any(
@@ -112,11 +108,7 @@ def _document(text: str) -> Json:
             document, _ = json.JSONDecoder().raw_decode(candidate)
         except (ValueError, RecursionError):
             continue
-        return (
-            {key: value for key, value in document.items() if key != "env"}
-            if isinstance(document, dict)
-            else {}
-        )
+        return {key: value for key, value in _object(document).items() if key != "env"}
     return _salvaged(_INFINITE.sub("null", text))
 
 
@@ -154,7 +146,7 @@ def _outcome(
         wrong
         or _is_false(bounds.get("okay"))
         or _is_false(average.get("okay"))
-        or _integer(bounds.get("count"))
+        or _integer(bounds, "count")
     ):
         return "failed"
     if rows and bounds:
@@ -164,17 +156,17 @@ def _outcome(
 
 def _row(item: Any) -> Row | None:
     item = _object(item)
-    size = _integer(item.get("size"))
-    out, inside = _side(item.get("out_of_place")), _side(item.get("in_place"))
+    size = _integer(item, "size")
+    out = _side(item.get("out_of_place"))
+    inside = _side(item.get("in_place"))
     if size is None or (out is None and inside is None):
         return None
-    redop = _text(item.get("redop"))
     return Row(
         size,
-        _integer(item.get("count")),
-        _text(item.get("type")),
-        redop,
-        _integer(item.get("root")),
+        _integer(item, "count"),
+        _text(item, "type"),
+        _text(item, "redop"),
+        _integer(item, "root"),
         out,
         inside,
     )
@@ -184,27 +176,26 @@ def _side(value: Any) -> Timing | None:
     side = _object(value)
     if "bus_bw" not in side:
         return None
-    time = side.get("time", side.get("cpu_time"))
     return Timing(
-        _number(time),
-        _number(side.get("alg_bw")),
-        _number(side.get("bus_bw")),
-        _integer(side.get("nwrong")),
+        _number(side, "time" if "time" in side else "cpu_time"),
+        _number(side, "alg_bw"),
+        _number(side, "bus_bw"),
+        _integer(side, "nwrong"),
     )
 
 
-def _devices(value: Any) -> tuple[Device, ...]:
+def _devices(config: Json) -> tuple[Device, ...]:
     """Return the first device of each process: the file lists no more of them."""
-    items = [_object(item) for item in _list(value)[:MAX_DEVICES]]
+    items = [_object(item) for item in _list(config, "devices")[:MAX_DEVICES]]
     return tuple(
         Device(
-            _integer(item.get("rank")) or 0,
-            _integer(item.get("group")) or 0,
-            _integer(item.get("pid")),
-            _text(item.get("hostname")) or "",
-            _integer(item.get("device")) or 0,
-            _text(item.get("device_hex")) or "",
-            _text(item.get("device_info")) or "",
+            _integer(item, "rank") or 0,
+            _integer(item, "group") or 0,
+            _integer(item, "pid"),
+            _text(item, "hostname") or "",
+            _integer(item, "device") or 0,
+            _text(item, "device_hex") or "",
+            _text(item, "device_info") or "",
         )
         for item in items
         if item
@@ -217,7 +208,7 @@ def _ranks(
     """Return processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio
     says.
     """
-    per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
+    per_process = (_integer(config, "nthreads") or 1) * (_integer(config, "ngpus") or 1)
     group = [d for d in devices if d.group == devices[0].group]
     counted = len(group) * per_process if devices else None
     if collective is None or not counted or counted < 1 or agrees(collective, counted, rows):
@@ -229,11 +220,13 @@ def _object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _list(item: Json, key: str) -> list[Any]:
+    value = item.get(key)
     return value if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str | None:
+def _text(item: Json, key: str) -> str | None:
+    value = item.get(key)
     return value.strip()[:300] or None if isinstance(value, str) else None
 
 
@@ -244,8 +237,9 @@ def _is_false(value: Any) -> bool:
     return value is False or (isinstance(value, str) and value.lower() == "false")
 
 
-def _number(value: Any) -> float | None:
+def _number(item: Json, key: str) -> float | None:
     """Return a finite number; NaN is the string "nan" there."""
+    value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -255,9 +249,9 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _integer(value: Any) -> int | None:
+def _integer(item: Json, key: str) -> int | None:
     """Return a whole number; root is a padded string there."""
-    number = _number(value)
+    number = _number(item, key)
     return round(number) if number is not None and abs(number) < 1e18 else None
 
 
@@ -343,13 +337,15 @@ def _bounded_lines(stream: TextIO | TextIOBase, start: str) -> Iterator[str]:
 
     What is past MAX_LINE of a line is skipped.
     """
-    line, kept = start, True
+    line = start
+    kept = True
     while chunk := stream.readline(MAX_LINE):
         # A log in a line of JSON
         if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):
             chunk += stream.readline(4 << 20)
         if kept:
             yield line + chunk
-        line, kept = "", chunk.endswith("\n")
+        line = ""
+        kept = chunk.endswith("\n")
     if line:
         yield line

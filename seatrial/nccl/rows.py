@@ -23,6 +23,8 @@ TYPES = {
 REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
 Reader = Callable[[str], Any]  # of a token
+Columns = tuple[str, ...]
+Tokens = list[str]
 NotRow = Literal["short", "glued", "no"]
 """Why a text is no row: it starts as one and ends early, or goes on as another line, or is
 something else.
@@ -91,7 +93,7 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     return _fitting(tokens, layout) or _shaped(tokens, layout) or _part_of_row(tokens, layout)
 
 
-def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow:
+def _part_of_row(tokens: Tokens, layout: ColumnLayout | None) -> Row | NotRow:
     """Return the row of placeholders, or why it is not a row."""
     column_count = 13
     if layout is not None and layout.typed:
@@ -125,7 +127,8 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
     if cpu_time:
         return True
     for side in row.sides:
-        time_us, algbw = side.time_us, side.algbw_gb_s
+        time_us = side.time_us
+        algbw = side.algbw_gb_s
         if time_us and time_us > 0 and algbw is not None:
             expected = expected_algbw(row.size, time_us)
             least = expected / slack - 0.06
@@ -147,9 +150,8 @@ def consistent(row: Row, *, cpu_time: bool) -> bool:
     """
     if not row.sides:
         return False
-    for side in row.sides:
-        if None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s):
-            return False
+    if any(None in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides):
+        return False
     width = _width(row)
     if width and row.size % width != 0:
         return False
@@ -188,11 +190,11 @@ def _row_without_type(text: str, layout: ColumnLayout) -> Row | NotRow:
     return row if agrees else "no"
 
 
-def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+def _fitting(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
     """Return the row by the header's columns, less the redop that some tests leave blank; None if
     it does not fit.
     """
-    columns: tuple[str, ...] = ()
+    columns: Columns = ()
     if layout is not None and layout.typed:
         columns = layout.columns
     if "redop" in columns:
@@ -208,7 +210,7 @@ def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     return _row(columns, tokens)
 
 
-def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+def _shaped(tokens: Tokens, layout: ColumnLayout | None) -> Row | None:
     """Return the row by columns guessed from the number of tokens; None where it is no full row.
 
     Under a two-sided header a one-sided row is one that was cut, not a row.
@@ -219,7 +221,7 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
         return None
     header = layout.columns if layout is not None else ()
     two_sided = "in.time" in header and "out.time" in header
-    roots: list[tuple[str, ...]] = []
+    roots: list[Columns] = []
     if not numbers[0].startswith("-"):
         roots.append(())
     if re.fullmatch(r"-?\d+", numbers[0]):
@@ -235,32 +237,23 @@ def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
     return None
 
 
-def _redop(tokens: list[str]) -> tuple[str, ...]:
+def _redop(tokens: Tokens) -> Columns:
     has_redop = len(tokens) > 3 and tokens[3].lower() in REDOPS
     return ("redop",) if has_redop else ()
 
 
-def _body(numbers: list[str], sides: int, width: int) -> list[str]:
+def _body(numbers: Tokens, sides: int, width: int) -> Tokens:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
     # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
     fourth = numbers[3::4]
-    if width == 4 and any(map(_is_small_error, fourth)):
+    if width == 4 and any(_SMALL_ERROR.match(number) and float(number) < 1 for number in fourth):
         names[3] = "error"
-    columns = [f"out.{name}" for name in names]
-    if sides == 2:
-        columns += [f"in.{name}" for name in names]
-    return columns
+    return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
-def _is_small_error(number: str) -> bool:
-    if not _SMALL_ERROR.match(number):
-        return False
-    return float(number) < 1
-
-
-def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
+def _row(columns: Columns, tokens: Tokens) -> Row | None:
     """Return the row with these columns; None where a token is not of its column's kind."""
-    fields: dict[str, Any] = {}
+    fields = {}
     try:
         for (name, read), token in zip(_readers(columns), tokens, strict=False):
             fields[name] = read(token)
@@ -287,15 +280,11 @@ def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
 
 
 @lru_cache(64)
-def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
+def _readers(columns: Columns) -> tuple[tuple[str, Reader], ...]:
     """Return the columns, each with what reads its tokens and raises ValueError for those of
     another kind.
     """
-    readers = []
-    for name in columns:
-        kind = name.rpartition(".")[2]
-        readers.append((name, _READERS.get(kind, _number)))
-    return tuple(readers)
+    return tuple((name, _READERS.get(name.rpartition(".")[2], _number)) for name in columns)
 
 
 def _number(token: str) -> float | None:

@@ -15,7 +15,6 @@ from seatrial.nccl.draft import (
     launch_error,
     named_collective,
     never_started,
-    without_mpi,
 )
 from seatrial.nccl.header import (
     Average,
@@ -30,6 +29,7 @@ from seatrial.nccl.header import (
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
 from seatrial.nccl.transport import TransportReader
+from seatrial.nccl.without_mpi import without_mpi
 from seatrial.text.wrapping import clean, unwrapped
 
 _MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
@@ -68,6 +68,7 @@ class Other:
 
 
 Event = Row | Mark | Other
+Events = list[Event]
 
 
 class TableLineReader:
@@ -88,7 +89,7 @@ class TableLineReader:
         self._doubled = False
         self._command = ""  # the lines before this one that end in a backslash
 
-    def feed(self, raw: str) -> list[Event]:
+    def feed(self, raw: str) -> Events:
         """Return the events of one line, in order; most lines have one."""
         text, rank = clean(raw)
         if " NCCL " not in text:
@@ -124,7 +125,7 @@ class TableLineReader:
         if len(self._hosts) < _MAX_HOSTS:
             self._hosts.add(host)
 
-    def _piece(self, head: str) -> list[Event]:
+    def _piece(self, head: str) -> Events:
         """Take a piece of a row that has no line end of its own."""
         if not head.strip():
             return []
@@ -142,7 +143,7 @@ class TableLineReader:
         self._hold(joined)
         return []
 
-    def _whole_line(self, text: str, rank: int | None) -> list[Event]:
+    def _whole_line(self, text: str, rank: int | None) -> Events:
         if self._pending.lstrip().startswith("#"):
             return self._complete_comment(text, rank)
         mark = read_mark(text, in_place_only=self._in_place_only)
@@ -164,17 +165,18 @@ class TableLineReader:
             self._hold(piece)
         return events
 
-    def _complete_comment(self, text: str, rank: int | None) -> list[Event]:
+    def _complete_comment(self, text: str, rank: int | None) -> Events:
         """Complete the held beginning of a header or footer line with this text, or read the text
         on its own.
         """
-        held, self._pending = self._pending, ""
+        held = self._pending
+        self._pending = ""
         alone = read_mark(text) is not None
         mark = read_mark(held if alone else held + text)
         events = self._mark(mark, held) if mark is not None else []
         return events if events and not alone else events + self._whole_line(text, rank)
 
-    def _mark(self, mark: Mark, text: str) -> list[Event]:
+    def _mark(self, mark: Mark, text: str) -> Events:
         if self._repeats(text):
             self._doubled = self._doubled or isinstance(mark, ColumnLayout)
             return []
@@ -186,7 +188,7 @@ class TableLineReader:
             self._learn_host(mark.host)
         return [mark]
 
-    def _other(self, text: str, rank: int | None) -> list[Event]:
+    def _other(self, text: str, rank: int | None) -> Events:
         """Take a line without nccl-tests output; too many of them mean that a held piece was not
         part of a row.
         """
@@ -248,19 +250,14 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
     """
     if host in known:
         return 0
-    endings = _endings(host, known)
+    endings = [len(name) for name in known if host.endswith(name) and len(name) < len(host)]
     if endings:
-        longest = max(map(len, endings))
-        return len(host) - longest
+        return len(host) - max(endings)
     if not head.strip():
         return 0
     if head.endswith("N/") or (head.endswith("-") and host.startswith("1")):
         return 1
     return None if host[0].isdigit() else 0
-
-
-def _endings(host: str, known: set[str]) -> list[str]:
-    return [name for name in known if host.endswith(name) and len(name) < len(host)]
 
 
 class SweepReader:
@@ -307,7 +304,7 @@ class SweepReader:
         """Return the sweeps in order; empty where the log holds neither a sweep nor a cause of
         failure.
         """
-        sweeps: list[Sweep] = []
+        sweeps = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
                 sweeps.append(group)

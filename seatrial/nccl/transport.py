@@ -202,15 +202,9 @@ class TransportReader:
 
     def _chosen_devices(self, names: list[str], text: str) -> None:
         # One name, or one without a number, stands for all that begin so.
-        if len(names) == 1:
-            return
-        ports = {}
-        for name in names:
-            if not name[-1:].isdecimal():
-                return
-            port = name if ":" in name else f"{name}:1"
-            ports[port] = Nic()
-        self._take_ports(ports, text)
+        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
+            ports = [name if ":" in name else f"{name}:1" for name in names]
+            self._take_ports(dict.fromkeys(ports, Nic()), text)
 
     def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
@@ -229,9 +223,7 @@ class TransportReader:
         elif match := _PROVIDER.search(text):
             self._take_provider(match[1], text)
         elif match := _USED_DEVICES.search(text):
-            ports = {}
-            for port, link in _PORT.findall(match[1]):
-                ports[port] = Nic(link)
+            ports = {port: Nic(link) for port, link in _PORT.findall(match[1])}
             self._take_ports(ports, text)
         elif match := _PORT_RATE.search(text):
             if len(self._rates) < _MAX_RATES:
@@ -276,11 +268,9 @@ class TransportReader:
 
     def _nics(self) -> Iterator[HostNics]:
         for host, ports in self._ports.items():
-            nics = []
-            for port, nic in ports.items():
-                rate = self._rates.get((host, port), 0)
-                nics.append(nic._replace(gbit_s=rate))
-            yield host, tuple(nics)
+            rates = [self._rates.get((host, port), 0) for port in ports]
+            nics = zip(ports.values(), rates, strict=True)
+            yield host, tuple(nic._replace(gbit_s=rate) for nic, rate in nics)
 
     def transport(self) -> Transport | None:
         """Return the evidence so far; None where neither a network nor an algorithm nor a setting
@@ -292,10 +282,7 @@ class TransportReader:
         found = (networks, self._choices, self._settings, self._provider, self._ports, self._inside)
         if not any(found):
             return None
-        choices = []
-        for size in sorted(self._choices):
-            algorithm, protocol = self._choices[size]
-            choices.append((size, algorithm, protocol))
+        choices = tuple((size, *choice) for size, choice in sorted(self._choices.items()))
         evidence = next(iter(networks.values()), "")
         provider = None
         if self._provider:
@@ -307,7 +294,7 @@ class TransportReader:
             gpu_direct=self._gpu_direct,
             nodes=self._nodes,
             evidence=evidence,
-            choices=tuple(choices),
+            choices=choices,
             settings=tuple(sorted(self._settings.items())),
             provider=provider,
             nics=tuple(self._nics()),
@@ -339,10 +326,7 @@ def _named(kind: str, word: str) -> str:
         is_known = number < len(names)
         return names[number] if is_known else word
     bare = word.replace("_", "").lower()
-    for name in names:
-        if name.lower() == bare:
-            return name
-    return word
+    return next((name for name in names if name.lower() == bare), word)
 
 
 def _is_tcp(provider: str) -> bool:

@@ -4,16 +4,15 @@ A test that fails for a setting of the node (persistence mode, a library, a perm
 of the GPU.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import items, listed
+from seatrial.readers.documents import Document, items, json_in, listed
 from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
-from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Report, Result
+from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Lines, Report, Result, Results
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
@@ -104,7 +103,7 @@ class _Test:
     devices: list[tuple[str, Verdict]] = field(default_factory=list)
     warnings: dict[str, str] = field(default_factory=dict)
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Results:
         """Yield the devices with a fault, else what the test says of itself."""
         bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
         for device, verdict in bad:
@@ -136,7 +135,7 @@ def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
     return Result(verdict, code, words)
 
 
-def read_diag(lines: Sequence[str]) -> Report:
+def read_diag(lines: Lines) -> Report:
     """Read rows of tests, of their devices, and of warnings, which go on over several rows."""
     tests: list[_Test] = []
     of_warning: str | None = None  # the device whose warning the next row goes on with
@@ -183,7 +182,7 @@ def _report(tests: Sequence[_Test]) -> Report:
     return Report(_TOOL, tuple(results), notes=notes)
 
 
-def _rows(lines: Sequence[str]) -> Rows:
+def _rows(lines: Lines) -> Rows:
     """Yield the two cells of each row that has two."""
     for line in lines:
         cells = line.strip().split("|")
@@ -208,22 +207,14 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
 
     None in another text.
     """
-    start = max(text.find("{"), 0)
-    try:
-        document, _ = json.JSONDecoder().raw_decode(text[:_MAX_TEXT], start)
-    except (ValueError, RecursionError):
-        return []
-    return list(_diagnoses(document))
+    return list(_diagnoses(json_in(text[:_MAX_TEXT])))
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    results = [
-        Result(verdict=each.verdict, code=each.code, words=each.words)
-        for each in _diagnoses(document)
-    ]
+    results = [Result(each.verdict, each.code, each.words) for each in _diagnoses(document)]
     return Report(_TOOL, tuple(results))
 
 
@@ -238,16 +229,16 @@ def _diagnoses(document: Any) -> Iterator[Diagnosis]:
                     yield from _diagnosis(str(test.get("name")), result)
 
 
-def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
+def _diagnosis(test: str, result: Document) -> Iterator[Diagnosis]:
     """Yield the diagnosis of one result, with its first warning; nothing where it did not run."""
-    verdict = _verdict_of(str(result.get("status", "")).lower())
+    status = str(result.get("status", "")).lower()
+    named = (verdict for word, verdict in _VERDICTS.items() if status.startswith(word))
+    verdict = next(named, Verdict.NOT_RUN)
     if verdict is Verdict.NOT_RUN:
         return
     group = str(result.get("entity_group", "GPU"))
     ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
-    where = ""
-    if ids is not None:
-        where = f"{group} {ids}"
+    where = "" if ids is None else f"{group} {ids}"
     read = _result(test, verdict, where, _first_warning(result))
     numbers = []
     if group == "GPU" and read.code != _SETTING:
@@ -260,24 +251,13 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     )
 
 
-def _first_warning(result: dict[str, Any]) -> str:
+def _first_warning(result: Document) -> str:
     """Return the first warning, which is a text or an object with one; empty without any."""
-    for warning in listed(result.get("warnings")):
-        if isinstance(warning, dict):
-            return str(warning.get("warning", ""))
-        return str(warning)
-    return ""
+    warning = next(iter(listed(result.get("warnings"))), "")
+    return str(warning.get("warning", "") if isinstance(warning, dict) else warning)
 
 
-def _verdict_of(status: str) -> Verdict:
-    """Return the verdict of a status by its first word; `not run` for an unknown one."""
-    for word, verdict in _VERDICTS.items():
-        if status.startswith(word):
-            return verdict
-    return Verdict.NOT_RUN
-
-
-def read_health(lines: Sequence[str]) -> Report:
+def read_health(lines: Lines) -> Report:
     """Read the state of all, then of each GPU or switch, and under it the systems with their
     messages.
     """
@@ -303,21 +283,20 @@ def read_health(lines: Sequence[str]) -> Report:
             message = f"{entries[-1][3]} {value}".strip()
             entries[-1][3] = message[:MAX_WORDS]
     explained = {device for _, device, system, message in entries if system or message}
-    results = []
-    for verdict, device, system, message in entries:
-        if system or message or device not in explained:
-            results.append(_of_health(verdict, device, system, message))
+    results = [
+        _of_health(verdict, device, system, message)
+        for verdict, device, system, message in entries
+        if system or message or device not in explained
+    ]
     if overall and not results:
-        results.append(overall)
+        results = [overall]
     return Report("dcgmi health", tuple(results))
 
 
 def _state_in(text: str) -> str:
     """Return the state in a row; empty without one."""
     match = _HEALTH.search(text)
-    if match is None:
-        return ""
-    return match[1]
+    return match[1] if match else ""
 
 
 def _overall(row: str) -> Result | None:
@@ -331,19 +310,14 @@ def _overall(row: str) -> Result | None:
 def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
     """Return the state of a device, with the code of the system that it names."""
     words = ": ".join(part for part in (device, system, message) if part)
-    code = SAYS_BAD
-    if system or message:
-        code = code_of(system, message)
+    code = code_of(system, message) if system or message else SAYS_BAD
     return Result(verdict, code, words)
 
 
-def _health_rows(lines: Sequence[str]) -> Rows:
+def _health_rows(lines: Lines) -> Rows:
     """Yield the cells of each row; a row of one cell has no value."""
     for line in lines:
         if not line.lstrip().startswith("|"):
             continue
         first, *others = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if others:
-            yield first, others[0]
-        else:
-            yield first, ""
+        yield first, next(iter(others), "")

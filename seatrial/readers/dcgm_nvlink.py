@@ -1,10 +1,7 @@
 """Read `dcgmi nvlink --link-status`: the links of each GPU and NVSwitch, a letter each. Pure."""
 
-from collections.abc import Sequence
-
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import NVLINK
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Result, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
@@ -19,15 +16,13 @@ LINE = lazy(
 )
 
 
-def read_links(lines: Sequence[str]) -> Report:
+def read_links(lines: Lines) -> Report:
     """Name each device with links that are down, or with none that is up."""
     links: dict[str, str] = {}
     device = ""
     for line in lines:
         if match := _DEVICE.match(line):
-            kind = "NVSwitch"
-            if match[1] == "gpuId":
-                kind = "GPU"
+            kind = "GPU" if match[1] == "gpuId" else "NVSwitch"
             device = f"{kind} {match[2]}"
         elif device and (match := _LINKS.match(line)):
             links[device] = links.get(device, "") + match[1].replace(" ", "")
@@ -39,8 +34,8 @@ def _of_device(name: str, states: str) -> Result:
     """Return the result of a device: `U` is a link that is up, `D` one that is down."""
     down = [str(link) for link, state in enumerate(states) if state == "D"]
     if not down:
-        return Result(Verdict.PASS, SAYS_BAD, name)
+        return passed(name)
     which = f"all {len(down)} links are down"
     if "U" in states:
         which = f"links {', '.join(down)} are down"
-    return Result(Verdict.FAIL, NVLINK, f"{name}: {which}")
+    return failed(NVLINK, f"{name}: {which}")

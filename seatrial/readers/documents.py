@@ -5,8 +5,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+Document = dict[str, Any]  # an object
 
-def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
+
+def document_of(lines: Sequence[str]) -> Document | None:
     """Return the object that `lines` are; None if they are no JSON, or another value."""
     try:
         document = json.loads("\n".join(lines))
@@ -15,7 +17,16 @@ def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def items(value: Any, key: str) -> list[dict[str, Any]]:
+def json_in(text: str) -> Any:
+    """Return the JSON in a text, from its first brace on; None in another text."""
+    start = max(text.find("{"), 0)
+    try:
+        return json.JSONDecoder().raw_decode(text, start)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def items(value: Any, key: str) -> list[Document]:
     """Return the objects in the list `key` of an object."""
     return [
         item

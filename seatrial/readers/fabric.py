@@ -7,12 +7,11 @@ Manager User Guide).
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from seatrial.causes.xid import meaning_of
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.documents import Document
+from seatrial.readers.report import Lines, Report, Results, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 _SWITCH = "tool-nvswitch"
@@ -47,16 +46,16 @@ CTL_LINE = lazy(
     r"From\\To"
     r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
 )
-_NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
+_NODE = lazy(r"\s{0,40}Node #\d{1,5}\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
 _STATE = lazy(r"Domain State: (\w{2,20})")
 
 
-def read_log(lines: Sequence[str]) -> Report:
+def read_log(lines: Lines) -> Report:
     """Read the log of fabric manager or IMEX: errors of switches first, which the others follow
     from.
     """
-    results: list[Result] = []
-    notes: list[str] = []
+    results = []
+    notes = []
     is_imex = False
     for line in lines:
         match = _LINE.search(line)
@@ -76,7 +75,7 @@ def read_log(lines: Sequence[str]) -> Report:
             meaning, _ = meaning_of("SXid", int(error["number"]), "")
             words = f"{error['kind']} error {error['number']} ({meaning}) of NVSwitch{where}"
             if error["kind"] == "fatal":
-                results.append(Result(Verdict.FAIL, _SWITCH, words))
+                results.append(failed(_SWITCH, words))
             else:
                 notes.append(words)
         elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (
@@ -85,23 +84,21 @@ def read_log(lines: Sequence[str]) -> Report:
             code = (
                 _NO_SWITCH if "NV_WARN_NOTHING_TO_DO" in text else _IMEX if is_of_imex else _FABRIC
             )
-            results.append(Result(Verdict.FAIL, code, text))
+            results.append(failed(code, text))
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "log"))
+        results.append(passed("log"))
     return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
 
 
-def read_imex_ctl(lines: Sequence[str]) -> Report:
+def read_imex_ctl(lines: Lines) -> Report:
     """Read the state of each node, and of the domain."""
-    nodes = [match.groups() for line in lines if (match := _NODE.match(line))]
+    nodes = [(match[1], match[2]) for match in filter(None, map(_NODE.match, lines))]
     state = next((match[1] for line in lines if (match := _STATE.match(line))), "")
-    return Report(
-        "nvidia-imex-ctl", tuple(_of_domain([(host, status) for _, host, status in nodes], state))
-    )
+    return Report("nvidia-imex-ctl", tuple(_of_domain(nodes, state)))
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `nvidia-imex-ctl -N -j`; None for another document."""
     nodes = document.get("nodes")
     status = document.get("status")
@@ -117,18 +114,12 @@ def read_document(document: dict[str, Any]) -> Report | None:
     return Report("nvidia-imex-ctl", tuple(_of_domain(states, status)))
 
 
-def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]:
+def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Results:
     """Yield the nodes of an IMEX domain, and the domain itself if it alone is not up."""
     for host, status in nodes:
         if status == "READY":
-            yield Result(Verdict.PASS, SAYS_BAD, host)
+            yield passed(host)
         else:
-            yield Result(
-                Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there"
-            )
+            yield failed(_IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there")
     if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
-        yield Result(
-            verdict=Verdict.FAIL,
-            code=_IMEX,
-            words=f"the domain is {state}, though each node is ready",
-        )
+        yield failed(_IMEX, f"the domain is {state}, though each node is ready")

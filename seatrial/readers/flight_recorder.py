@@ -18,7 +18,7 @@ import pickle
 import pickletools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seatrial.model.reason import Reason
@@ -125,22 +125,13 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     """Read a rank's dump, a pickle or the JSON of `_dump_fr_trace_json`. Raises NoDump."""
     if len(content) > _MOST_BYTES:
         raise NoDump(f"has {len(content)} bytes, a dump at most {_MOST_BYTES}")
-    values = _values_in(content)
+    values = _json(content) if content[:1] == b"{" else _unpickled(content)
     if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
     members = dict(_members(values.get("pg_config")))
     entries = [entry for entry in values["entries"] if isinstance(entry, dict)]
     calls = [call for call in map(_call, entries) if call]
-    return RankTrace(
-        rank=rank, groups=dict(_groups(entries, members)), transfers=in_flight(calls, members)
-    )
-
-
-def _values_in(content: bytes) -> object:
-    """Return what a dump holds, in whichever form it is."""
-    if content[:1] == b"{":
-        return _json(content)
-    return _unpickled(content)
+    return RankTrace(rank, dict(_groups(entries, members)), in_flight(calls, members))
 
 
 def _json(content: bytes) -> object:
@@ -204,19 +195,17 @@ def _groups(
     entries: Iterable[Entry], members: Mapping[str, Ranks]
 ) -> Iterator[tuple[str, GroupTrace]]:
     """Yield each group of a dump with its id; entries of another shape are left out."""
-    names: dict[str, str] = {}
+    names = {}
     operations: dict[str, dict[int, str]] = {}
     for entry in entries:
-        read = _entry(entry)
-        if read is None:
-            continue
-        group, name, number, operation = read
-        names[group] = name
-        operations.setdefault(group, {})[number] = operation
+        if read := _entry(entry):
+            group, name, number, operation = read
+            names[group] = name
+            operations.setdefault(group, {})[number] = operation
     for group, of_group in operations.items():
         trace = GroupTrace(
-            name=names[group],
-            ranks=members.get(group, ()),
+            names[group],
+            members.get(group, ()),
             collective=max(of_group),
             operations=of_group,
         )
@@ -252,9 +241,7 @@ def _members(config: object) -> Iterator[tuple[str, Ranks]]:
 
 def _text(value: object) -> str:
     """Return a text of bounded length; empty for any other value."""
-    if isinstance(value, str):
-        return printable(str(value)[:_MOST_TEXT])
-    return ""
+    return printable(value[:_MOST_TEXT]) if isinstance(value, str) else ""
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
@@ -269,9 +256,8 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
             continue
         groups = groups_by_rank.setdefault(int(place["rank"]), {})
         group_id = place["group"]
-        group = groups.get(group_id) or GroupTrace(
-            name=place["name"] or group_id, ranks=(), collective=0
-        )
+        fresh = GroupTrace(place["name"] or group_id, (), collective=0)
+        group = groups.get(group_id, fresh)
         operations = dict(group.operations)
         last = group.collective
         work = _WORK.search(head)
@@ -282,9 +268,7 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
         status = _STATUS.search(head)
         if status:
             last = max(last, int(status["number"]))
-        groups[group_id] = GroupTrace(
-            name=group.name, ranks=group.ranks, collective=last, operations=operations
-        )
+        groups[group_id] = replace(group, collective=last, operations=operations)
     return [RankTrace(rank, groups) for rank, groups in sorted(groups_by_rank.items())]
 
 
@@ -300,7 +284,7 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
     everyone = set[int]().union(*members.values(), range(ranks or 0))
     silent = sorted(everyone - known.keys())
     late = [
-        Late(rank=rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
+        Late(rank, host="", reason=Reason.of("rank-left-no-dump", rank=rank, place=""))
         for rank in silent[:64]
     ]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
@@ -309,7 +293,7 @@ def late_ranks(traces: Sequence[RankTrace], ranks: int | None = None) -> list[La
         roots = working
     for rank in roots:
         trace = known[rank]
-        late.append(Late(rank=rank, host=trace.host, reason=_not_entered(trace, known, members)))
+        late.append(Late(rank, trace.host, _not_entered(trace, known, members)))
     return late or _not_communicating(known)
 
 
@@ -334,9 +318,8 @@ def _waits_for(trace: RankTrace, known: Traces, members: Members) -> set[int]:
     """
     awaited = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
-        for other in members[group_id] & known.keys():
-            if _number(known[other], group_id) < group.collective:
-                awaited.add(other)
+        others = members[group_id] & known.keys()
+        awaited |= {rank for rank in others if _number(known[rank], group_id) < group.collective}
     return awaited
 
 
@@ -353,14 +336,12 @@ def _partners_missing(trace: RankTrace, known: Traces) -> Iterator[tuple[int, Tr
 def _number(trace: RankTrace, group_id: str) -> int:
     """Return the number of the last collective that a rank entered in the group; 0 in none."""
     group = trace.groups.get(group_id)
-    if group is None:
-        return 0
-    return group.collective
+    return group.collective if group else 0
 
 
 def _not_entered(trace: RankTrace, known: Traces, members: Members) -> Reason:
     """Return the collective or transfers that most others wait for this rank to enter."""
-    ahead: dict[str, int] = {}
+    ahead = {}
     for group_id, ranks in members.items():
         if trace.rank in ranks:
             own = _number(trace, group_id)
@@ -401,8 +382,7 @@ def _not_communicating(known: Traces) -> list[Late]:
     if not waiting or len(away) >= waiting:
         return []
     return [
-        Late(rank=trace.rank, host=trace.host, reason=_standing("rank-stands-elsewhere", trace))
-        for trace in away
+        Late(trace.rank, trace.host, _standing("rank-stands-elsewhere", trace)) for trace in away
     ]
 
 

@@ -1,12 +1,19 @@
 """Read gpu_burn: errors, and the rates of GPUs of one model beside each other. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import LOST, SLOWED
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.readers.report import (
+    WRONG_DATA,
+    Lines,
+    Report,
+    Result,
+    corrupt,
+    degraded,
+    failed,
+    passed,
+)
 from seatrial.text.lazy_pattern import lazy
 
 TextByGpu = dict[int, str]
@@ -48,6 +55,7 @@ class _Burn:
     lost: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
+        """Take one line."""
         if state := _STATE.match(line):
             self.states[int(state[1])] = state[2]
         elif model := _MODEL.match(line):
@@ -73,7 +81,7 @@ class _Burn:
         )
 
 
-def read_gpu_burn(lines: Sequence[str]) -> Report:
+def read_gpu_burn(lines: Lines) -> Report:
     """Name GPUs with wrong results, those whose process died, and slow ones.
 
     A GPU passes only if it computed.
@@ -81,25 +89,23 @@ def read_gpu_burn(lines: Sequence[str]) -> Report:
     burn = _Burn()
     for line in lines:
         burn.take(line)
-    results = [Result(Verdict.FAIL, LOST, words) for words in burn.lost]
     faulty = burn.faulty()
-    for gpu in faulty:
-        results.append(_of_faulty(gpu, burn.errors.get(gpu, "some")))
-    results += _slow(burn)
-    for gpu in burn.states:
-        if burn.rates.get(gpu, 0.0) > 0 and gpu not in faulty:  # it has computed
-            results.append(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}"))
+    computed = [gpu for gpu in burn.states if burn.rates.get(gpu, 0.0) > 0]
+    results = [
+        *(failed(LOST, words) for words in burn.lost),
+        *(_of_faulty(gpu, burn.errors.get(gpu, "some")) for gpu in faulty),
+        *_slow(burn),
+        *(passed(f"GPU {gpu}") for gpu in computed if gpu not in faulty),
+    ]
     return Report("gpu-burn", tuple(results))
 
 
 def _of_faulty(gpu: int, errors: str) -> Result:
     """Return the result of a GPU that computed wrongly, or whose process died."""
     if errors == "DIED":
-        return Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
+        return failed(LOST, f"GPU {gpu}: its process died")
     count = errors.lstrip("-")  # the counter of 32 bits overflows
-    return Result(
-        verdict=Verdict.CORRUPT, code=WRONG_DATA, words=f"GPU {gpu}: {count} wrong results"
-    )
+    return corrupt(WRONG_DATA, f"GPU {gpu}: {count} wrong results")
 
 
 def _slow(burn: _Burn) -> list[Result]:
@@ -114,13 +120,9 @@ def _slow(burn: _Burn) -> list[Result]:
         if len(rates) < 3:
             continue
         usual = median(rates.values())
-        for gpu, rate in rates.items():
-            if rate < _SLOW * usual:
-                results.append(
-                    Result(
-                        verdict=Verdict.DEGRADED,
-                        code=SLOWED,
-                        words=f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}",
-                    )
-                )
+        results += [
+            degraded(SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}")
+            for gpu, rate in rates.items()
+            if rate < _SLOW * usual
+        ]
     return results

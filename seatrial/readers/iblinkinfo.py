@@ -1,11 +1,9 @@
 """Read iblinkinfo: the links of an InfiniBand fabric, each as both of its ends see it. Pure."""
 
 import re
-from collections.abc import Sequence
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import NO_SUBNET, PORT_DOWN, PORT_SLOW
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Result, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import count
 
@@ -20,7 +18,7 @@ _LINK = lazy(
 BEGINS = lazy(rf"{_NODE.pattern}|{_LINK.pattern}")
 
 
-def read_links(lines: Sequence[str]) -> Report | None:
+def read_links(lines: Lines) -> Report | None:
     """Return the state of each link; how many ports have none is a note, because those of a switch
     may be free.
     """
@@ -47,18 +45,10 @@ def read_links(lines: Sequence[str]) -> Report | None:
 def _of_link(link: re.Match[str], name: str) -> Result:
     """Return the result of a link: its state, then whether it could be faster."""
     if link["physical"] != "LinkUp":
-        return Result(
-            Verdict.FAIL, PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})"
-        )
+        return failed(PORT_DOWN, f"{name} has no link ({link['state']}, {link['physical']})")
     if link["state"] != "Active":
-        return Result(
-            Verdict.FAIL,
-            NO_SUBNET,
-            f"{name} is {link['state']}: no subnet manager has configured it",
-        )
+        return failed(NO_SUBNET, f"{name} is {link['state']}: no subnet manager has configured it")
     if link["could_be"]:
         rate = " ".join(str(link["rate"]).split())
-        return Result(
-            Verdict.DEGRADED, PORT_SLOW, f"{name} runs at {rate} and could be {link['could_be']}"
-        )
-    return Result(Verdict.PASS, SAYS_BAD, name)
+        return degraded(PORT_SLOW, f"{name} runs at {rate} and could be {link['could_be']}")
+    return passed(name)

@@ -4,12 +4,11 @@ Pure.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN = "tool-port-down"
@@ -77,7 +76,7 @@ class _Port:
         return float(number[0]) if number else 0.0
 
 
-def read_ports(lines: Sequence[str]) -> Report:
+def read_ports(lines: Lines) -> Report:
     """Read the state of each port: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev."""
     every = [port for port in _ports(lines) if port.state]
     ipoib = [port for port in every if port.is_ipoib]
@@ -99,15 +98,12 @@ def read_ports(lines: Sequence[str]) -> Report:
         for port in ports
         if port.rate_gb and "active" in port.state and port.layer == "infiniband"
     )
-    notes = (
-        (f"IP over InfiniBand is down on {', '.join(without_ip[:8])}; ibstat shows the links",)
-        if without_ip
-        else ()
-    )
-    return Report(tool="InfiniBand ports", results=tuple(results), measurements=rates, notes=notes)
+    named = ", ".join(without_ip[:8])
+    note = f"IP over InfiniBand is down on {named}; ibstat shows the links"
+    return Report("InfiniBand ports", tuple(results), rates, (note,) if without_ip else ())
 
 
-def _ports(lines: Sequence[str]) -> Iterator[_Port]:
+def _ports(lines: Lines) -> Iterator[_Port]:
     """Yield the ports that the tools list, as far as each names one."""
     device = ""
     port = _Port("")
@@ -148,32 +144,22 @@ def _of_interface(device: str, number: str, interface: str, state: str) -> _Port
     )
 
 
-def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
+def _of_port(port: _Port, fastest_gb: float) -> Results:
     """Yield the result of a port: whether it is up, and as fast as its lanes and the others."""
     state = re.sub(r"[\d:() ]|port_", "", port.state)
     physical = re.sub(r"[\d:() ]", "", port.physical)
     if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=PORT_SLOW,
-            words=f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}",
+        yield degraded(
+            PORT_SLOW, f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
         )
     elif state == "active" and port.width in ("1x", "2x") and "4x" in port.widths:
-        yield Result(
-            Verdict.DEGRADED, PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes"
-        )
+        yield degraded(PORT_SLOW, f"{port.name} runs with {port.width.upper()} of 4X lanes")
     elif state == "active":
-        yield Result(Verdict.PASS, SAYS_BAD, port.name)
+        yield passed(port.name)
     elif state in ("initializing", "init", "armed"):
-        yield Result(
-            Verdict.FAIL, NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it"
-        )
+        yield failed(NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
     else:
-        verdict = (
-            Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
-        )
-        yield Result(
-            verdict,
-            PORT_DOWN,
-            f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})",
-        )
+        is_unused = port.layer == "ethernet" or physical == "disabled"
+        result = degraded if is_unused else failed
+        states = ", ".join(filter(None, (state, physical)))
+        yield result(PORT_DOWN, f"{port.name} has no link ({states})")

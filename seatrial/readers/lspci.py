@@ -3,10 +3,8 @@
 An idle GPU lowers the speed of its link, so only the width counts.
 """
 
-from collections.abc import Iterator, Sequence
-
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Lines, Report, Result, Results
 from seatrial.text.lazy_pattern import lazy
 
 LANES = "tool-pcie-lanes"
@@ -21,13 +19,13 @@ _DEVICE = lazy(rf"({_ADDRESS}) ([A-Z\d][\w -]{{2,60}}?)(?: \[[0-9a-f]{{4}}\])?: 
 _WIDTH = lazy(r"\s{1,20}(LnkCap|LnkSta):.{0,200}?Width x(\d{1,2})\b")
 
 
-def read_lspci(lines: Sequence[str]) -> Report | None:
+def read_lspci(lines: Lines) -> Report | None:
     """Compare the width of each link with what the device can have; None without such a line."""
     results = tuple(_links(lines))
     return Report("lspci", results) if results else None
 
 
-def _links(lines: Sequence[str]) -> Iterator[Result]:
+def _links(lines: Lines) -> Results:
     """Yield the lanes of each device of those classes, beside what it could have."""
     device = ""
     most = 0

@@ -1,15 +1,14 @@
 """Read mlxlink: state, recommendation, module and error rate of a port. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 
 Fields = dict[str, str]
-Problem = tuple[Verdict, str, str]  # with the code and the words
 _MODULE = "tool-port-module"
 # `sudo mlxlink -d mlx5_0 -m -c`
 _MLXLINK = lazy(r"(?:.{0,40}?\$ |# )?\s{0,8}(?:sudo )?mlxlink .{0,40}?-d ?(\S{1,80})")
@@ -37,65 +36,53 @@ _FEW_DOWNS = 2  # when the node, and when the switch started
 _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 
-def read_mlxlink(lines: Sequence[str]) -> Report:
+def read_mlxlink(lines: Lines) -> Report:
     """Read state, recommendation, lanes of the module, and the error rate after correction."""
-    device = "the port"
-    for line in lines:
-        match = _MLXLINK.match(line)
-        if match:
-            device = match[1]
-            break
+    command = next(filter(None, map(_MLXLINK.match, lines)), None)
+    device = command[1] if command else "the port"
     fields: Fields = {}
-    for line in lines:
-        match = _FIELD.match(line)
-        if match:
-            fields.setdefault(match[1].strip(), match[2].strip())
-    results = [
-        Result(verdict, code, f"{device}: {problem}") for verdict, code, problem in _of_link(fields)
-    ]
+    for match in filter(None, map(_FIELD.match, lines)):
+        fields.setdefault(match[1].strip(), match[2].strip())
+    results = [replace(problem, words=f"{device}: {problem.words}") for problem in _of_link(fields)]
     if not results and "State" in fields:
-        results.append(Result(Verdict.PASS, SAYS_BAD, device))
+        results.append(passed(device))
     return Report("mlxlink", tuple(results))
 
 
-def _of_link(fields: Fields) -> Iterator[Problem]:
+def _of_link(fields: Fields) -> Results:
     """Yield what is bad of the link: its state, the module, then its errors."""
     state = fields.get("State", "Active")
     is_up = state.lower().startswith(("active", "n/a"))
     advice = fields.get("Recommendation", "")
-    advised = ""
-    if advice and "no issue" not in advice.lower():
-        advised = f": {advice}"
+    advised = f": {advice}" if advice and "no issue" not in advice.lower() else ""
     status = fields.get("Status Opcode", "0")
     if not is_up:
         physical = fields.get("Physical state", "?")
-        yield Verdict.FAIL, PORT_DOWN, f"state {state}, physical state {physical}{advised}"
+        yield failed(PORT_DOWN, f"state {state}, physical state {physical}{advised}")
     elif advised and status not in ("0", "N/A"):
-        yield Verdict.DEGRADED, _MODULE, f"status {status}{advised}"
+        yield degraded(_MODULE, f"status {status}{advised}")
     yield from _of_module(fields, is_up)
     yield from _errors(fields, is_up)
 
 
-def _of_module(fields: Fields, is_up: bool) -> Iterator[Problem]:
+def _of_module(fields: Fields, is_up: bool) -> Results:
     """Yield lanes without light, signal or clock, and what is outside of the module's ranges."""
-    verdict = Verdict.FAIL
-    if is_up:
-        verdict = Verdict.DEGRADED
+    result = degraded if is_up else failed
     for name, problem in _LANES.items():
         lanes = _bad_lanes(fields, name)
         if lanes:
-            yield verdict, _MODULE, f"{_named_lanes(lanes)} {problem}"
+            yield result(_MODULE, f"{_named_lanes(lanes)} {problem}")
     dark = _bad_lanes(fields, "Rx LOS")
     outside = _outside(fields.get("Rx Power Current [dBm]", ""))
     low = [lane for lane in outside if lane not in dark]
     if low:
-        yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
+        yield result(_MODULE, f"{_named_lanes(low)}: received power outside its range")
     temperature = fields.get("Temperature [C]", "")
     if _outside(temperature):
-        yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {temperature}"
+        yield degraded(_MODULE, f"the module's temperature is {temperature}")
 
 
-def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
+def _errors(fields: Fields, is_up: bool) -> Results:
     """Yield a link that went down often, and a bad error rate after correction."""
     downs = fields.get("Link Down Counter", "")
     if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
@@ -103,10 +90,10 @@ def _errors(fields: Fields, is_up: bool) -> Iterator[Problem]:
         since = fields.get("Time Since Last Clear [Min]", "")
         if since:
             words += f" in {since} minutes"
-        yield Verdict.DEGRADED, PORT_ERRORS, words
+        yield degraded(PORT_ERRORS, words)
     rate = fields.get("Effective Physical BER", "")
     if _BER.fullmatch(rate) and float(rate) > _MOST_BER:
-        yield Verdict.DEGRADED, PORT_ERRORS, f"bit error rate after correction {rate}"
+        yield degraded(PORT_ERRORS, f"bit error rate after correction {rate}")
 
 
 def _bad_lanes(fields: Fields, name: str) -> list[int]:
@@ -123,21 +110,13 @@ def _outside(field: str) -> list[int]:
     bounds = _RANGE.search(field)
     if bounds is None:
         return []
-    low = float(bounds[1])
-    high = float(bounds[2])
+    low, high = map(float, bounds.groups())
     if low >= high:
         return []
-    outside = []
-    values = _NUMBER.findall(field[: bounds.start()])
-    for lane, value in enumerate(values, start=1):
-        if not low <= float(value) <= high:
-            outside.append(lane)
-    return outside
+    values = enumerate(_NUMBER.findall(field[: bounds.start()]), start=1)
+    return [lane for lane, value in values if not low <= float(value) <= high]
 
 
 def _named_lanes(lanes: Sequence[int]) -> str:
     """Name the first few lanes."""
-    named = ", ".join(map(str, lanes[:8]))
-    if len(lanes) > 1:
-        return f"lanes {named}"
-    return f"lane {named}"
+    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))}"

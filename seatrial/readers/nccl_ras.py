@@ -5,11 +5,11 @@ Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, 
 whether they are behind or ahead is in the counts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Lines, Report, Result, Results, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -65,23 +65,16 @@ class _Section:
     counts: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_ras(lines: Sequence[str]) -> Report:
+def read_ras(lines: Lines) -> Report:
     """Read sections and the table of communicators; one without errors is a pass."""
-    sections = list(_sections(lines))
-    results: list[Result] = []
-    for section in sections:
-        results += _of_section(section)
+    results = [result for section in _sections(lines) for result in _of_section(section)]
     if not results:
-        rows = [row for row in map(_ROW.match, lines) if row]
-        results = [
-            Result(verdict=Verdict.PASS, code=MISSING, words="")
-            for row in rows
-            if row["errors"] == "OK"
-        ]
+        rows = filter(None, map(_ROW.match, lines))
+        results = [Result(Verdict.PASS, MISSING, "") for row in rows if row["errors"] == "OK"]
     return Report("NCCL RAS", tuple(results))
 
 
-def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+def _sections(lines: Lines) -> Iterator[_Section]:
     """Yield the sections of the report, with the members that they name."""
     section: _Section | None = None
     for line in lines:
@@ -109,18 +102,16 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
         yield section
 
 
-def _of_section(section: _Section) -> Iterator[Result]:
+def _of_section(section: _Section) -> Results:
     """Yield what a section says of its members."""
     named = some_of(section.members)
     kinds = section.kinds.split(",")
     if ("INCOMPLETE" in kinds or "DEAD" in kinds) and named:
-        yield Result(Verdict.FAIL, MISSING, f"{named} does not answer")
+        yield failed(MISSING, f"{named} does not answer")
     if "ERROR" in kinds and named:
-        yield Result(Verdict.FAIL, FAILED, named)
+        yield failed(FAILED, named)
     if "MISMATCH" in kinds:
-        yield Result(
-            verdict=Verdict.INCONCLUSIVE, code=OUT_OF_STEP, words=_out_of_step(section, named)
-        )
+        yield Result(Verdict.INCONCLUSIVE, OUT_OF_STEP, _out_of_step(section, named))
 
 
 def _out_of_step(section: _Section, named: str) -> str:

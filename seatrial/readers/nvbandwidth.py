@@ -1,12 +1,8 @@
 """Read nvbandwidth, text and JSON. Pure."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import items
-from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.readers.documents import Document, items
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Lines, Report, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
@@ -24,31 +20,26 @@ NVBANDWIDTH_LINE = lazy(
 )
 
 
-def read_nvbandwidth(lines: Sequence[str]) -> Report:
+def read_nvbandwidth(lines: Lines) -> Report:
     """Read sums in GB/s, wrong data and errors, each with its test."""
     test = ""
-    results: list[Result] = []
-    measurements: list[Measurement] = []
+    results = []
+    measurements = []
     for line in lines:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
         elif _WRONG_DATA.search(line):
-            results.append(
-                Result(
-                    verdict=Verdict.CORRUPT,
-                    code=WRONG_DATA,
-                    words=f"{test}: data was wrong after a copy",
-                )
-            )
+            results.append(corrupt(WRONG_DATA, f"{test}: data was wrong after a copy"))
         elif match := _NV_ERROR.search(line):
             code = "tool-imex" if _OF_IMEX.search(match[0]) else SAYS_BAD
-            results.append(Result(Verdict.FAIL, code, f"{test}: {match[0]}"))
+            results.append(failed(code, f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(bandwidth(match[1], float(match[2])))
     return Report("nvbandwidth", tuple(results), tuple(measurements))
 
 
 def bandwidth(test: str, gb_s: float) -> Measurement:
+    """Return the measurement of a test's sum."""
     return Measurement(
         metric="copy_bandwidth_sum",
         value=gb_s,
@@ -59,29 +50,20 @@ def bandwidth(test: str, gb_s: float) -> Measurement:
     )
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `nvbandwidth --json`; None for another document."""
     output = document.get("nvbandwidth")
     if not isinstance(output, dict):
         return None
-    results: list[Result] = []
-    measurements: list[Measurement] = []
+    results = []
+    measurements = []
     for test in items(output, "testcases"):
         status = str(test.get("status", ""))
         total = test.get("sum")
         if status.lower() in ("error", "failed"):
-            verdict = Verdict.FAIL
-            code = SAYS_BAD
-            if _WRONG_DATA.search(str(test)):
-                verdict = Verdict.CORRUPT
-                code = WRONG_DATA
-            results.append(
-                Result(
-                    verdict=verdict,
-                    code=code,
-                    words=f"{test.get('name')}: {test.get('error') or status}",
-                )
-            )
+            words = f"{test.get('name')}: {test.get('error') or status}"
+            is_wrong = _WRONG_DATA.search(str(test))
+            results.append(corrupt(WRONG_DATA, words) if is_wrong else failed(SAYS_BAD, words))
         elif isinstance(total, int | float) and not isinstance(total, bool):
             measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))
     return Report("nvbandwidth", tuple(results), tuple(measurements))

@@ -5,10 +5,10 @@ values.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Results, degraded, failed, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import some_of
 
@@ -27,6 +27,7 @@ QUERY_LINE = lazy(
     "Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
+_LANES = lazy(r"(\d{1,3})x")
 _YES = ("yes", "active", "true")
 _NONE = ("none", "n/a", "[n/a]", "")
 # The end of a field's path, the values that are bad (None: a count above 0), and what they mean
@@ -34,78 +35,78 @@ _FAULTS = (
     (
         ("remapped rows", "remapping failure occurred"),
         _YES,
-        Verdict.FAIL,
+        failed,
         MEMORY,
         "rows could not be remapped",
     ),
     (
         ("remapped rows", "pending"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         RESET,
         "a remapped row waits for a reset",
     ),
     (
         ("retired pages", "pending page blacklist"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         RESET,
         "a page waits for its retirement",
     ),
     (
         ("clocks event reasons", "hw slowdown"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         SLOWED,
         "slowed down by hardware",
     ),
-    (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by heat"),
+    (("hw slowdown", "hw thermal slowdown"), _YES, degraded, SLOWED, "slowed down by heat"),
     (
         ("hw slowdown", "hw power brake slowdown"),
         _YES,
-        Verdict.DEGRADED,
+        degraded,
         SLOWED,
         "slowed down by the power brake",
     ),
     (
         ("volatile", "dram uncorrectable"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable memory errors",
     ),
     (
         ("volatile", "sram uncorrectable"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("volatile", "sram uncorrectable parity"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("volatile", "sram uncorrectable sec-ded"),
         None,
-        Verdict.DEGRADED,
+        degraded,
         MEMORY,
         "uncorrectable SRAM errors",
     ),
     (
         ("aggregate", "sram threshold exceeded"),
         _YES,
-        Verdict.FAIL,
+        failed,
         MEMORY,
         "SRAM errors beyond the threshold",
     ),
     (
         ("fabric", "state"),
         ("in progress", "not started"),
-        Verdict.FAIL,
+        failed,
         FABRIC,
         "not registered with its fabric",
     ),
@@ -118,7 +119,6 @@ _HEALTHS = (
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
-Fault = tuple[Verdict, str, str]  # with the code and the words of its cause
 Gpu = tuple[str, Fields]  # its name, and what is told of it
 LinkRates = dict[str, dict[str, str]]  # as printed, by GPU and link
 # `<remapped_row_pending>No</remapped_row_pending>`
@@ -156,26 +156,24 @@ _LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
 NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
-def read_query(lines: Sequence[str]) -> Report:
-    """Read the faults that each GPU reports in `nvidia-smi -q`."""
+def read_query(lines: Lines) -> Report:
+    """Read the faults that each GPU reports in `nvidia-smi -q`, or that it has none."""
     return _report(_gpus(lines))
 
 
 def _report(gpus: Sequence[Gpu]) -> Report:
-    """Return the faults of each GPU, or that it has none."""
-    results: list[Result] = []
+    results = []
     for gpu, fields in gpus:
-        faults = [
-            Result(verdict=verdict, code=code, words=f"GPU {gpu}: {fault}")
-            for verdict, code, fault in _faults(fields)
-        ]
-        results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
+        faults = list(_faults(fields))
+        results += [replace(fault, words=f"GPU {gpu}: {fault.words}") for fault in faults]
+        if not faults:
+            results.append(passed(gpu))
     return Report(_TOOL, tuple(results))
 
 
-def _gpus(lines: Sequence[str]) -> list[Gpu]:
+def _gpus(lines: Lines) -> list[Gpu]:
     """Return the fields of each GPU by the headings that they stand under, in small letters."""
-    gpus: list[Gpu] = []
+    gpus = []
     fields: Fields = {}  # before the first GPU, of the node
     above: list[str] = []
     for line in lines:
@@ -193,59 +191,51 @@ def _gpus(lines: Sequence[str]) -> list[Gpu]:
     return gpus
 
 
-def _faults(fields: Fields) -> Iterator[Fault]:
+def _faults(fields: Fields) -> Results:
     """Yield what a GPU reports as broken or slowed down."""
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
-        yield Verdict.FAIL, RESET, "it requires a reset"
+        yield failed(RESET, "it requires a reset")
     lost = sum("err!" in value or "unknown error" in value for value in values)
     if lost:
-        yield Verdict.FAIL, LOST, f"{lost} fields cannot be read (ERR!)"
+        yield failed(LOST, f"{lost} fields cannot be read (ERR!)")
     for path, value in fields.items():
         yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
-    current = _lanes(widths.get("current", ""))
-    widest = _lanes(widths.get("max", ""))
-    if current and widest and int(current) < int(widest):
-        yield Verdict.DEGRADED, PCIE, f"PCIe x{current} of x{widest}"
+    current = _LANES.fullmatch(widths.get("current", ""))
+    widest = _LANES.fullmatch(widths.get("max", ""))
+    if current and widest and int(current[1]) < int(widest[1]):
+        yield degraded(PCIE, f"PCIe x{current[1]} of x{widest[1]}")
 
 
-def _lanes(width: str) -> str:
-    """Return the number in `16x`; empty for any other text."""
-    match = re.fullmatch(r"(\d{1,3})x", width)
-    if match is None:
-        return ""
-    return match[1]
-
-
-def _fault(path: tuple[str, ...], printed: str) -> Iterator[Fault]:
+def _fault(path: tuple[str, ...], printed: str) -> Results:
     """Yield what is bad of one field."""
     value = printed.lower()
     name = path[-1]
     end = path[-2:]
     if name == "gpu recovery action" and value not in _NONE:
-        yield Verdict.FAIL, RESET, f"the driver asks for: {printed}"
+        yield failed(RESET, f"the driver asks for: {printed}")
     if end == ("fabric", "status") and value not in ("success", *_NONE):
-        yield Verdict.FAIL, FABRIC, f"fabric status: {value}"
+        yield failed(FABRIC, f"fabric status: {value}")
     if "fabric" in path and end[:-1] == ("health",) and (name, value) in _HEALTHS:
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: {name}: {value}"
+        yield degraded(FABRIC, f"fabric health: {name}: {value}")
     if end == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
+        yield degraded(FABRIC, f"fabric health: incorrect configuration: {value}")
     is_unhealthy = name in ("health", "summary") and value in ("unhealthy", "limited capacity")
     if "fabric" in path and is_unhealthy:
-        yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
-    for bad_end, bad, verdict, code, fault in _FAULTS:
+        yield degraded(FABRIC, f"fabric health: {value}")
+    for bad_end, bad, result, code, fault in _FAULTS:
         if end != bad_end:
             continue
         if bad is None:
             count = int(value) if re.fullmatch(r"\d{1,12}", value) else 0
             if count:
-                yield verdict, code, f"{fault} ({count})"
+                yield result(code, f"{fault} ({count})")
         elif value in bad:
-            yield verdict, code, fault
+            yield result(code, fault)
 
 
-def read_xml(lines: Sequence[str]) -> Report | None:
+def read_xml(lines: Lines) -> Report | None:
     """Read `nvidia-smi -q -x`, also where it was cut short; no entity of XML is expanded."""
     text = "\n".join(lines)
     if "<nvidia_smi_log" not in text:
@@ -255,7 +245,7 @@ def read_xml(lines: Sequence[str]) -> Report | None:
 
 def _xml_gpus(text: str) -> list[Gpu]:
     """Return the fields of each GPU under the paths that the text form has."""
-    gpus: list[Gpu] = []
+    gpus = []
     fields: Fields = {}
     above: list[str] = []
     for tag in _TAG.finditer(text):
@@ -286,13 +276,13 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
     fields[path] = value
 
 
-def read_table(lines: Sequence[str]) -> Report:
+def read_table(lines: Lines) -> Report:
     """Read the rows of the table without options: two or three of each GPU, the errors in the
     first's last cell.
     """
-    results: list[Result] = []
+    results = []
     lost: dict[str, int] = {}
-    seen: list[str] = []
+    seen = []
     gpu = ""
     for line in lines:
         match = _SMI_GPU.match(line)
@@ -300,34 +290,21 @@ def read_table(lines: Sequence[str]) -> Report:
             gpu = f"GPU {match[1]} ({match[2]})"
             seen.append(gpu)
             if _ERROR_COUNT.match(match[3]):
-                results.append(
-                    Result(
-                        verdict=Verdict.DEGRADED,
-                        code=MEMORY,
-                        words=f"{gpu}: {match[3]} uncorrectable memory errors",
-                    )
-                )
+                results.append(degraded(MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"))
         if "Processes:" in line:
             break
         unreadable = _SMI_STATE.findall(line)
         if gpu and unreadable:
             lost[gpu] = lost.get(gpu, 0) + len(unreadable)
-    for gpu, count in lost.items():
-        results.append(
-            Result(
-                verdict=Verdict.FAIL,
-                code=LOST,
-                words=f"{gpu}: {count} fields cannot be read (ERR!)",
-            )
-        )
+    results += [
+        failed(LOST, f"{gpu}: {count} fields cannot be read (ERR!)") for gpu, count in lost.items()
+    ]
     bad = {result.words.partition(": ")[0] for result in results}
-    for gpu in seen:
-        if gpu not in bad:
-            results.append(Result(Verdict.PASS, SAYS_BAD, gpu))
+    results += [passed(gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
 
 
-def read_nvlink(lines: Sequence[str]) -> Report | None:
+def read_nvlink(lines: Lines) -> Report | None:
     """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
     gpu = "?"
     has_counters = False
@@ -347,21 +324,17 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
                     counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
     if not has_counters and not rates:
         return None
-    results = list(_states(rates))
-    for (gpu, link), errors in counts.items():
-        results.append(
-            Result(
-                verdict=Verdict.DEGRADED,
-                code=NVLINK,
-                words=f"GPU {gpu} link {link}: {', '.join(errors)} errors",
-            )
-        )
-    if not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "NVLink"))
-    return Report("nvidia-smi nvlink", tuple(results))
+    results = [
+        *_states(rates),
+        *(
+            degraded(NVLINK, f"GPU {gpu} link {link}: {', '.join(errors)} errors")
+            for (gpu, link), errors in counts.items()
+        ),
+    ]
+    return Report("nvidia-smi nvlink", tuple(results or [passed("NVLink")]))
 
 
-def _states(rates: LinkRates) -> Iterator[Result]:
+def _states(rates: LinkRates) -> Results:
     """Yield GPUs that have lost some of their links, or have fewer or slower ones than the
     others.
     """
@@ -376,19 +349,16 @@ def _states(rates: LinkRates) -> Iterator[Result]:
         down = [link for link in links if link not in up[gpu]]
         if down and most:
             lost = f"{_links(down)} inactive, {count} up"
-            yield Result(Verdict.FAIL, NVLINK, words + lost)
+            yield failed(NVLINK, words + lost)
         elif count < most:
             fewer = f"{count} links, where others have {most}"
-            yield Result(Verdict.FAIL, NVLINK, words + fewer)
+            yield failed(NVLINK, words + fewer)
         slow = [link for link, rate in up[gpu].items() if rate < 0.9 * best]
         if slow:
             slower = f"{_links(slow)} at {links[slow[0]]} of {best:g} GB/s"
-            yield Result(Verdict.DEGRADED, NVLINK, words + slower)
+            yield degraded(NVLINK, words + slower)
 
 
 def _links(links: Sequence[str]) -> str:
     """Name the first few links."""
-    named = some_of(links, 8)
-    if len(links) > 1:
-        return f"links {named}"
-    return f"link {named}"
+    return f"link{'s' if len(links) > 1 else ''} {some_of(links, 8)}"

@@ -1,19 +1,19 @@
 """Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from statistics import median
 
-from seatrial.model.verdict import Verdict
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Results, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
 _NO_PEER = "tool-gpu-no-peer"
 _PEER_SLOW = "tool-gpu-peer-slow"
 Matrix = list[list[float]]
+Matrices = dict[str, Matrix]  # by title
 Pairs = dict[tuple[int, int], float]  # GB/s from one GPU to another
 # `[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]`
 P2P_BEGINS = lazy(
@@ -43,10 +43,10 @@ _UNIFORM = 0.75  # part of the pairs that is alike
 _SLOWER = 0.8  # of the rate through the host
 
 
-def read_p2p(lines: Sequence[str]) -> Report:
+def read_p2p(lines: Lines) -> Report:
     """Read the matrices with peer access: a pair or a GPU that is slower than most others."""
-    matrices: dict[str, Matrix] = {}
-    refused: list[tuple[str, str]] = []
+    matrices: Matrices = {}
+    refused = []
     title = ""
     for line in lines:
         if match := _TITLE.match(line):
@@ -61,7 +61,7 @@ def read_p2p(lines: Sequence[str]) -> Report:
     return _report(matrices, refused)
 
 
-def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> Report:
+def _report(matrices: Matrices, refused: Sequence[tuple[str, str]]) -> Report:
     """Return what the matrices show, and pairs that were `refused` peer access."""
     enabled = _first(matrices, "Unidirectional P2P=Enabled")
     disabled = _first(matrices, "Unidirectional P2P=Disabled")
@@ -75,16 +75,12 @@ def _report(matrices: dict[str, Matrix], refused: Sequence[tuple[str, str]]) -> 
         *_slower_than_without(direct, through_host),
     ]
     if matrices and not results:
-        results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
-    measured = []
-    if direct:
-        measured.append(bandwidth("p2p median", median(direct.values())))
-    return Report(
-        tool="p2pBandwidthLatencyTest", results=tuple(results), measurements=tuple(measured)
-    )
+        results.append(passed("P2P"))
+    measured = (bandwidth("p2p median", median(direct.values())),) if direct else ()
+    return Report("p2pBandwidthLatencyTest", tuple(results), measured)
 
 
-def _slow_with_access(matrices: dict[str, Matrix], connected: Matrix) -> Iterator[Result]:
+def _slow_with_access(matrices: Matrices, connected: Matrix) -> Results:
     """Yield what is slow in any matrix with peer access."""
     for name, matrix in matrices.items():
         if "P2P=Enabled Bandwidth" in name:
@@ -92,12 +88,9 @@ def _slow_with_access(matrices: dict[str, Matrix], connected: Matrix) -> Iterato
             yield from _slow_pairs(which, _between(matrix, connected))
 
 
-def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
+def _first(matrices: Matrices, title: str) -> Matrix:
     """Return the first matrix whose title begins so; an empty one without any."""
-    for name, matrix in matrices.items():
-        if name.startswith(title):
-            return matrix
-    return []
+    return next((matrix for name, matrix in matrices.items() if name.startswith(title)), [])
 
 
 def _between(matrix: Matrix, connected: Matrix) -> Pairs:
@@ -111,42 +104,33 @@ def _between(matrix: Matrix, connected: Matrix) -> Pairs:
     return pairs
 
 
-def _slower_than_without(direct: Pairs, through_host: Pairs) -> Iterator[Result]:
+def _slower_than_without(direct: Pairs, through_host: Pairs) -> Results:
     """Yield peer access that is slower than copies through the memory of the host."""
     if not direct or not through_host:
         return
     usual = median(direct.values())
     without = median(through_host.values())
     if usual < _SLOWER * without:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_PEER_SLOW,
-            words=f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
+        yield degraded(
+            _PEER_SLOW,
+            f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, "
             f"{quantity(without, 'GB/s')} without",
         )
 
 
-def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
+def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Results:
     """Yield GPUs that lack access to all others, while others have it."""
     alone = []
     if len(connected) > 2:
         alone = [str(gpu) for gpu, row in enumerate(connected) if sum(row) <= 1]
     if alone and len(alone) < len(connected):
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_NO_PEER,
-            words=f"GPU {', '.join(alone)} has no peer access to the others",
-        )
+        yield degraded(_NO_PEER, f"GPU {', '.join(alone)} has no peer access to the others")
     elif refused and not connected:
         first, second = refused[0]
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=_NO_PEER,
-            words=f"GPU {first} has no peer access to GPU {second}",
-        )
+        yield degraded(_NO_PEER, f"GPU {first} has no peer access to GPU {second}")
 
 
-def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slow_pairs(which: str, pairs: Pairs) -> Results:
     """Yield the slower way of two GPUs; of more the slow GPUs, or else the slow pairs."""
     if len(pairs) == 2:
         yield from _slower_way(which, pairs)
@@ -154,16 +138,14 @@ def _slow_pairs(which: str, pairs: Pairs) -> Iterator[Result]:
         return
     slow_gpus = _slow_gpus(pairs)
     for gpu, best, usual in slow_gpus:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=NVLINK,
-            words=f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}",
+        yield degraded(
+            NVLINK, f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
         )
     if not slow_gpus:
         yield from _slow_links(which, pairs)
 
 
-def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slow_links(which: str, pairs: Pairs) -> Results:
     """Yield slow pairs of GPUs that are not slow themselves, where most pairs are alike."""
     usual = median(pairs.values())
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
@@ -173,23 +155,17 @@ def _slow_links(which: str, pairs: Pairs) -> Iterator[Result]:
     if not slow:
         return
     least = min(slow.values())
-    yield Result(
-        verdict=Verdict.DEGRADED,
-        code=NVLINK,
-        words=f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}",
+    yield degraded(
+        NVLINK, f"{which} {_place_of(slow)}: {least:g} GB/s, where others have {usual:g}"
     )
 
 
-def _slower_way(which: str, pairs: Pairs) -> Iterator[Result]:
+def _slower_way(which: str, pairs: Pairs) -> Results:
     """Yield one direction between two GPUs if it is half as fast as the other."""
     (source, target), slow = min(pairs.items(), key=itemgetter(1))
     fast = max(pairs.values())
     if slow < fast / 2:
-        yield Result(
-            verdict=Verdict.DEGRADED,
-            code=NVLINK,
-            words=f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}",
-        )
+        yield degraded(NVLINK, f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}")
 
 
 def _place_of(pairs: Collection[tuple[int, int]]) -> str:
@@ -210,11 +186,7 @@ def _slow_gpus(pairs: Pairs) -> list[tuple[int, float, float]]:
         for gpu in pair:
             best[gpu] = max(value, best.get(gpu, 0.0))
     usual = median(best.values())
-    slow = []
-    for gpu, value in sorted(best.items()):
-        if value < _SLOW * usual:
-            slow.append((gpu, value, usual))
-    return slow
+    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:
@@ -224,7 +196,7 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
     return 0.0
 
 
-def _slow_memory(matrix: Matrix) -> Iterator[Result]:
+def _slow_memory(matrix: Matrix) -> Results:
     """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
     own = {gpu: values[gpu] for gpu, values in enumerate(matrix) if gpu < len(values)}
     if len(own) < 3:
@@ -232,8 +204,4 @@ def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     usual = median(own.values())
     for gpu, value in own.items():
         if value < _SLOW * usual:
-            yield Result(
-                verdict=Verdict.DEGRADED,
-                code=MEMORY,
-                words=f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}",
-            )
+            yield degraded(MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")

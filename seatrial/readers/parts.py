@@ -32,6 +32,7 @@ from seatrial.readers.table import READERS
 from seatrial.text.wrapping import Words, clean, unwrapped
 
 Part = Sweep | Check
+Parts = list[Part]
 _MAX_PARTS = 1000
 _MAX_LINES = 200_000  # of one part
 _MAX_CHARACTERS = 16 << 20  # of one part
@@ -99,10 +100,10 @@ class PartReader:
             if len(lines) == 1 or not self._take(clean(line).text, ""):
                 self._sweeps.feed(line)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> Parts:
         """Return the parts in the order of the text; empty if it has none."""
         self._close_all()
-        parts: list[Part] = list(self._sweeps.sweeps())
+        parts: Parts = list(self._sweeps.sweeps())
         latest_first = sorted(self._reports, key=itemgetter(0), reverse=True)
         for (sweeps_before, _), label, report in latest_first:
             parts.insert(sweeps_before, check_of(report, self._name, label))
@@ -228,7 +229,7 @@ def _beginning(text: str) -> Reader | None:
     return None
 
 
-def read_file(path: str | Path, name: str) -> list[Part]:
+def read_file(path: str | Path, name: str) -> Parts:
     """Return the parts of the file, at least one; its checks are called `name`.
 
     Raises InputError for a file that cannot be read, NothingFoundError for one without any part.
@@ -237,14 +238,14 @@ def read_file(path: str | Path, name: str) -> list[Part]:
         return _of_stream(stream, str(path), name)
 
 
-def read_text(text: str | TextIO, source: str, name: str) -> list[Part]:
+def read_text(text: str | TextIO, source: str, name: str) -> Parts:
     """Return the parts of a text or an open stream, as `read_file`."""
     if isinstance(text, TextIOWrapper):
         text.reconfigure(errors="replace")
     return _of_stream(StringIO(text, None) if isinstance(text, str) else text, source, name)
 
 
-def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
+def _of_stream(stream: TextIO, source: str, name: str) -> Parts:
     """Read a document in JSON as a whole, and anything else line by line."""
     head = stream.read(PEEK)
     if not looks_like_json_log(head):
@@ -256,7 +257,7 @@ def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
         return _of_lines(text.splitlines(), head, source, name)
 
 
-def _of_lines(lines: Iterable[str], head: str, source: str, name: str) -> list[Part]:
+def _of_lines(lines: Iterable[str], head: str, source: str, name: str) -> Parts:
     """Return the parts of the lines; raises NothingFoundError without any."""
     reader = PartReader(source, name)
     for line in lines:

@@ -1,13 +1,11 @@
 """Read perftest: `ib_write_bw`, `ib_read_lat` and their sisters. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import finite
-from seatrial.readers.report import WRONG_DATA, Report, Result
+from seatrial.readers.documents import Document, finite
+from seatrial.readers.report import WRONG_DATA, Lines, Report, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
@@ -53,7 +51,7 @@ PERFTEST_LINE = lazy(
 )
 
 
-def read_perftest(lines: Sequence[str]) -> Report:
+def read_perftest(lines: Lines) -> Report:
     """Read rows of message size, iterations, and the columns of the heading: peak and average, or
     latencies.
     """
@@ -62,9 +60,9 @@ def read_perftest(lines: Sequence[str]) -> Report:
     tool = f"perftest {kind[1]} {kind[2]}" if kind else "perftest"
     subject = Subject("node", device[1] if device else "node")
     both_ways = bool(kind and "Bidirectional" in kind[0])
-    results: list[Result] = []
+    results = []
     measurements: list[Measurement] = []
-    columns: list[str] = []
+    columns = []
     for line in lines:
         if heading := _HEADING.search(line):
             columns = re.findall(r"[\w%. ]*?[\w%.]+\s?\[[\w/]+\]", heading[1])
@@ -73,9 +71,9 @@ def read_perftest(lines: Sequence[str]) -> Report:
             named = dict(zip(columns, values, strict=False))
             measurements += _of_row(tool, subject, int(row[1]), named, both_ways=both_ways)
         elif wrong := _VALIDATION.match(line):
-            results.append(Result(Verdict.CORRUPT, WRONG_DATA, wrong[0].strip()))
+            results.append(corrupt(WRONG_DATA, wrong[0].strip()))
         elif error := _RDMA_ERROR.match(line):
-            results.append(Result(Verdict.FAIL, _RDMA, error[0].strip()))
+            results.append(failed(_RDMA, error[0].strip()))
     return Report(tool, tuple(results), tuple(measurements))
 
 
@@ -111,7 +109,7 @@ def _of_row(
             )
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of `--out_json`; None for another document.
 
     It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.

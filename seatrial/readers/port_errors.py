@@ -1,12 +1,10 @@
 """Read the counters of ibqueryerrors and perfquery. Pure."""
 
-from collections.abc import Sequence
-
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, degraded, passed
 from seatrial.text.lazy_pattern import lazy
 
 Counts = dict[str, int]  # by counter
+CountsByPort = dict[str, Counts]
 PORT_ERRORS = "tool-port-errors"
 _OF_CONGESTION = ("XmitWait", "XmtWait", "XmitDiscards", "XmtDiscards")
 _OF_CABLE = (
@@ -41,9 +39,9 @@ ERRORS_BEGINS = lazy(
 ERRORS_LINE = lazy(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
 
 
-def read_port_errors(lines: Sequence[str]) -> Report:
+def read_port_errors(lines: Lines) -> Report:
     """Read the counters of ibqueryerrors and perfquery; what congestion counts is a note."""
-    counts: dict[str, Counts] = {}
+    counts: CountsByPort = {}
     node = ""
     place = ""
     for line in lines:
@@ -62,7 +60,7 @@ def read_port_errors(lines: Sequence[str]) -> Report:
     return _of_counters(_without_sums(counts))
 
 
-def _without_sums(counts: dict[str, Counts]) -> dict[str, Counts]:
+def _without_sums(counts: CountsByPort) -> CountsByPort:
     """Leave out the sum of all ports where the ports are there by themselves."""
     kept = {}
     for name, of_port in counts.items():
@@ -71,28 +69,15 @@ def _without_sums(counts: dict[str, Counts]) -> dict[str, Counts]:
     return kept
 
 
-def _of_counters(counts: dict[str, Counts]) -> Report:
+def _of_counters(counts: CountsByPort) -> Report:
     """Return a result for each port by what a bad cable counts, and notes on congestion."""
-    results: list[Result] = []
-    notes: list[str] = []
+    results = []
+    notes = []
     for name, of_port in counts.items():
-        bad = []
-        busy = []
-        for counter, count in of_port.items():
-            if not count:
-                continue
-            if counter in _OF_CABLE:
-                bad.append(f"{counter} {count}")
-            if counter.endswith(_OF_CONGESTION):
-                busy.append(f"{counter} {count}")
-        if bad:
-            results.append(
-                Result(
-                    verdict=Verdict.DEGRADED, code=PORT_ERRORS, words=f"{name}: {', '.join(bad)}"
-                )
-            )
-        else:
-            results.append(Result(Verdict.PASS, SAYS_BAD, name))
+        counted = {counter: f"{counter} {count}" for counter, count in of_port.items() if count}
+        bad = [words for counter, words in counted.items() if counter in _OF_CABLE]
+        busy = [words for counter, words in counted.items() if counter.endswith(_OF_CONGESTION)]
+        results.append(degraded(PORT_ERRORS, f"{name}: {', '.join(bad)}") if bad else passed(name))
         if busy:
             notes.append(f"{name}: {', '.join(busy)} (congestion, no fault of the link)")
     return Report("InfiniBand counters", tuple(results), notes=tuple(notes))

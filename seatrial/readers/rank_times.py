@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from statistics import median
 
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.readers.report import Lines, Report, Result, degraded, passed
 from seatrial.readers.stragglers import STRAGGLER, THRESHOLD
 from seatrial.text.lazy_pattern import lazy
 
@@ -45,7 +44,7 @@ LINE = lazy(
 )
 
 
-def read_rank_times(lines: Sequence[str]) -> Report:
+def read_rank_times(lines: Lines) -> Report:
     """Name the ranks that compute slower than the others; minima and maxima without a rank are a
     note.
     """
@@ -56,7 +55,7 @@ def read_rank_times(lines: Sequence[str]) -> Report:
         if timer in _COMPUTE:
             results += _of_timer(timer, times)
     if not results and (reports or ranges):
-        results.append(Result(Verdict.PASS, SAYS_BAD, "ranks"))
+        results.append(passed("ranks"))
     notes = dict.fromkeys(map(_note_of, ranges))
     notes.pop("", None)
     return Report("times of ranks", tuple(results), notes=tuple(notes))
@@ -73,7 +72,7 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
             rank, words = slow
             by_rank.setdefault(rank, []).append(words)
     return [
-        Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {words[-1]}")
+        degraded(STRAGGLER, f"rank {rank} {words[-1]}")
         for rank, words in by_rank.items()
         if 2 * len(words) >= len(reports)
     ]
@@ -98,7 +97,7 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
     return None
 
 
-def _by_timer(lines: Sequence[str]) -> dict[str, Times]:
+def _by_timer(lines: Lines) -> dict[str, Times]:
     """Return the times of each rank by timer, in ms."""
     times: dict[str, Times] = {}
     timer = ""
@@ -127,13 +126,9 @@ def _of_timer(timer: str, times: Times) -> list[Result]:
     slow = {rank: ms for rank, ms in usual_of_rank.items() if ms * THRESHOLD > usual}
     most = max(1, len(usual_of_rank) // _FEW)
     if not slow or len(slow) > most:
-        return [Result(Verdict.PASS, SAYS_BAD, timer)]
+        return [passed(timer)]
     return [
-        Result(
-            verdict=Verdict.DEGRADED,
-            code=STRAGGLER,
-            words=f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms",
-        )
+        degraded(STRAGGLER, f"rank {rank} takes {ms:,.0f} ms for {timer}, others {usual:,.0f} ms")
         for rank, ms in slow.items()
     ]
 

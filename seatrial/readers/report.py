@@ -4,7 +4,7 @@ Pure.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.model.measurement import Measurement
@@ -14,6 +14,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
+Lines = Sequence[str]  # of a part
 MAX_WORDS = 200
 _MAX_SHOWN = 4
 _MAX_MEASUREMENTS = 1000
@@ -30,6 +31,29 @@ class Result:
     verdict: Verdict
     code: str
     words: str
+
+
+Results = Iterator[Result]
+
+
+def passed(words: str) -> Result:
+    """Return the result of a device without a fault."""
+    return Result(Verdict.PASS, SAYS_BAD, words)
+
+
+def degraded(code: str, words: str) -> Result:
+    """Return the result of a device that works worse than it should."""
+    return Result(Verdict.DEGRADED, code, words)
+
+
+def failed(code: str, words: str) -> Result:
+    """Return the result of a device that does not work."""
+    return Result(Verdict.FAIL, code, words)
+
+
+def corrupt(code: str, words: str) -> Result:
+    """Return the result of a device that computes or carries wrong numbers."""
+    return Result(Verdict.CORRUPT, code, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,7 @@ class Reader:
     finds: str
     needles: tuple[str, ...]
     begins: re.Pattern[str]
-    read: Callable[[Sequence[str]], Report | None]
+    read: Callable[[Lines], Report | None]
     belongs: re.Pattern[str] = re.compile(r"(?!)")
     ends: re.Pattern[str] | None = None
     patience: int = 20

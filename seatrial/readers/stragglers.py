@@ -6,11 +6,8 @@ Source: its straggler detection callback. A score is 1 for the fastest rank (rel
 rank's own best (individual); below 0.7, its default threshold, a rank is called a straggler.
 """
 
-from collections.abc import Sequence
-
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Lines, Report, Result, degraded
 from seatrial.text.lazy_pattern import lazy
 
 RankKey = tuple[str, int]  # the kind of score, and the rank
@@ -36,13 +33,13 @@ LINE = lazy(
 )
 
 
-def read_stragglers(lines: Sequence[str]) -> Report:
+def read_stragglers(lines: Lines) -> Report:
     """Name the ranks that a warning names, or whose score is below the threshold, with node and
     score.
     """
     kind = "relative"
     scores: dict[RankKey, tuple[str, float]] = {}
-    warned: dict[RankKey, str] = {}
+    warned = {}
     for line in lines:
         if heading := _KIND.search(line):
             kind = heading[1]
@@ -65,9 +62,7 @@ def read_stragglers(lines: Sequence[str]) -> Report:
         )
         for (kind, rank), (node, score) in scores.items()
     ]
-    return Report(
-        tool="straggler detection", results=tuple(results), measurements=tuple(measurements)
-    )
+    return Report("straggler detection", tuple(results), tuple(measurements))
 
 
 def _result(key: RankKey, scored: tuple[str, float] | None, named: str) -> Result:
@@ -81,4 +76,4 @@ def _result(key: RankKey, scored: tuple[str, float] | None, named: str) -> Resul
         if scored
         else f"computes slower than {than}"
     )
-    return Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank}{where} {how}")
+    return degraded(STRAGGLER, f"rank {rank}{where} {how}")

@@ -6,7 +6,6 @@ file of its family.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.readers import (
@@ -30,7 +29,7 @@ from seatrial.readers import (
     training_results,
 )
 from seatrial.readers.documents import document_of
-from seatrial.readers.report import Reader, Report
+from seatrial.readers.report import Lines, Reader, Report
 from seatrial.system.extensions import loaders, usable
 from seatrial.text.lazy_pattern import lazy
 
@@ -278,18 +277,12 @@ _OWN = (
 )
 
 
-def _read_json(lines: Sequence[str]) -> Report | None:
+def _read_json(lines: Lines) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    for read in (
-        dcgm.read_document,
-        nvbandwidth.read_document,
-        fabric.read_document,
-        perftest.read_document,
-        training_results.read_document,
-    ):
-        report = read(document)
+    for tool in (dcgm, nvbandwidth, fabric, perftest, training_results):
+        report: Report | None = tool.read_document(document)
         if report:
             return report
     return None
@@ -311,7 +304,7 @@ def _accepted(name: str, reader: Reader) -> Reader:
     Raises TypeError.
     """
 
-    def read(lines: Sequence[str]) -> Report | None:
+    def read(lines: Lines) -> Report | None:
         try:
             return reader.read(lines)
         except Exception as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from seatrial.model.measurement import TIMES, ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import Lines, Report, Result, degraded, failed
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.lazy_pattern import lazy
@@ -44,17 +44,15 @@ LINE = lazy(
 )
 NEEDLES = (
     *training_setup.NEEDLES,
-    *(
-        "iteration",
-        "step:",
-        "train_step_timing",
-        "loss=",
-        "loss/",
-        "'loss'",
-        '"loss"',
-        'loss":',
-        "Rank ",
-    ),
+    "iteration",
+    "step:",
+    "train_step_timing",
+    "loss=",
+    "loss/",
+    "'loss'",
+    '"loss"',
+    'loss":',
+    "Rank ",
 )
 
 
@@ -70,7 +68,7 @@ class Accused(NamedTuple):
         return f"rank {self.rank} ({self.node}, GPU {self.device})"
 
 
-def read_training(lines: Sequence[str]) -> Report | None:
+def read_training(lines: Lines) -> Report | None:
     """Return the report of a training's log; None where no line has a step, an assertion or the
     size of a batch.
     """
@@ -84,9 +82,9 @@ def read_training(lines: Sequence[str]) -> Report | None:
     results = [*_not_finite(steps, accused), *_slower(steps)]
     measurements = measurements_of(steps, setup=setup)
     return Report(
-        tool=_description(steps),
-        results=tuple(results),
-        measurements=measurements,
+        _description(steps),
+        tuple(results),
+        measurements,
         notes=tuple(_slow_steps(steps)),
     )
 
@@ -129,11 +127,9 @@ def measurements_of(
 
 def _tokens(step: Step, setup: TrainingSetup) -> float | None:
     """Return tokens/s of each GPU: as logged, else from the time of the step and its batch."""
-    if step.tokens_s_per_gpu is not None:
-        return step.tokens_s_per_gpu
-    if not step.time_ms or step.time_ms <= 0:
-        return step.tokens_s_per_gpu
-    return setup.tokens_s_per_gpu(step.time_ms)
+    if step.tokens_s_per_gpu is None and step.time_ms and step.time_ms > 0:
+        return setup.tokens_s_per_gpu(step.time_ms)
+    return step.tokens_s_per_gpu
 
 
 def _description(steps: Steps) -> str:
@@ -147,7 +143,7 @@ def _description(steps: Steps) -> str:
     return words
 
 
-def _accused(lines: Sequence[str]) -> list[Accused]:
+def _accused(lines: Lines) -> list[Accused]:
     """Return the ranks whose own checks found something, in the order of the log."""
     accused: dict[str, Accused] = {}
     for match in filter(None, map(_ASSERTION.match, lines)):
@@ -169,10 +165,7 @@ def _not_finite(steps: Steps, accused: Sequence[Accused]) -> list[Result]:
     """
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
     if not bad:
-        return [
-            Result(verdict=Verdict.FAIL, code=NOT_FINITE, words=f"{each}: {each.what}")
-            for each in accused[:1]
-        ]
+        return [failed(NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
     first = steps[bad[0]]
     last = steps[bad[-1]]
     is_loss = first.loss is not None and first.loss - first.loss != 0
@@ -239,13 +232,7 @@ def _slower(steps: Steps) -> list[Result]:
         return [Result(Verdict.PASS, SLOWER, "")]
     first, _ = numbered[at]
     longer = f"{after / before:.2f} times the {quantity(before, '')} before"
-    return [
-        Result(
-            verdict=Verdict.DEGRADED,
-            code=SLOWER,
-            words=f"steps from {first} on take {quantity(after, unit)}, {longer}",
-        )
-    ]
+    return [degraded(SLOWER, f"steps from {first} on take {quantity(after, unit)}, {longer}")]
 
 
 def _change(costs: Sequence[float]) -> int:

@@ -5,20 +5,18 @@ The keys of results.json are in docs/judging-logs.md. A throughput is compared w
 by the judge.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.documents import finite, items
-from seatrial.readers.report import Report, Result
+from seatrial.readers.documents import Document, finite, items, json_in
+from seatrial.readers.report import Lines, Report, Result, Results, corrupt, failed
 from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
 
-Document = Mapping[str, Any]
 NOT_FINITE = "training-result-not-finite"
 DIFFER = "training-result-differs"
 NOT_LEARNED = "training-result-not-learned"
@@ -41,18 +39,18 @@ _LAST = ("loss_end", "last_loss", "final_loss")
 _TEXTS = ("model", "precision", "data", "device")
 
 
-def read_document(document: dict[str, Any]) -> Report | None:
+def read_document(document: Document) -> Report | None:
     """Return the report of results.json; None for another document."""
     if not any(key in document for key in (*_THROUGHPUT, *_LAST)):
         return None
     return _report(document, is_whole=True)
 
 
-def read_events(lines: Sequence[str]) -> Report | None:
+def read_events(lines: Lines) -> Report | None:
     """Return the report of the JSON lines of a training or of its sums; None if no line is
     whole.
     """
-    events = [event for event in map(_event, lines) if isinstance(event, dict)]
+    events = [event for event in map(json_in, lines) if isinstance(event, dict)]
     if not events:
         return None
     summary: Document = {}
@@ -68,19 +66,11 @@ def read_events(lines: Sequence[str]) -> Report | None:
                 results.append(_wrong_sum(event))
     lost = next((step for step in steps if _is_broken(step, "loss")), None)
     if lost:
-        results.append(
-            Result(
-                verdict=Verdict.CORRUPT,
-                code=NOT_FINITE,
-                words=f"the loss of step {lost.get('step')} is not finite",
-            )
-        )
+        results.append(corrupt(NOT_FINITE, f"the loss of step {lost.get('step')} is not finite"))
     if steps and not summary and not lost:
         return Report(f"training that ends at step {steps[-1].get('step')}")
     whole = _report(summary, is_whole=bool(summary))
-    return Report(
-        tool=whole.tool, results=(*results, *whole.results), measurements=whole.measurements
-    )
+    return replace(whole, results=(*results, *whole.results))
 
 
 def _is_broken(document: Document, key: str) -> bool:
@@ -90,13 +80,13 @@ def _is_broken(document: Document, key: str) -> bool:
 def _report(document: Document, is_whole: bool) -> Report:
     """Return the rate of a training, and what its end says if it `is_whole`."""
     return Report(
-        tool=_tool(document),
-        results=tuple(_results(document)) if is_whole else (),
-        measurements=tuple(_measurements(document)),
+        _tool(document),
+        tuple(_results(document)) if is_whole else (),
+        tuple(_measurements(document)),
     )
 
 
-def _results(document: Document) -> Iterator[Result]:
+def _results(document: Document) -> Results:
     """Yield a loss that is not finite or did not fall, and ranks with other parameters."""
     ranks = items(document, "ranks")
     broken = [rank for rank in ranks if rank.get("finite") is False]
@@ -104,21 +94,18 @@ def _results(document: Document) -> Iterator[Result]:
         words = "the loss is not finite"
         if broken:
             words += f" on {_named(broken)}"
-        yield Result(Verdict.CORRUPT, NOT_FINITE, words)
+        yield corrupt(NOT_FINITE, words)
     checksums = Counter(str(rank.get("checksum")) for rank in ranks)
     if len(checksums) > 1:
         usual, _ = checksums.most_common(1)[0]
         odd = ", ".join(_rank(rank) for rank in ranks if str(rank.get("checksum")) != usual)
         words = f"other parameters than most on {odd[:150]}"
-        yield Result(Verdict.CORRUPT, DIFFER, words)
+        yield corrupt(DIFFER, words)
     first = _first(document, _FIRST)
     last = _first(document, _LAST)
     if first is not None and last is not None:
         fell = f"the loss went from {number(first)} to {number(last)}"
-        if last < first:
-            yield Result(Verdict.PASS, "", fell)
-        else:
-            yield Result(Verdict.FAIL, NOT_LEARNED, fell)
+        yield Result(Verdict.PASS, "", fell) if last < first else failed(NOT_LEARNED, fell)
 
 
 def _measurements(document: Document) -> Iterator[Measurement]:
@@ -128,12 +115,10 @@ def _measurements(document: Document) -> Iterator[Measurement]:
         return
     conditions: dict[str, ConditionValue] = {}
     for key in _TEXTS:
-        text = document.get(key)
-        if isinstance(text, str):
+        if isinstance(text := document.get(key), str):
             conditions[key] = printable(text)[:100]
     for name, keys in _COUNTS:
-        count = _first(document, keys)
-        if count is not None:
+        if (count := _first(document, keys)) is not None:
             conditions[name] = int(count)
     if document.get("compile") is True:
         conditions["compile"] = True
@@ -151,12 +136,9 @@ def _tool(document: Document) -> str:
     """Name the training by its model and its rate, as far as they are known."""
     model = document.get("model")
     rate = _first(document, _THROUGHPUT)
-    named = "training"
-    if isinstance(model, str):
-        named = f"training of {printable(model)[:60]}"
-    if rate is None:
-        return named
-    return f"{named} at {number(rate)} samples/s"
+    of_model = f" of {printable(model)[:60]}" if isinstance(model, str) else ""
+    at_rate = "" if rate is None else f" at {number(rate)} samples/s"
+    return f"training{of_model}{at_rate}"
 
 
 def _wrong_sum(event: Document) -> Result:
@@ -164,11 +146,7 @@ def _wrong_sum(event: Document) -> Result:
     bad = [rank for rank in items(event, "ranks") if finite(rank.get("wrong"))]
     if not bad:
         return Result(Verdict.PASS, "", "every sum is right")
-    return Result(
-        verdict=Verdict.CORRUPT,
-        code=WRONG_SUM,
-        words=f"all_reduce by torch: wrong elements on {_named(bad)}",
-    )
+    return corrupt(WRONG_SUM, f"all_reduce by torch: wrong elements on {_named(bad)}")
 
 
 def _named(ranks: Sequence[Document]) -> str:
@@ -180,19 +158,7 @@ def _rank(rank: Document) -> str:
     return printable(f"rank {rank.get('rank')} ({rank.get('host')})")[:100]
 
 
-def _event(line: str) -> Any:
-    """Return the JSON in a line; None in another line."""
-    start = line.find("{")
-    try:
-        return json.JSONDecoder().raw_decode(line, max(start, 0))[0]
-    except (ValueError, RecursionError):
-        return None
-
-
 def _first(document: Document, keys: Sequence[str]) -> float | None:
     """Return the first finite number under one of the keys."""
-    for key in keys:
-        value = finite(document.get(key))
-        if value is not None:
-            return value
-    return None
+    values = (finite(document.get(key)) for key in keys)
+    return next((value for value in values if value is not None), None)

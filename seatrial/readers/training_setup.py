@@ -56,21 +56,18 @@ LINE = lazy(
     )
 )
 NEEDLES = (
-    *(
-        " capacity: ",
-        " total parameters",
-        "parameters in billions",
-        "Trainable params",
-        "device mesh with",
-    ),
-    *(
-        "local batch size ",
-        "using world size: ",
-        "distributed processes registered",
-        " ....",
-        "TransformerBlock with",
-    ),
-    *("activation checkpointing", "Float8"),
+    " capacity: ",
+    " total parameters",
+    "parameters in billions",
+    "Trainable params",
+    "device mesh with",
+    "local batch size ",
+    "using world size: ",
+    "distributed processes registered",
+    " ....",
+    "TransformerBlock with",
+    "activation checkpointing",
+    "Float8",
 )
 # Parameters
 _LLAMAS = {"1b": 1.2358e9, "3b": 3.2127e9, "8b": 8.0303e9, "70b": 70.554e9, "405b": 405.85e9}
@@ -183,13 +180,8 @@ def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
     if match["pairs"]:
         pairs = re.findall(r"(\w{1,20})=(\d{1,7})", match["pairs"])
     else:
-        pairs = list(
-            zip(
-                re.findall(r"\w{1,20}", match["names"]),
-                re.findall(r"\d{1,7}", match["sizes"]),
-                strict=False,
-            )
-        )
+        names = re.findall(r"\w{1,20}", match["names"])
+        pairs = list(zip(names, re.findall(r"\d{1,7}", match["sizes"]), strict=False))
     ranks = 1
     for name, size in pairs:
         ranks *= int(size) if name not in ("ep", "etp") else 1

@@ -67,7 +67,8 @@ class LineReader(ABC):
         """
         data = self.read(timeout_s)
         if data is None:
-            rest, self._rest = self._rest, b""
+            rest = self._rest
+            self._rest = b""
             return [_text(rest)] if rest else None
         lines, self._rest = _lines(self._rest + data)
         return lines
@@ -131,6 +132,7 @@ class RemoteProcess(LineReader):
         return self._channel.exit_status if self._channel.exit_status >= 0 else None
 
     def close(self) -> None:
+        """End the connection to the command."""
         self._channel.close()
 
 
@@ -138,7 +140,8 @@ def _lines(data: bytes) -> tuple[list[str], bytes]:
     """Return the whole lines in `data`, and the rest."""
     *whole, rest = data.split(b"\n")
     if len(rest) > _MAX_LINE_BYTES:
-        whole, rest = [*whole, rest], b""
+        whole = [*whole, rest]
+        rest = b""
     return [_text(line) for line in whole], rest
 
 
@@ -168,7 +171,8 @@ class RemoteRanks(RemoteProcess):
         if own or others or not has_ended or self._is_ready:
             return [*own, *(others or [])]
         if self._rest_of_rank_0:
-            last, self._rest_of_rank_0 = RankLine(_text(self._rest_of_rank_0), 0), b""
+            last = RankLine(_text(self._rest_of_rank_0), 0)
+            self._rest_of_rank_0 = b""
             return [last]
         return super().read_lines(0.0)
 
@@ -232,7 +236,8 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
 
     Raises FloodError.
     """
-    output, ended = bytearray(), False
+    output = bytearray()
+    ended = False
     while not ended and (left := deadline - time.monotonic()) > 0:
         data = process.read(left)
         ended = data is None
@@ -296,7 +301,8 @@ class LocalProcess(LineReader):
         )
         assert self._process.stdin
         assert self._process.stdout
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._stdin = self._process.stdin
+        self._stdout = self._process.stdout
 
     def send(self, data: bytes) -> None:
         """Write to its standard input. Raises OSError if the command does not take it."""

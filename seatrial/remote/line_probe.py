@@ -82,7 +82,8 @@ class LineProbe:
 
     def first(self, read: Callable[[str], Read], timeout_s: float) -> Read:
         """Return what `read` makes of the first line that it accepts; a login may print others."""
-        deadline, printed = time.monotonic() + timeout_s, ""
+        deadline = time.monotonic() + timeout_s
+        printed = ""
         while True:
             while self._unread:
                 line = self._unread.popleft()

@@ -15,7 +15,7 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import NodeAnswer
 from seatrial.remote.node_setup import asked
-from seatrial.remote.ssh import connected, fan_out, on_each
+from seatrial.remote.ssh import answered, connected, fan_out, on_each
 
 log = logging.getLogger("seatrial.minutes")
 
@@ -53,9 +53,8 @@ class Minutes:
         for node, answer in answers.items():
             for part, readings in answer.parts.items():
                 for metric, reading in readings.items():
-                    self.metrics.setdefault(metric, {}).setdefault(f"{node}/{part}", {})[place] = (
-                        reading
-                    )
+                    of_metric = self.metrics.setdefault(metric, {})
+                    of_metric.setdefault(f"{node}/{part}", {})[place] = reading
 
 
 @contextmanager
@@ -64,7 +63,8 @@ def recording(every_s: float, testbed: Callable[[], Testbed | None]) -> Iterator
 
     A node that does not answer leaves a gap.
     """
-    minutes, over = Minutes(), threading.Event()
+    minutes = Minutes()
+    over = threading.Event()
     if not every_s:
         yield minutes
         return
@@ -92,9 +92,7 @@ def _record(
         except (SeatrialError, OSError) as error:  # of this machine
             log.debug("a minute is missing: %s", error)
             continue
-        known = {
-            name: answer for name, answer in answers.items() if isinstance(answer, MinuteAnswer)
-        }
+        known = answered(answers)
         if known and not over.is_set():
             minutes.add(at - began, known)
 

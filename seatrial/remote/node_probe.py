@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import paramiko
 
 Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
+MaybeNumber = Number | None
 Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
 Slowdown = Literal[
     "hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"
@@ -80,17 +81,17 @@ class GpuState(NodeAnswer):
     vbios: Text = ""
     ecc: Text = ""
     persistence: Text = ""
-    ecc_uncorrected: Number | None = None
+    ecc_uncorrected: MaybeNumber = None
     slowdown: list[Slowdown] | None = Field(None, max_length=8)
-    clock_mhz: Number | None = None
-    clock_max_mhz: Number | None = None
-    power_w: Number | None = None
-    power_limit_w: Number | None = None
-    memory_mib: Number | None = None
-    temperature_c: Number | None = None
-    pcie_width: Number | None = None
-    pcie_width_max: Number | None = None
-    pcie_gen_max: Number | None = None
+    clock_mhz: MaybeNumber = None
+    clock_max_mhz: MaybeNumber = None
+    power_w: MaybeNumber = None
+    power_limit_w: MaybeNumber = None
+    memory_mib: MaybeNumber = None
+    temperature_c: MaybeNumber = None
+    pcie_width: MaybeNumber = None
+    pcie_width_max: MaybeNumber = None
+    pcie_gen_max: MaybeNumber = None
     processes: int = Field(0, ge=0, le=1_000_000)
     nvlinks: list[Number] = Field(default_factory=list, max_length=64)
     rows_pending: bool | None = None
@@ -123,8 +124,8 @@ class PortState(NodeAnswer):
     relaxed_ordering: bool | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
-    pcie_gt_s: Number | None = None
-    pcie_gt_s_max: Number | None = None
+    pcie_gt_s: MaybeNumber = None
+    pcie_gt_s_max: MaybeNumber = None
 
 
 class KernelEvent(NodeAnswer):
@@ -162,8 +163,8 @@ class Inventory(NodeAnswer):
     redirecting_switches: int | None = Field(None, ge=0)
     hugepages: int | None = None
     memlock_kib: int | None = None
-    shm_gb: Number | None = None
-    disk_free_gb: Number | None = None
+    shm_gb: MaybeNumber = None
+    disk_free_gb: MaybeNumber = None
 
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _MARK = "seatrial-system"
+FactsOfNode = Mapping[str, Any]  # by the names in the class Facts
 # Device and inode: within one boot of one kernel, no two files have both
 _FILE = r"\d{1,20}:\d{1,20}"
 _ANSWER = re.compile(
@@ -96,7 +97,7 @@ class NodeConnection:
     """
 
     transport: "paramiko.Transport"
-    facts: Mapping[str, Any]
+    facts: FactsOfNode
     connect_ms: float
     clock_offset_s: float
     clock_error_s: float
@@ -122,9 +123,9 @@ class SharedFacts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._first: tuple[Mapping[str, Any], System | None] | None = None
+        self._first: tuple[FactsOfNode, System | None] | None = None
 
-    def of(self, contact: "_Contact") -> Mapping[str, Any]:
+    def of(self, contact: "_Contact") -> FactsOfNode:
         """Return the facts of one node, whose probes are then in place.
 
         Raises RemoteError naming node and cause.
@@ -187,9 +188,10 @@ class _Contact:
     transport: "paramiko.Transport"
     connect_s: float
 
-    def install_and_ask(self) -> Mapping[str, Any]:
+    def install_and_ask(self) -> FactsOfNode:
         """Write the probes to the node and run `facts`."""
-        python, workdir = self.testbed.python, self.testbed.workdir
+        python = self.testbed.python
+        workdir = self.testbed.workdir
         argv = [
             python,
             "-c",
@@ -291,9 +293,8 @@ def asked(
 
 @cache
 def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES} | {
-        name: _script(name) for name in _SCRIPTS
-    }
+    probes = {path.name: path.read_text() for path in PROBES}
+    return probes | {name: _script(name) for name in _SCRIPTS}
 
 
 def _script(name: str) -> str:

@@ -57,10 +57,8 @@ def _asked(
     testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float
 ) -> str:
     """Return the output of a probe that reads its request from standard input."""
-    command, stdin = (
-        shlex.join(standard_library_program(testbed, probe)),
-        json.dumps(request).encode(),
-    )
+    command = shlex.join(standard_library_program(testbed, probe))
+    stdin = json.dumps(request).encode()
     return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
 
 
@@ -98,12 +96,10 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
         with suppress(ValueError):  # what else a login prints
             answer = read_answer(ReachAnswer, line)
             if answer.tried == len(peers):
-                reason_by_position = {
-                    place: reason for reason, places in answer.failed.items() for place in places
-                }
                 return {
                     peers[place].name: _reason(peers[place], why)
-                    for place, why in reason_by_position.items()
+                    for why, places in answer.failed.items()
+                    for place in places
                 }
     raise RemoteError(Reason.of("peers-not-tried"))
 

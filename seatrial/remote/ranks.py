@@ -41,7 +41,8 @@ class SrunLines:
         tag = _TAG.match(line)
         if not tag or not tag[3]:
             return line
-        rank, words = int(tag[3]), line[tag.end() :]
+        rank = int(tag[3])
+        words = line[tag.end() :]
         pieces = self._pieces.pop(rank, [])
         pieces.append(words if pieces else line)
         if len(words.encode(errors="replace")) != _SRUN_BYTES:

@@ -237,7 +237,7 @@ def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path
 def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.remote.mpi._MOST_LINES", 3)
+    monkeypatch.setattr("seatrial.remote.follower._MOST_LINES", 3)
     log_file, seen = tmp_path / "logs" / "x.log", []
     lines = [f"line {i}" for i in range(10)]
     result, *_ = play(
@@ -272,7 +272,7 @@ def test_more_ranks_get_more_time_to_leave(
     need.
     """
     now = [0.0]
-    monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("seatrial.remote.follower.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: ranks))
     closed: list[float] = []
     monkeypatch.setattr(FakeProcess, "close_stdin", lambda self: closed.append(now[0]))
@@ -318,7 +318,7 @@ def test_output_that_piles_up_past_the_time_limit_is_a_flood(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("seatrial.remote.follower.time.monotonic", lambda: now[0])
 
     def batches() -> Iterator[list[str]]:
         for _ in range(100):

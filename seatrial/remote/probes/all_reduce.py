@@ -12,13 +12,14 @@ and the first round that had one. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 try:  # first: it says so where torch is missing
     import rendezvous
+    from command_line import HIDDEN, OF_RANKS, Option, parser_of
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -31,9 +32,17 @@ _EXACT = 1 << 24  # whole numbers up to which float32 has them all
 # shows
 _WEIGHTS = 61
 _MOST = 4093
+_OPTIONS: tuple[Option, ...] = (
+    ("--rounds", int, 50, "how many sums"),
+    ("--elements", int, 2_000_000, "float32 numbers in each"),
+    ("--device", ("cpu", "cuda"), None, "a GPU if there is one, when unset"),
+    ("--corrupt RANK", int, None, HIDDEN),
+    *OF_RANKS,
+)
 
 
 def weight(rank: int) -> int:
+    """Return the number that a rank multiplies its numbers by."""
     return rank % _WEIGHTS + 1
 
 
@@ -59,9 +68,10 @@ def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Te
     return (x % top + 1).to(torch.float32)
 
 
-def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str) -> list[int]:
+def wrong_by_round(options: Namespace, here: RankPlacement, device: str) -> list[int]:
     """Return how many elements of this rank's result were wrong in each round."""
-    top, total = highest(here.world_size), sum(map(weight, range(here.world_size)))
+    top = highest(here.world_size)
+    total = sum(map(weight, range(here.world_size)))
     wrong = []
     for round_number in range(options.rounds):
         base = numbers(round_number, top, options.elements, device)
@@ -74,6 +84,7 @@ def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Sum on all ranks; return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     rendezvous.join(here, options, device)
@@ -93,19 +104,10 @@ def main(arguments: Sequence[str]) -> int:
     return WRONG_RESULT if any(rank["wrong"] for rank in ranks) else 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="all_reduce.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--rounds", type=int, default=50, help="how many sums")
-    parser.add_argument("--elements", type=int, default=2_000_000, help="float32 numbers in each")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset"
-    )
-    # For tests of the check itself
-    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
+    parser = parser_of("all_reduce.py", __doc__, _OPTIONS)
+    options: Namespace = parser.parse_args(arguments)
     if min(options.rounds, options.elements) < 1:
         parser.error("needs --rounds and --elements of 1 or more")
     return options

@@ -27,12 +27,19 @@ ROCM_SMI = [
     "--showtemp",
     "--showpower",
     "--showmaxpower",
+    "--showclocks",
+    "--showmeminfo",
+    "vram",
+    "--json",
 ]
-ROCM_SMI += ["--showclocks", "--showmeminfo", "vram", "--json"]
 # What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not
 # tell them apart.
-THROTTLES = {"prochot": "hardware slowdown", "socket_thermal": "thermal slowdown"}
-THROTTLES.update(vr_thermal="thermal slowdown", hbm_thermal="thermal slowdown")
+THROTTLES = {
+    "prochot": "hardware slowdown",
+    "socket_thermal": "thermal slowdown",
+    "vr_thermal": "thermal slowdown",
+    "hbm_thermal": "thermal slowdown",
+}
 NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
 
 
@@ -41,7 +48,8 @@ def gpu_list(deadline):
     static = by_gpu("static", deadline)
     if not static:
         return numbered(rocm_gpu(card) for card in rocm_cards(deadline))
-    metric, processes = by_gpu("metric", deadline), by_gpu("process", deadline)
+    metric = by_gpu("metric", deadline)
+    processes = by_gpu("process", deadline)
     links = by_gpu("xgmi", deadline, "--link-status")
     nothing: "dict[str, object]" = {}
     return numbered(
@@ -55,6 +63,7 @@ def gpu_list(deadline):
 
 
 def numbered(gpus):
+    """Name GPUs by their place among the addresses."""
     ordered = sorted(gpus, key=lambda gpu: gpu["pci"])
     for place, gpu in enumerate(ordered):
         gpu.update(name=f"gpu-{place}")
@@ -93,6 +102,12 @@ def within(value, *path):
     return value
 
 
+def entries(value, name):
+    """Return the list under this key; none where it is another value."""
+    found = within(value, name)
+    return found if isinstance(found, list) else []
+
+
 def first_number(value, *paths):
     """Return the number under the first path that has one."""
     numbers = (number(within(value, *path)) for path in paths)
@@ -106,11 +121,12 @@ def number(value):
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value) if 0 <= value < 1e15 else None
     match = NUMBER.match(value) if isinstance(value, str) else None
-    return float(match.group(1)) if match else None
+    return float(match[1]) if match else None
 
 
-def text(value):
-    """Return a text that is not a placeholder, else ""."""
+def text(value, *path):
+    """Return the text under these keys that is not a placeholder, else ""."""
+    value = within(value, *path)
     is_text = (
         isinstance(value, str)
         and value.isprintable()
@@ -121,22 +137,18 @@ def text(value):
 
 def amd_gpu(static, metric):
     """Return one GPU by amd-smi; with errors and place from the driver's folder for it."""
-    pci = text(within(static, "bus", "bdf")).lower()
+    pci = text(static, "bus", "bdf").lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
     clocks = within(metric, "clock")
-    engines = (
-        [name for name in clocks if name.startswith("gfx")] if isinstance(clocks, dict) else []
-    )
-    clock = clocks[engines[0]] if engines else None
-    generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
+    engines = clocks if isinstance(clocks, dict) else {}
+    clock = next((engines[name] for name in engines if name.startswith("gfx")), None)
+    generation = re.match(r"Gen (\d)$", text(static, "bus", "pcie_interface_version"))
     return {
         "pci": pci,
-        "model": text(within(static, "asic", "market_name")),
-        "vbios": " ".join(
-            filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))
-        ),
+        "model": text(static, "asic", "market_name"),
+        "vbios": " ".join(filter(None, (text(vbios, "part_number"), text(vbios, "version")))),
         "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(ecc, ""),
         "ecc_uncorrected": ras_errors(pci) if errors is None else errors,
         "slowdown": slowdowns(within(metric, "throttle")),
@@ -169,14 +181,14 @@ def umc_state(blocks):
         blocks = {
             within(block, "block"): within(block, "status")
             for block in blocks
-            if text(within(block, "block"))
+            if text(block, "block")
         }
-    return text(within(blocks, "UMC"))
+    return text(blocks, "UMC")
 
 
 def slowdowns(throttle):
     """Return the causes that are active; None if the GPU does not report them, as before MI300."""
-    statuses = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
+    statuses = {name: text(throttle, name + "_violation_status") for name in THROTTLES}
     if not any(statuses.values()):
         return None
     return sorted({THROTTLES[name] for name, status in statuses.items() if status == "ACTIVE"})
@@ -186,8 +198,7 @@ def users(process):
     """Return processes that hold memory of the GPU: the list has all that ever opened any of
     them.
     """
-    listed = within(process, "process_list")
-    infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
+    infos = [within(entry, "process_info") for entry in entries(process, "process_list")]
     memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
     return sum(1 for memory in memories if memory)
 
@@ -197,13 +208,8 @@ def xgmi_links(link):
 
     A virtual function shows all links as down if it does not know their state.
     """
-    states = within(link, "link_status")
-    links = (
-        [float(state == "U") for state in states if state in ("U", "D")]
-        if isinstance(states, list)
-        else []
-    )
-    return links if any(links) else []
+    states = [state for state in entries(link, "link_status") if state in ("U", "D")]
+    return [float(state == "U") for state in states] if "U" in states else []
 
 
 def rocm_cards(deadline):
@@ -220,13 +226,13 @@ def rocm_gpu(card):
     """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a
     slowdown.
     """
-    pci = text(card.get("pci bus")).lower()
+    pci = text(card, "pci bus").lower()
     memory = number(card.get("vram total memory (b)"))
-    lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))
+    lanes = re.search(r"x(\d{1,2})\)", text(card, "pcie clock level"))
     return {
         "pci": pci,
-        "model": text(card.get("card series")) or text(card.get("device name")),
-        "vbios": text(card.get("vbios version")),
+        "model": text(card, "card series") or text(card, "device name"),
+        "vbios": text(card, "vbios version"),
         "ecc_uncorrected": ras_errors(pci),
         "clock_mhz": first_number(card, ("sclk clock speed",)),
         "power_w": first_number(
@@ -239,7 +245,7 @@ def rocm_gpu(card):
             card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)
         ),
         "memory_mib": memory / (1 << 20) if memory else None,
-        "pcie_width": float(lanes.group(1)) if lanes else None,
+        "pcie_width": float(lanes[1]) if lanes else None,
         "numa": numa_node(PCI + pci),
     }
 

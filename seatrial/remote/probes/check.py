@@ -16,7 +16,6 @@ library; what it starts needs torch.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -26,20 +25,20 @@ import signal
 import statistics
 import sys
 import tempfile
+from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 import placement
+from command_line import Option, parser_of
+from probe_answers import Json, figure, last_json, measured, number, objects, read_json, text
 from processes import Ended, run, run_probe
 
-Json = Dict[str, Any]  # an object
 # Exit statuses of a probe: rendezvous.py
 _CANNOT_START = 3
 _WRONG_RESULT = 7
-_MAX_TEXT = 200  # characters of a probe's text
-_MAX_JSON = 1 << 20  # bytes
 _CPU_RANKS = 2
 _MAX_DEVICES = 256
 _CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iterations", "5")
@@ -52,6 +51,19 @@ _WRONG_COLUMNS = (8, 12)
 _BUSBW_COLUMN = 7
 _SIZE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_OPTIONS: tuple[Option, ...] = (
+    (
+        "--allow-no-gpu",
+        bool,
+        False,
+        "check the processors where torch sees no GPU, also when --gpus asks for some",
+    ),
+    ("--gpus", int, 0, "GPUs that the machine must have; as many as torch sees"),
+    ("--fast", ("slurm", "kubernetes"), None, "look and measure nothing, for that scheduler"),
+    ("--ports", int, 0, "RDMA ports that must be active, with --fast"),
+    ("--results FILE", str, "results.json", "figures as JSON: results.json"),
+    ("--timeout-s", float, 300.0, "for each program that is started: 300"),
+)
 VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst last
 
 
@@ -88,11 +100,8 @@ def collective(gpus: int, timeout_s: float) -> Part:
         over = f"{gpus} GPUs, NCCL"
     else:
         return sums(gpus, timeout_s)
-    rows = []
-    for line in ended.output.splitlines():
-        words = line.split()
-        if is_row(words):
-            rows.append(words)
+    lines = [line.split() for line in ended.output.splitlines()]
+    rows = [words for words in lines if is_row(words)]
     for words in rows:
         if any(words[side] != "0" for side in _WRONG_COLUMNS):
             return Part("COLLECTIVE", verdict="corrupt", reason="all_reduce: elements are wrong")
@@ -129,10 +138,12 @@ def sums(gpus: int, timeout_s: float) -> Part:
 
 
 def names_of(ranks: Iterable[Json]) -> list[str]:
+    """Return the numbers of the ranks, as text."""
     return [text(rank.get("rank")) for rank in ranks]
 
 
 def is_row(words: Sequence[str]) -> bool:
+    """Return whether the words of a line are a row of nccl-tests."""
     if len(words) < _COLUMNS:
         return False
     has_size = _SIZE.fullmatch(words[0])
@@ -144,9 +155,13 @@ def training(gpus: int, timeout_s: float) -> Part:
     """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end
     alike.
     """
-    device, ranks, unit = "cpu", _CPU_RANKS, "processes"
+    device = "cpu"
+    ranks = _CPU_RANKS
+    unit = "processes"
     if gpus:
-        device, ranks, unit = "cuda", gpus, "GPUs"
+        device = "cuda"
+        ranks = gpus
+        unit = "GPUs"
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
         arguments = ("--device", device, "--results", file)
@@ -175,11 +190,6 @@ def training_line(results: Json, over: str) -> str:
         f"{model} {precision} on {over}: {rate} samples/s, {step_ms} ms a step, "
         f"loss {first:.3f} to {last:.3f}"
     )
-
-
-def measured(answer: Json, name: str) -> float:
-    """Return a number of an answer; NaN where it has none, or 0."""
-    return number(answer.get(name)) or math.nan
 
 
 def wrong_ranks(summary: Json) -> str:
@@ -216,66 +226,8 @@ def broken(name: str, ended: Ended, problem: str) -> Part:
 
 
 def worst(verdicts: Iterable[str]) -> str:
+    """Return the worst verdict; pass without any."""
     return max(verdicts, key=VERDICTS.index, default="pass")
-
-
-def last_json(ended: Ended) -> Json | None:
-    """Return the JSON object in the last line that a program printed, if any."""
-    lines = ended.output.strip().splitlines()
-    return _json_object(lines[-1]) if lines else None
-
-
-def read_json(file: str) -> Json | None:
-    """Return the JSON object in a file; None if it has none or is too large."""
-    try:
-        with open(file, errors="replace") as stream:
-            content = stream.read(_MAX_JSON + 1)
-    except OSError:
-        return None
-    if len(content) > _MAX_JSON:
-        return None
-    return _json_object(content)
-
-
-def _json_object(content: str) -> Json | None:
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def objects(answer: Json, name: str) -> list[Json]:
-    """Return the JSON objects in a list of the answer; none where it is no list."""
-    entries = answer.get(name)
-    if not isinstance(entries, list):
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)]
-
-
-def number(value: object) -> float | None:
-    """Return a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    is_finite = abs(value) < math.inf
-    return float(value) if is_finite else None
-
-
-def figure(value: float) -> str:
-    """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386,
-    2,700.
-    """
-    if abs(value) >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:#.3g}"
-
-
-def text(value: object) -> str:
-    """Return one line to print, bounded and without control characters; "" for None."""
-    words = "" if value is None else str(value)
-    line = " ".join(words.split())
-    printable = "".join(letter for letter in line if letter.isprintable())
-    return printable[:_MAX_TEXT]
 
 
 def compute(gpus: int, timeout_s: float) -> Part:
@@ -307,9 +259,7 @@ def compute(gpus: int, timeout_s: float) -> Part:
 def device_figures(device: Json) -> Json:
     """Return the names and texts of a device, and the median of each of its lists of samples."""
     names = ("device", "model", "dtype", "wrong", "error")
-    figures: Json = {}
-    for name in names:
-        figures[name] = text(device.get(name, ""))
+    figures: Json = {name: text(device.get(name)) for name in names}
     for name, samples in device.items():
         if not isinstance(samples, list):
             continue
@@ -320,6 +270,7 @@ def device_figures(device: Json) -> Json:
 
 
 def device_line(figures: Json) -> str:
+    """Return the line of a device: its rates."""
     matmul = figure(figures.get("matmul_tflops", math.nan))
     copy = figure(figures.get("copy_gb_s", math.nan))
     rates = f"matmul {figures['dtype']} {matmul} TFLOP/s, memory copy {copy} GB/s"
@@ -328,6 +279,7 @@ def device_line(figures: Json) -> str:
 
 
 def own_problems(devices: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Yield the verdict and the reason of each device that is wrong by itself."""
     for device in devices:
         name = device["device"]
         error = device["error"]
@@ -366,6 +318,7 @@ def different_devices(
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Check this machine; return the exit status."""
     options = parse(arguments)
     if options.fast:
         import health  # reads this machine's hardware, which nothing else here does
@@ -381,7 +334,8 @@ def main(arguments: Sequence[str]) -> int:
         show(part)
         parts.append(part)
     verdict = worst(part.verdict for part in parts)
-    problems, notes = [], []
+    problems = []
+    notes = []
     for part in parts:
         if part.verdict != "pass":
             problems.append(f"{part.name}: {part.reason}")
@@ -403,7 +357,7 @@ def show(part: Part) -> None:
         print(f"{label} {part.verdict}: {part.reason}", flush=True)
 
 
-def checked(options: argparse.Namespace) -> Iterator[Part]:
+def checked(options: Namespace) -> Iterator[Part]:
     """Yield the parts of the check, each when it is done.
 
     One that fails does not keep the others from being tried.
@@ -411,22 +365,17 @@ def checked(options: argparse.Namespace) -> Iterator[Part]:
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
-    gpus = 0
-    for device in devices.figures or ():
-        name = str(device["device"])
-        gpus += name.startswith("cuda")
-    goes_on = gpus > 0 or options.allow_no_gpu
+    names = [str(device["device"]) for device in devices.figures or ()]
+    gpus = sum(name.startswith("cuda") for name in names)
     seen = f"torch sees {gpus} of {options.gpus} GPUs"
-    if gpus:
-        if gpus < options.gpus:
-            yield Part("GPU", verdict="fail", reason=seen)
-    elif not options.allow_no_gpu:
+    if not gpus and not options.allow_no_gpu:
         no_gpu = "torch sees no GPU; --allow-no-gpu checks the processors alone"
-        reason = seen if options.gpus else no_gpu
-        yield Part("GPU", verdict="not_run", reason=reason)
-    if goes_on:
-        yield collective(gpus, options.timeout_s)
-        yield training(gpus, options.timeout_s)
+        yield Part("GPU", verdict="not_run", reason=seen if options.gpus else no_gpu)
+        return
+    if 0 < gpus < options.gpus:
+        yield Part("GPU", verdict="fail", reason=seen)
+    yield collective(gpus, options.timeout_s)
+    yield training(gpus, options.timeout_s)
 
 
 def environment(timeout_s: float) -> Part:
@@ -436,24 +385,15 @@ def environment(timeout_s: float) -> Part:
     if facts is None:
         problem = ended.problem or "facts printed no JSON"
         return Part("ENV", (f"no inventory: {problem}",))
-    machine = []
     units = {"cpus": "CPUs", "gpus": "GPUs", "memory_gb": "GB of memory"}
-    for name, unit in units.items():
-        amount = number(facts.get(name)) or 0
-        machine.append(f"{amount:.0f} {unit}")
-    for name in ("cpu_model", "gpu_model"):
-        if model := text(facts.get(name)):
-            machine.append(model)
-    host = text(facts.get("hostname"))
-    described = ", ".join(machine)
-    lines = [f"{host}: {described}"]
+    machine = [f"{number(facts.get(name)) or 0:.0f} {unit}" for name, unit in units.items()]
+    models = [text(facts.get(name)) for name in ("cpu_model", "gpu_model")]
+    described = ", ".join([*machine, *filter(None, models)])
+    lines = [f"{text(facts.get('hostname'))}: {described}"]
     versions = facts.get("versions")
-    software = []
-    if isinstance(versions, dict):
-        for name, version in versions.items():
-            if version:
-                program = text(name)
-                software.append(f"{program} {text(version)}")
+    if not isinstance(versions, dict):
+        versions = {}
+    software = [f"{text(name)} {text(version)}" for name, version in versions.items() if version]
     if software:
         lines.append(", ".join(software))
     return Part("ENV", tuple(lines), figures=facts)
@@ -485,32 +425,11 @@ def local_rank(environ: Mapping[str, str]) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="check.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--allow-no-gpu",
-        action="store_true",
-        default=os.environ.get("SEATRIAL_ALLOW_NO_GPU") == "1",
-        help="check the processors where torch sees no GPU, also when --gpus asks for some",
-    )
-    parser.add_argument(
-        "--gpus", type=int, default=0, help="GPUs that the machine must have; as many as torch sees"
-    )
-    parser.add_argument(
-        "--fast",
-        choices=("slurm", "kubernetes"),
-        help="look and measure nothing, for that scheduler",
-    )
-    parser.add_argument(
-        "--ports", type=int, default=0, help="RDMA ports that must be active, with --fast"
-    )
-    parser.add_argument(
-        "--results", metavar="FILE", default="results.json", help="figures as JSON: results.json"
-    )
-    parser.add_argument(
-        "--timeout-s", type=float, default=300.0, help="for each program that is started: 300"
-    )
-    options = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
+    parser = parser_of("check.py", __doc__, _OPTIONS)
+    options: Namespace = parser.parse_args(arguments)
+    options.allow_no_gpu |= os.environ.get("SEATRIAL_ALLOW_NO_GPU") == "1"
     if options.gpus < 0 or options.ports < 0 or not 0 < options.timeout_s < 86_400:
         parser.error(
             "needs --gpus and --ports of 0 or more, and --timeout-s above 0 and below 86400"

@@ -9,20 +9,22 @@ the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 import rendezvous
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from rendezvous import CannotStart
+from command_line import HIDDEN, Option
+from rendezvous import CannotStart, Json
 from replays import digest_of, local
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
@@ -31,6 +33,12 @@ _KEPT = 2
 _METADATA = ".metadata"
 _MOST_METADATA = 1 << 28  # bytes
 _BYTES_PER_PARAMETER = 12  # float32: the parameter and the two moments of AdamW
+OPTIONS: tuple[Option, ...] = (
+    ("--checkpoint-dir", str, None, "a directory that all ranks see, or one on each node's disk"),
+    ("--checkpoint-every", int, 0, "steps; 0: after the last step alone"),
+    ("--checkpoint-async", bool, False, "write while the training goes on"),
+    ("--slow-checkpoint-s", float, 0.0, HIDDEN),
+)
 
 
 class Checkpoints:
@@ -40,7 +48,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: Namespace,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
@@ -55,25 +63,10 @@ class Checkpoints:
         # Bytes of all ranks, seconds of the slowest rank
         self.writes: list[tuple[float, float]] = []
         self.blocked_s: list[float] = []
-        self.read: dict[str, Any] = {}
+        self.read: Json = {}
         self.restore_s: float | None = None
         if self.folder:
             self._look()
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the options of checkpoints."""
-        parser.add_argument(
-            "--checkpoint-dir", help="a directory that all ranks see, or one on each node's disk"
-        )
-        parser.add_argument(
-            "--checkpoint-every", type=int, default=0, help="steps; 0: after the last step alone"
-        )
-        parser.add_argument(
-            "--checkpoint-async", action="store_true", help="write while the training goes on"
-        )
-        # For tests
-        parser.add_argument("--slow-checkpoint-s", type=float, default=0.0, help=argparse.SUPPRESS)
 
     def _look(self) -> None:
         """Say before the first step that the directory is missing or too full.
@@ -81,22 +74,24 @@ class Checkpoints:
         Raises CannotStart.
         """
         folder = self.folder
-        problem, free = "", 0
+        problem = ""
+        free = 0
         if not folder or not folder.is_dir():
             problem = "there is no such directory"
         elif not os.access(folder, os.W_OK | os.X_OK):
             problem = "this user cannot write there"
         else:
             free = shutil.disk_usage(folder).free
-        if self._over_ranks(float(bool(problem)), dist.ReduceOp.SUM):
+        if self._over_ranks(bool(problem)):
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}"
             )
         parameters = sum(local(each).numel() for each in self.model.parameters())
         needed = _KEPT * _BYTES_PER_PARAMETER * parameters
-        total = self._over_ranks(float(needed), dist.ReduceOp.SUM)
+        total = self._over_ranks(needed)
         if total > free:
-            free_gb, needed_gb = free / 1e9, total / 1e9
+            free_gb = free / 1e9
+            needed_gb = total / 1e9
             raise CannotStart(
                 f"--checkpoint-dir {folder}: {free_gb:.3g} GB are free, {_KEPT} "
                 f"checkpoints need {needed_gb:.3g} GB"
@@ -109,7 +104,7 @@ class Checkpoints:
         every = self.options.checkpoint_every
         return is_last or (every > 0 and (step + 1) % every == 0)
 
-    def save(self, step: int) -> dict[str, Any]:
+    def save(self, step: int) -> Json:
         """Save, and drop older ones; returns seconds that the training was blocked for, and bytes
         of all ranks.
         """
@@ -119,7 +114,7 @@ class Checkpoints:
             time.sleep(self.options.slow_checkpoint_s)
         state = self._state()
         own_bytes = sum(bytes_of(state))
-        size = self._over_ranks(float(own_bytes), dist.ReduceOp.SUM)
+        size = self._over_ranks(own_bytes)
         target = self._path(step)
         if self.options.checkpoint_async:
             future = dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group)
@@ -152,11 +147,11 @@ class Checkpoints:
     def _spread_metadata(self, path: Path) -> None:
         """Copy rank 0's metadata to the nodes whose disks do not have it."""
         file = path / _METADATA
-        missing = self._over_ranks(float(not file.exists()), dist.ReduceOp.SUM)
+        missing = self._over_ranks(not file.exists())
         if not missing:
             return
         content = file.read_bytes() if dist.get_rank() == 0 else b""
-        size = int(self._over_ranks(float(len(content)), dist.ReduceOp.MAX))
+        size = int(self._over_ranks(len(content), dist.ReduceOp.MAX))
         if size > _MOST_METADATA:
             raise RuntimeError(
                 f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes"
@@ -208,32 +203,31 @@ class Checkpoints:
         hold.
         """
         self._wait()
-        steps = self._steps() if self.folder else []
-        if not self.writes or not steps:
+        steps = self._steps() if self.writes else []
+        if not steps:
             return
         before = digest_of(self.model.parameters())
         seconds = self._load(steps[-1])
         after = digest_of(self.model.parameters())
-        differing = self._over_ranks(float(before != after), dist.ReduceOp.SUM)
+        differing = self._over_ranks(before != after)
         written_bytes, _ = self.writes[-1]
         self.read = {"read_gb_s": written_bytes / 1e9 / seconds, "read_back": differing == 0}
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """Return the figures of all saves; None without one."""
         if not self.writes:
             return None
-        rates = sorted(size / 1e9 / seconds for size, seconds in self.writes)
-        blocked = sorted(self.blocked_s)
+        rates = [size / 1e9 / seconds for size, seconds in self.writes]
         return {
             "saves": len(self.writes),
             "bytes": self.writes[-1][0],
-            "write_gb_s": rates[len(rates) // 2],
-            "blocked_s": blocked[len(blocked) // 2],
+            "write_gb_s": median_high(rates),
+            "blocked_s": median_high(self.blocked_s),
             "restore_s": self.restore_s,
             **self.read,
         }
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Json:
         model, optimizer = get_state_dict(self.model, self.optimizer, options=_flat())
         return {"model": model, "optimizer": optimizer}
 
@@ -249,7 +243,7 @@ class Checkpoints:
                 steps.append(int(match[1]))
         return sorted(steps)
 
-    def _over_ranks(self, value: float, operation: Any) -> float:
+    def _over_ranks(self, value: float, operation: Any = dist.ReduceOp.SUM) -> float:
         number = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(number, op=operation)
         return float(number)

@@ -7,26 +7,25 @@ out-of-place, the mean of the ranks' times (-a 1) and the printed table are thos
 to give every rank an element are left out; an in-place alltoall or sendrecv is checked too; and
 torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
 
-Every rank's buffer is its own pattern of whole numbers, repeated with a prime period: no two ranks,
-rounds or chunks look alike, so a chunk that is lost, stale or in the wrong place is seen. The
-numbers are small enough that every sum is exact in the data type, so results are compared exactly.
-NaN equals nothing and is therefore always wrong.
+What the ranks send, and how every result is checked: patterns.py.
 
 Exit statuses: rendezvous.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 try:  # first: it says so where torch is missing
     import rendezvous
     from collectives import COLLECTIVES, Shape
+    from command_line import HIDDEN, OF_RANKS, Option, parser_of
+    from patterns import count_wrong, fill, max_value, parts, pattern, spoil
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, one_line
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -36,19 +35,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 Call = Callable[[Tensor, Tensor], None]
-# Elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
-PERIOD = 65521
-# Periods that are compared in one go: bounds the memory of a check to about a million elements
-_WIDE = 16
-_MASK = 0xFFFFFFFF
-_EXACT = {
-    "float32": 1 << 24,
-    "float64": 1 << 53,
-    "int32": 1 << 30,
-    "bfloat16": 1 << 8,
-    "float16": 1 << 11,
-}
-_MAX_VALUE = 4093
 # Type names as nccl-tests prints them.
 _DTYPES = {
     "float32": "float",
@@ -169,104 +155,17 @@ CALLS: dict[str, list[Call]] = {
     "gather": [gather],
     "scatter": [scatter],
 }
-
-
-@dataclass(frozen=True)
-class Part:
-    """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase`
-    on.
-    """
-
-    pattern: Tensor
-    phase: int
-    start: int
-    count: int
-
-
-def max_value(operation: str, dtype: str, ranks: int) -> int:
-    """Return the largest number to send so that what is received is exact in `dtype`.
-
-    Raises CannotStart.
-    """
-    exact = _EXACT[dtype]
-    if COLLECTIVES[operation].sums:
-        exact //= ranks
-    if exact < 2:
-        raise CannotStart(
-            f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32"
-        )
-    return min(_MAX_VALUE, exact)
-
-
-def pattern(rank: int, round_number: int, top: int, length: int) -> Tensor:
-    """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round
-    `round_number`, as int64.
-
-    A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of
-    torch gets the same.
-    """
-    own = (rank + 1) * PERIOD
-    offset = own + round_number * 7919 * PERIOD
-    count = min(length, PERIOD)
-    x = torch.arange(count, dtype=torch.int64) + offset
-    x = x ^ (x >> 16)
-    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
-        x = ((x & _MASK) * factor) & _MASK
-        x = x ^ (x >> shift)
-    return x % top + 1
-
-
-def parts(
-    operation: str, rank: int, ranks: int, count: int, data: Callable[[int], Tensor]
-) -> Iterator[Part]:
-    """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of
-    nccl-tests.
-    """
-    for stretch in COLLECTIVES[operation].receives(rank, ranks):
-        first, *others = stretch.senders
-        total = data(first)
-        for other in others:
-            total = total + data(other)
-        phase = stretch.phase * count
-        start = stretch.start * count
-        yield Part(total, phase, start, count)
-
-
-def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, Tensor]]:
-    """Yield (start, end, numbers) that cover the part, a bounded piece at a time."""
-    period = len(part.pattern)
-    periods = min(_WIDE, -(-part.count // period))
-    wide = part.pattern.to(dtype).repeat(1 + periods)
-    longest = _WIDE * period
-    for offset in range(0, part.count, longest):
-        size = min(longest, part.count - offset)
-        phase = (part.phase + offset) % period
-        start = part.start + offset
-        values = wide[phase : phase + size]
-        yield start, start + size, values
-
-
-def fill(buffer: Tensor, numbers: Tensor) -> None:
-    """Write the pattern over the whole buffer."""
-    whole = Part(numbers, phase=0, start=0, count=len(buffer))
-    for start, end, values in stretches(whole, buffer.dtype):
-        buffer[start:end] = values
-
-
-def spoil(buffer: Tensor) -> None:
-    """Overwrite with a value of no pattern, so that an element that never arrives is wrong."""
-    invalid = float("nan") if buffer.is_floating_point() else -1
-    buffer.fill_(invalid)
-
-
-def count_wrong(received: Tensor, expected: Iterator[Part]) -> int:
-    """Count the elements of `received` that are wrong."""
-    wrong = 0
-    for part in expected:
-        for start, end, values in stretches(part, received.dtype):
-            differs = received[start:end] != values
-            wrong += int(differs.sum())
-    return wrong
+_OPTIONS: tuple[Option, ...] = (
+    ("--operation", {"choices": tuple(CALLS), "required": True}, None, None),
+    ("--min-bytes", int, 1024, "smallest message (-b)"),
+    ("--max-bytes", int, 1 << 24, "largest message (-e)"),
+    ("--step-factor", int, 2, "factor from one size to the next (-f)"),
+    ("--warmup-iterations", int, 1, "iterations that are not timed (-w)"),
+    ("--iterations", int, 20, "iterations that are timed (-n)"),
+    ("--dtype", tuple(_DTYPES), "float32", "(-d)"),
+    ("--corrupt RANK", int, None, HIDDEN),
+    *OF_RANKS,
+)
 
 
 @dataclass(frozen=True)
@@ -280,18 +179,16 @@ class Side:
 class RankSweep:
     """One rank's part in the sweep."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
-        operation, ranks = options.operation, here.world_size
+    def __init__(self, options: Namespace, here: RankPlacement) -> None:
+        operation = options.operation
+        ranks = here.world_size
         self.options = options
         self.here = here
         self.layout = COLLECTIVES[operation].layout
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.top = max_value(operation, options.dtype, ranks)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
-        self.sizes = []
-        for size in sizes(options):
-            if self.shape(size).count > 0:
-                self.sizes.append(size)
+        self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
             raise CannotStart(
                 f"{options.max_bytes} bytes are too few to give each of {ranks} ranks a part"
@@ -303,6 +200,7 @@ class RankSweep:
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
+        """Return the counts of elements for one size."""
         return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
@@ -341,9 +239,11 @@ class RankSweep:
         """Return the buffers to send from and receive into; in place, a rank's part is where
         nccl-tests has it.
         """
-        sent, received = layout.sent, layout.received
+        sent = layout.sent
+        received = layout.received
         if not in_place:
-            source, target = self._send[:sent], self._receive[:received]
+            source = self._send[:sent]
+            target = self._receive[:received]
             return source, target
         whole = self._receive[: max(sent, received)]
         start = self.here.rank * layout.count
@@ -353,6 +253,7 @@ class RankSweep:
         return source, target
 
     def data(self, rank: int, layout: Shape) -> Tensor:
+        """Return what a rank sends in this round."""
         return pattern(rank, self._turn, self.top, layout.sent)
 
     def measure(self, source: Tensor, target: Tensor) -> float:
@@ -383,7 +284,8 @@ class RankSweep:
         return int(over_ranks(count_wrong(target, expected)))
 
 
-def sizes(options: argparse.Namespace) -> Iterator[int]:
+def sizes(options: Namespace) -> Iterator[int]:
+    """Yield the sizes of messages that the options ask for."""
     size = options.min_bytes
     while size <= options.max_bytes:
         yield size
@@ -400,7 +302,7 @@ def over_ranks(value: float) -> float:
 class Printer:
     """The table of nccl-tests, printed by rank 0 a row at a time."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
+    def __init__(self, options: Namespace, here: RankPlacement) -> None:
         self.options = options
         self.collective = COLLECTIVES[options.operation]
         self.here = here
@@ -408,10 +310,12 @@ class Printer:
         self.out_of_bounds = 0
 
     def say(self, text: str) -> None:
+        """Print on rank 0 alone."""
         if self.here.rank == 0:
             print(text, flush=True)
 
     def header(self, devices: Sequence[str], note: str | None) -> None:
+        """Print what stands above the rows."""
         o = self.options
         self.say(
             f"# Collective test starting: {o.operation}_perf (gloo probe, torch "
@@ -440,6 +344,7 @@ class Printer:
         )
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
+        """Print the row of one size, with both sides."""
         collective = self.collective
         root = 0 if collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
@@ -459,6 +364,7 @@ class Printer:
         self.say(line)
 
     def footer(self) -> None:
+        """Print what stands below the rows."""
         found = "FAILED" if self.out_of_bounds else "OK"
         mean = sum(self.busbw) / len(self.busbw)
         self.say(f"# Out of bounds values : {self.out_of_bounds} {found}")
@@ -474,6 +380,7 @@ def _digits(time_us: float) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Sweep, and print the table; return the exit status."""
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
@@ -495,31 +402,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def device_line(here: RankPlacement) -> str:
+    """Return the line of this rank in the header."""
     return (
         f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device "
         f"{here.local_rank:2d} [] CPU"
     )
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="collective.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--operation", choices=tuple(CALLS), required=True)
-    parser.add_argument("--min-bytes", type=int, default=1024, help="smallest message (-b)")
-    parser.add_argument("--max-bytes", type=int, default=1 << 24, help="largest message (-e)")
-    parser.add_argument(
-        "--step-factor", type=int, default=2, help="factor from one size to the next (-f)"
-    )
-    parser.add_argument(
-        "--warmup-iterations", type=int, default=1, help="iterations that are not timed (-w)"
-    )
-    parser.add_argument("--iterations", type=int, default=20, help="iterations that are timed (-n)")
-    parser.add_argument("--dtype", choices=tuple(_DTYPES), default="float32", help="(-d)")
-    # For tests of the check itself
-    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options; exit with 2 for bad ones."""
+    parser = parser_of("collective.py", __doc__, _OPTIONS)
+    options: Namespace = parser.parse_args(arguments)
     if (
         not 0 < options.min_bytes <= options.max_bytes
         or options.step_factor < 2

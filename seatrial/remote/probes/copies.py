@@ -8,14 +8,13 @@ then, to tell once from always. Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any
 
 import rendezvous
 import torch
 from parallel import Meshes
-from rendezvous import RankPlacement
+from rendezvous import Gathered, RankPlacement
 from replays import digest_of, flip_bit, is_wrong, odd
 from torch import nn
 from torch.distributed.tensor import DTensor
@@ -24,8 +23,8 @@ _TIMES = 3
 
 
 def differing(
-    model: nn.Module, meshes: Meshes, options: argparse.Namespace, here: RankPlacement, device: str
-) -> list[dict[str, Any]]:
+    model: nn.Module, meshes: Meshes, options: Namespace, here: RankPlacement, device: str
+) -> Gathered:
     """Return the ranks whose parameters are not those of the majority that shares them; every rank
     calls this.
     """
@@ -38,7 +37,7 @@ def differing(
         "digests": digests,
         "wrong_sums": 0,
     }
-    outliers: list[dict[str, Any]] = []
+    outliers: Gathered = []
     for time in range(_TIMES):
         digests.append(digest_of(_whole(model, is_wrong=is_wrong(options, here, "copy", time))))
         outliers = odd(rendezvous.exchange(mine, device))

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from rendezvous import CannotStart
+from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
@@ -105,7 +106,8 @@ def download(name: str, directory: str) -> None:
     """
     for archive in SOURCES[name].archives:
         path = Path(directory, archive.path)
-        unpacked, is_tar = Path(directory, SOURCES[name].folder), archive.path.endswith(".tar.gz")
+        unpacked = Path(directory, SOURCES[name].folder)
+        is_tar = archive.path.endswith(".tar.gz")
         if path.exists() or (is_tar and unpacked.is_dir()):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +142,8 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _fetch(archive: Archive, path: Path) -> None:
-    digest, size = hashlib.md5(usedforsecurity=False), 0
+    digest = hashlib.md5(usedforsecurity=False)
+    size = 0
     with urllib.request.urlopen(archive.url, timeout=60) as response, path.open("xb") as file:
         while block := response.read(1 << 20):
             size += len(block)
@@ -159,13 +162,14 @@ class ImagesInMemory(Dataset):
     (N).
     """
 
-    def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        self.images, self.labels = images, labels
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images = images
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return self.images[index], self.labels[index]
 
 
@@ -175,12 +179,13 @@ class ImageFiles(Dataset):
     """
 
     def __init__(self, files: Sequence[tuple[str, int]], pixels: int) -> None:
-        self.files, self.pixels = files, pixels
+        self.files = files
+        self.pixels = pixels
 
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path, label = self.files[index]
         return square(path, self.pixels), label
 
@@ -209,7 +214,7 @@ def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
         raise CannotStart(f"{name}: {error}") from error
 
 
-def as_inputs(images: torch.Tensor, pixels: int) -> torch.Tensor:
+def as_inputs(images: Tensor, pixels: int) -> Tensor:
     """Convert images of unsigned bytes (batch, 1 or 3, height, width) to a ResNet's (batch, 3,
     pixels, pixels).
     """
@@ -238,7 +243,7 @@ def _either(folder: str, name: str) -> str:
     return f"{path}.gz" if not os.path.exists(path) and os.path.exists(f"{path}.gz") else path
 
 
-def read_idx(path: str) -> torch.Tensor:
+def read_idx(path: str) -> Tensor:
     """Return the array of unsigned bytes in an IDX file (http://yann.lecun.com/exdb/mnist/).
 
     Raises CannotStart, OSError.
@@ -265,14 +270,15 @@ def read_idx(path: str) -> torch.Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(shape)
 
 
-def _labels(path: str, labels: torch.Tensor, classes: int) -> torch.Tensor:
+def _labels(path: str, labels: Tensor, classes: int) -> Tensor:
     if not len(labels) or int(labels.max()) >= classes or int(labels.min()) < 0:
         raise CannotStart(f"{path}: its labels are not those of {classes} classes")
     return labels.long()
 
 
 def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
-    images, labels = [], []
+    images = []
+    labels = []
     for name in names:
         part = read_cifar(os.path.join(folder, name))
         images.append(part[0])
@@ -280,7 +286,7 @@ def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
     return ImagesInMemory(torch.cat(images), torch.cat(labels))
 
 
-def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
+def read_cifar(path: str) -> tuple[Tensor, Tensor]:
     """Return images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle.
 
     Raises CannotStart, OSError.
@@ -305,7 +311,8 @@ def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
                 f"{path} is truncated, or no file of CIFAR: {error or type(error).__name__}"
             ) from error
     content = content if isinstance(content, dict) else {}
-    array, labels = content.get(b"data"), content.get(b"fine_labels", content.get(b"labels"))
+    array = content.get(b"data")
+    labels = content.get(b"fine_labels", content.get(b"labels"))
     if (
         not isinstance(array, _Array)
         or not isinstance(labels, list)
@@ -328,7 +335,8 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, _kind, _columns_first, content = state
-        self.shape, self.content = tuple(shape), bytes(content)
+        self.shape = tuple(shape)
+        self.content = bytes(content)
 
 
 class _Kind:
@@ -404,7 +412,7 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
-def square(path: str, pixels: int) -> torch.Tensor:
+def square(path: str, pixels: int) -> Tensor:
     """Return the middle of an image, (3, pixels, pixels) of unsigned bytes.
 
     Raises CannotStart for what cannot be decoded.

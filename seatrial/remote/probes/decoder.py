@@ -130,15 +130,12 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, first: int) -> Tensor:
         """Turn `x` (batch, positions, heads, per_head), whose first position is `first`."""
         last = first + x.shape[1]
-        cosines = self.cosines[first:last, None]
-        sines = self.sines[first:last, None]
-        cosines = cosines.to(x.dtype)
-        sines = sines.to(x.dtype)
+        cosines = self.cosines[first:last, None].to(x.dtype)
+        sines = self.sines[first:last, None].to(x.dtype)
         even, odd = x.chunk(2, dim=-1)
         turned_even = even * cosines - odd * sines
         turned_odd = odd * cosines + even * sines
-        turned = (turned_even, turned_odd)
-        return torch.cat(turned, dim=-1)
+        return torch.cat((turned_even, turned_odd), dim=-1)
 
 
 class Attention(nn.Module):
@@ -164,6 +161,7 @@ class Attention(nn.Module):
         self.gather: Swap | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return what each position takes from the positions before it."""
         batch, length, _ = x.shape
         shape = (batch, length, -1, self.per_head)
         query = self.query(x).view(shape)
@@ -199,6 +197,7 @@ class FeedForward(nn.Module):
         self.down = _linear(size.hidden, size.width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the network's answer for each position."""
         gate = silu(self.gate(x))
         return self.down(gate * self.up(x))
 
@@ -221,6 +220,7 @@ class Experts(nn.Module):
         self.ranks = 1
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the weighted answers of each token's experts."""
         width = x.shape[-1]
         tokens = x.reshape(-1, width)
         weights, chosen = self._route(tokens)
@@ -300,6 +300,7 @@ class Block(nn.Module):
         self.feed: nn.Module = Experts(size) if size.experts else FeedForward(size)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the input with what attention and network add to it."""
         normalised = self.attention_norm(x)
         x = x + self.attention(normalised)
         normalised = self.feed_norm(x)
@@ -323,6 +324,7 @@ class Decoder(nn.Module):
         self.logits: nn.Module | None = _linear(width, size.vocabulary)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return what the next stage takes, or the logits of the last one."""
         if self.tokens is not None:
             x = self.tokens(x)
         for block in self.blocks.values():

@@ -19,7 +19,6 @@ Nodes that share a machine and a folder measure one after another: each imports 
 shared lock and measures under an exclusive one.
 """
 
-import argparse
 import fcntl
 import glob
 import json
@@ -27,6 +26,7 @@ import os
 import time
 
 import thorough
+from command_line import parser_of
 from machine_lock import MachineLock
 from thorough import sampled
 from torch_device import NumpyProcessors, TorchDevice, processors
@@ -38,18 +38,38 @@ GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 # Of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
 FAULT = "SEATRIAL_COMPUTE_FAULT"
+PURPOSE = "Measure matrix multiplication and memory copy on every device."
+OPTIONS = (
+    ("--seconds", float, 0.3, "for each measurement of each device"),
+    ("--timeout-s", float, 120.0, "half of it is the longest wait for other nodes"),
+    ("--gpus", int, 0, "how many GPUs the node should have; they need torch"),
+    ("--rounds", int, 1, "of the search for silent corruption"),
+    ("--dtypes", {"nargs": "*", "choices": DTYPES}, (), "find the fastest product of each"),
+    ("--memory-share", float, 0.0, "of free GPU memory that is tested, as 0.9"),
+    ("--host-link", bool, False, "copy between the host and every GPU"),
+    ("--peers", bool, False, "copy from each GPU to every other one"),
+    ("--shared-processors", bool, False, "leave out the time that others have the processors"),
+    ("--stress-s", float, 0.0, "seconds that all GPUs multiply at once"),
+)
 
 # Odd: of splitmix64, as signed 64 bit integers
-MULTIPLIER, OFFSET = -7046029254386353131, -4658895280553007687
+MULTIPLIER = -7046029254386353131
+OFFSET = -4658895280553007687
 WORD = 1 << 64
 
 
 def main():
-    print(json.dumps(answer(arguments())) + "\n", end="", flush=True)  # in one write
+    """Print the answer."""
+    print(
+        json.dumps(answer(parser_of(None, PURPOSE, OPTIONS).parse_args())) + "\n",
+        end="",
+        flush=True,
+    )  # in one write
     os._exit(0)  # torch takes most of a second to end, for which the next node would wait
 
 
 def answer(options):
+    """Return the answer to the options."""
     lock = MachineLock()  # until the process ends
     ends = time.monotonic() + options.timeout_s / 2
     if not lock.acquire(fcntl.LOCK_SH, ends):
@@ -65,46 +85,6 @@ def answer(options):
     for result, more in zip(results, thorough.measure(measured_devices, options)):
         result |= {key: result.get(key) or value for key, value in more.items()}
     return {"devices": results}
-
-
-def arguments():
-    parser = argparse.ArgumentParser(
-        description="Measure matrix multiplication and memory copy on every device."
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=0.3, help="for each measurement of each device"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=120.0,
-        help="half of it is the longest wait for other nodes",
-    )
-    parser.add_argument(
-        "--gpus", type=int, default=0, help="how many GPUs the node should have; they need torch"
-    )
-    parser.add_argument("--rounds", type=int, default=1, help="of the search for silent corruption")
-    parser.add_argument(
-        "--dtypes", nargs="*", choices=DTYPES, default=(), help="find the fastest product of each"
-    )
-    parser.add_argument(
-        "--memory-share", type=float, default=0.0, help="of free GPU memory that is tested, as 0.9"
-    )
-    parser.add_argument(
-        "--host-link", action="store_true", help="copy between the host and every GPU"
-    )
-    parser.add_argument(
-        "--peers", action="store_true", help="copy from each GPU to every other one"
-    )
-    parser.add_argument(
-        "--shared-processors",
-        action="store_true",
-        help="leave out the time that others have the processors",
-    )
-    parser.add_argument(
-        "--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once"
-    )
-    return parser.parse_args()
 
 
 def devices(gpus):
@@ -132,6 +112,7 @@ def devices(gpus):
 
 
 def measured(device, options):
+    """Return the measurement of one device."""
     result = {"device": device.name, "model": "", "library": device.library, "software": ""}
     result |= {
         "dtype": device.dtype,
@@ -173,7 +154,8 @@ def search(device, rounds, fault=""):
     Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a
     result the same way each time, "unstable" changes a repeat.
     """
-    digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
+    digests = dict.fromkeys(device.digest_dtypes, 0)
+    wrong = ""
     for seed in range(rounds):
         wrong = wrong or exact_sums(device, seed) or exact_product(device, seed)
         for dtype in device.digest_dtypes:
@@ -197,7 +179,8 @@ def repeated_product(device, dtype, seed, fault):
         device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n)
         for side in range(2)
     )
-    first, second = left @ right, left @ right
+    first = left @ right
+    second = left @ right
     if fault == "wrong":
         first[n // 2, n // 2] = second[n // 2, n // 2] = 0
     elif fault == "unstable":

@@ -12,7 +12,6 @@ The file has no name (O_TMPFILE), so it is gone when this process is, however it
 without such files has a name for the moment between its making and its removal.
 """
 
-import argparse
 import errno
 import fcntl
 import json
@@ -23,41 +22,39 @@ import subprocess
 import tempfile
 import time
 
+from command_line import parser_of
 from facts import end_group
 from machine_lock import MachineLock
 
 BLOCK = 1 << 20
 LEAST_BYTES = 8 * BLOCK
 MAX_TEXT = 200
+PURPOSE = "Measure how fast a folder is written and read."
+OPTIONS = (
+    ("--folder", str, "", "a folder on the disk; the one for temporary files when left out"),
+    ("--bytes", int, 1 << 28, "of the file, at most a quarter of what is free"),
+    ("--seconds", float, 5.0, "for each of writing and reading, at most"),
+    ("--timeout-s", float, 120.0, "half of it is the longest wait for other nodes"),
+)
 
 
 def main():
+    """Print the measurement, or the error."""
     try:
         answer = measured(arguments())
     except Exception as error:  # a disk may fail in any way
-        answer = {"error": " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__}
+        answer = {"error": words(error)}
     print(json.dumps(answer), flush=True)
 
 
+def words(error):
+    """Return what went wrong, in one line of bounded length."""
+    return " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__
+
+
 def arguments():
-    parser = argparse.ArgumentParser(description="Measure how fast a folder is written and read.")
-    parser.add_argument(
-        "--folder",
-        default="",
-        help="a folder on the disk; the one for temporary files when left out",
-    )
-    parser.add_argument(
-        "--bytes", type=int, default=1 << 28, help="of the file, at most a quarter of what is free"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="for each of writing and reading, at most"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=120.0,
-        help="half of it is the longest wait for other nodes",
-    )
+    """Return the options; exit with 2 for bad ones."""
+    parser = parser_of(None, PURPOSE, OPTIONS)
     options = parser.parse_args()
     if options.bytes < LEAST_BYTES:
         parser.error(f"needs --bytes of {LEAST_BYTES} or more")
@@ -65,6 +62,7 @@ def arguments():
 
 
 def measured(options):
+    """Return the measurement; nothing where others had the machine for all of the time."""
     lock = MachineLock()  # until the process ends
     if not lock.acquire(fcntl.LOCK_EX, time.monotonic() + options.timeout_s / 2):
         return {}
@@ -108,7 +106,8 @@ def filesystem(folder):
     """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4,
     lustre.
     """
-    path, kinds = os.path.realpath(folder), {}
+    path = os.path.realpath(folder)
+    kinds = {}
     with open("/proc/self/mounts", errors="replace") as mounts:
         for line in mounts:
             _, where, kind = line.split()[:3]
@@ -118,6 +117,7 @@ def filesystem(folder):
 
 
 def measured_by_fio(file, size, seconds):
+    """Write and read by fio."""
     os.posix_fallocate(file, 0, size)  # or fio would want to make the file itself
     written, write_s = fio(file, "write", size, seconds)
     read, read_s = fio(file, "read", max(written // BLOCK, 1) * BLOCK, seconds)
@@ -137,26 +137,20 @@ def fio(file, direction, size, seconds, *more):
     `more` are further options of fio.
     """
     command = [
-        *(
-            "fio",
-            "--name=seatrial",
-            f"--filename=/proc/{os.getpid()}/fd/{file}",
-            f"--rw={direction}",
-            f"--size={size}",
-        ),
-        *(
-            "--bs=1M",
-            "--iodepth=16",
-            "--ioengine=libaio",
-            f"--direct={int(takes_direct(file))}",
-            "--end_fsync=1",
-        ),
-        *(
-            "--overwrite=1",
-            "--fallocate=none",
-            f"--runtime={max(1, round(seconds))}s",
-            "--output-format=json",
-        ),
+        "fio",
+        "--name=seatrial",
+        f"--filename=/proc/{os.getpid()}/fd/{file}",
+        f"--rw={direction}",
+        f"--size={size}",
+        "--bs=1M",
+        "--iodepth=16",
+        "--ioengine=libaio",
+        f"--direct={int(takes_direct(file))}",
+        "--end_fsync=1",
+        "--overwrite=1",
+        "--fallocate=none",
+        f"--runtime={max(1, round(seconds))}s",
+        "--output-format=json",
         *more,
     ]
     child = subprocess.Popen(
@@ -166,9 +160,9 @@ def fio(file, direction, size, seconds, *more):
         output, problem = child.communicate(timeout=2 * seconds + 60)
     finally:
         end_group(child)
-    if child.returncode:
-        raise OSError(f"fio: {problem.decode(errors='replace') or output.decode(errors='replace')}")
     text = output.decode(errors="replace")
+    if child.returncode:
+        raise OSError(f"fio: {problem.decode(errors='replace') or text}")
     job = json.loads(text[text.index("{") :])["jobs"][0][direction]
     return job["io_bytes"], job["runtime"] / 1000
 
@@ -201,7 +195,8 @@ def measured_by_python(file, size, seconds):
 def write_blocks(file, size, content, seconds):
     """Return bytes that were written and are on the disk, and the seconds that it took."""
     block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
-    began, written = time.perf_counter(), 0
+    began = time.perf_counter()
+    written = 0
     while written < size and time.perf_counter() - began < seconds:
         block[:] = written.to_bytes(8, "little") + content
         written += os.pwrite(file, block, written)
@@ -211,7 +206,10 @@ def write_blocks(file, size, content, seconds):
 
 def read_back(file, size, content, seconds):
     """Return bytes that were read, what was wrong with them, and the seconds that reading took."""
-    block, place, took, wrong = mmap.mmap(-1, BLOCK), 0, 0.0, ""
+    block = mmap.mmap(-1, BLOCK)
+    place = 0
+    took = 0.0
+    wrong = ""
     while place < size and took < seconds:
         began = time.perf_counter()
         count = os.preadv(file, [block], place)

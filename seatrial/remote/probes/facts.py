@@ -32,6 +32,7 @@ NCCL_TESTS = "$PATH:/opt/nccl-tests/build:/workspace/nccl-tests/build:/third_par
 
 
 def main():
+    """Print the facts."""
     print(json.dumps(facts(*sys.argv[1:3])) + "\n", end="", flush=True)  # in one write
 
 
@@ -142,6 +143,7 @@ def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
 
 
 def is_serial(text):
+    """Return whether a text may be a serial."""
     return sum(c.isalnum() for c in text) >= FEWEST_CHARACTERS
 
 
@@ -162,6 +164,7 @@ def cpu_model():
 
 
 def versions(mpirun):
+    """Return the version of each package."""
     return {
         "kernel": os.uname().release,
         "python": sys.version.split()[0],
@@ -205,15 +208,16 @@ def nccl_version():
 def driver_version():
     """Return the version of NVIDIA's driver, else of AMD's if it is not the kernel's own."""
     match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
-    return match.group(1) if match else first_line("/sys/module/amdgpu/version")
+    return match[1] if match else first_line("/sys/module/amdgpu/version")
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
+    """Return the version in what a command prints."""
     lines = lines_of(command)
     if not lines:
         return None if lines is None else ""
     matches = (re.search(pattern, line + "\n") for line in lines)
-    return next((match.group(1) for match in matches if match), None)
+    return next((match[1] for match in matches if match), None)
 
 
 def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):
@@ -270,6 +274,7 @@ def read_until_end(child, deadline, most):
 
 
 def end_group(child):
+    """Kill a child and what it has started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:
@@ -279,6 +284,7 @@ def end_group(child):
 
 
 def first_line(path):
+    """Return the first line of a file; empty where it cannot be read."""
     try:
         with open(path) as file:
             return file.readline().strip()

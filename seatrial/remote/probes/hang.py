@@ -15,7 +15,6 @@ import math
 import os
 import pickle
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 from rendezvous import dist, torch  # which says so where torch is missing
+from torch_device import smi_line
 
 Record = Dict[str, Any]  # of one collective or group, in JSON
 _RECORDED = "2000"  # collectives
@@ -60,9 +60,11 @@ class Watchdog:
         self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None
     ) -> None:
         self.place = {"rank": rank, "host": host}
-        self.limit_s, self.dump_prefix = limit_s, dump_prefix
+        self.limit_s = limit_s
+        self.dump_prefix = dump_prefix
         self.watched = threading.main_thread().ident or 0
-        self.step, self.last = -1, math.inf
+        self.step = -1
+        self.last = math.inf
         self.over = threading.Event()
 
     def __enter__(self) -> Watchdog:
@@ -75,7 +77,8 @@ class Watchdog:
 
     def beat(self, step: int) -> None:
         """Say that a step begins."""
-        self.step, self.last = step, time.monotonic()
+        self.step = step
+        self.last = time.monotonic()
 
     def _watch(self) -> None:
         looked = time.monotonic()
@@ -128,10 +131,9 @@ def recorded() -> bytes | None:
     """
     c10d: Any = torch._C._distributed_c10d
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):
-        dump: Callable[..., bytes] | None = getattr(c10d, name, None)
-        if dump is not None:
-            with suppress(RuntimeError, TypeError):
-                return dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+        with suppress(AttributeError, RuntimeError, TypeError):
+            dump: Callable[..., bytes] = getattr(c10d, name)
+            return dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
     return None
 
 
@@ -140,7 +142,7 @@ def groups_of(entries: Sequence[Record]) -> list[Record]:
     last collective.
     """
     members = _members()
-    groups: dict[str, Record] = {}
+    groups = {}
     for name in (*members, *(entry["process_group"][0] for entry in entries)):
         groups[name] = {
             "id": name,
@@ -164,21 +166,20 @@ def calls_of(entries: Sequence[Record]) -> list[Record]:
     """Return the latest sends and receives of this rank, and the ends of their batches; gloo
     records none.
     """
-    calls: list[Record] = []
-    for entry in entries:
-        name = entry["profiling_name"]
-        if entry["is_p2p"] or name.endswith(":coalesced"):
-            is_done = entry["state"] == "completed" or bool(entry.get("retired"))
-            group = str(entry["process_group"][0])
-            calls.append(
-                {
-                    "group": group,
-                    "operation": name,
-                    "number": entry["p2p_seq_id"],
-                    "is_done": is_done,
-                }
-            )
-    return calls[-_MOST_CALLS:]
+    calls = [
+        entry
+        for entry in entries
+        if entry["is_p2p"] or entry["profiling_name"].endswith(":coalesced")
+    ]
+    return [
+        {
+            "group": str(call["process_group"][0]),
+            "operation": call["profiling_name"],
+            "number": call["p2p_seq_id"],
+            "is_done": call["state"] == "completed" or bool(call.get("retired")),
+        }
+        for call in calls[-_MOST_CALLS:]
+    ]
 
 
 def _members() -> dict[str, list[int]]:
@@ -220,7 +221,8 @@ def ras_status(address: str) -> list[str]:
     listens.
     """
     host, _, port = address.rpartition(":")
-    answer, ends = b"", time.monotonic() + _RAS_S
+    answer = b""
+    ends = time.monotonic() + _RAS_S
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _RAS_S) as ras:
         ras.sendall(b"verbose status\n")
         while len(answer) < _MOST_RAS_BYTES and (left := ends - time.monotonic()) > 0:
@@ -238,17 +240,9 @@ def gpu_state() -> dict[str, float] | None:
     if not torch.cuda.is_initialized():
         return None
     uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
-    command = [
-        "nvidia-smi",
-        f"--id=GPU-{uuid}",
-        "--query-gpu=utilization.gpu,power.draw",
-        "--format=csv,noheader,nounits",
-    ]
+    line: str = smi_line(f"GPU-{uuid}", ("utilization.gpu", "power.draw"), _SMI_TIMEOUT_S)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=True
-        )
-        busy, power = done.stdout.split(",")
-        return {"busy_percent": float(busy), "power_w": float(power)}
-    except (OSError, ValueError, subprocess.SubprocessError):
+        busy, power = map(float, line.split(","))
+    except ValueError:
         return None
+    return {"busy_percent": busy, "power_w": power}

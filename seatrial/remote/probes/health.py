@@ -69,7 +69,8 @@ def _exit_at_deadline(fast):
 
 def look(gpus, wanted_ports, deadline):
     """Return the faults of this machine, what is unknown, and what was seen."""
-    faults, unknown = [], []
+    faults = []
+    unknown = []
     listed = inventory.gpu_list(deadline)
     functions = inventory.gpu_addresses([])
     on_bus = {each.rpartition(".")[0] for each in functions}

@@ -47,8 +47,18 @@ FIELDS = {
 }
 # Its name before driver 535
 OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
-NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max", "memory_mib", "power_w"}
+NUMBERS = {
+    "ecc_uncorrected",
+    "clock_mhz",
+    "clock_max_mhz",
+    "power_limit_w",
+    "temperature_c",
+    "pcie_width",
+    "pcie_width_max",
+    "pcie_gen_max",
+    "memory_mib",
+    "power_w",
+}
 # Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness,
 # settings, power cap.
 SLOWDOWNS = {
@@ -70,7 +80,9 @@ EVENT = re.compile(
     re.I,
 )
 PLACE = re.compile(r"(?<![\w:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}", re.I)
-MAX_RECORDS, MAX_SEEN, KMSG_S = 200000, 64, 2.0
+MAX_RECORDS = 200000
+MAX_SEEN = 64
+KMSG_S = 2.0
 WIDEST_RECORD = 300
 WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
@@ -78,15 +90,18 @@ NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
 
 
 def main():
+    """Print the inventory."""
     began = time.monotonic()
     inventory = node()
     print(json.dumps({**inventory, "seconds": round(time.monotonic() - began, 2)}), flush=True)
 
 
 def node():
+    """Return the inventory."""
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
-    addresses, nics = gpu_addresses(gpus), ports.rdma_addresses()
+    addresses = gpu_addresses(gpus)
+    nics = ports.rdma_addresses()
     seen = kernel_log(addresses, nics) if addresses or nics else None
     return {
         "gpus": gpus,
@@ -105,6 +120,7 @@ def node():
 
 
 def gpu_list(deadline):
+    """Return the state of NVIDIA's GPUs by PCI address; none where nvidia-smi does not answer."""
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
     remappings = rows(
         "remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline
@@ -138,7 +154,7 @@ def queried(fields, deadline):
             "gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST
         )
         unknown = next(
-            (match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None
+            (match[1] for match in map(UNKNOWN_FIELD.search, lines or []) if match), None
         )
         if unknown is None:
             break
@@ -203,17 +219,19 @@ def nvlinks(lines):
     for line in lines or []:
         gpu = ports.NVLINKS_OF.match(line)
         link = re.match(r"\s*Link \d+: (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<inactive>)", line)
-        uuid = gpu.group(1) if gpu else uuid
+        uuid = gpu[1] if gpu else uuid
         if link and uuid:
-            links.setdefault(uuid, []).append(float(link.group(1) or 0))
+            links.setdefault(uuid, []).append(float(link[1] or 0))
     return links
 
 
 def yes_or_no(text):
+    """Return a flag as nvidia-smi prints it; None for any other text."""
     return {"Yes": True, "1": True, "No": False, "0": False}.get(text)
 
 
 def left(deadline):
+    """Return the seconds until a deadline, and a little after it."""
     return max(0.1, deadline - time.monotonic())
 
 
@@ -270,11 +288,9 @@ def summed(lines, addresses, nics=frozenset()):
     for at, line in lines:
         match = XID.search(line)
         if match:
-            kind, pci, number = (
-                match.group(1) or match.group(2),
-                match.group(3).lower(),
-                int(match.group(4)),
-            )
+            kind = match[1] or match[2]
+            pci = match[3].lower()
+            number = int(match[4])
             if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
                 continue  # the driver leaves the function out: 0000:1b:00
             entry = xids.setdefault(
@@ -310,9 +326,10 @@ def gpu_addresses(gpus):
 
 
 def hugepages():
+    """Return how many huge pages the kernel has; None if it does not say."""
     with open("/proc/meminfo") as file:
         match = re.search(r"^HugePages_Total:\s+(\d+)", file.read(1 << 16), re.M)
-    return int(match.group(1)) if match else None
+    return int(match[1]) if match else None
 
 
 def memlock():
@@ -322,6 +339,7 @@ def memlock():
 
 
 def gigabytes(folder, field):
+    """Return GB of the disk of a folder, by a field of statvfs; None without that folder."""
     try:
         disk = os.statvfs(folder)
     except OSError:

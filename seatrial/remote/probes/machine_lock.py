@@ -19,10 +19,12 @@ class MachineLock:
     """A lock that is held until the process ends, or `release`."""
 
     def __init__(self):
-        self.number, self.beating = 0, False
+        self.number = 0
+        self.beating = False
         self.file = self.opened()
 
     def opened(self):
+        """Open the file of the lock."""
         return os.open(lock_file(self.number), os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self, mode, ends):
@@ -30,20 +32,26 @@ class MachineLock:
 
         False when others hold it until `ends` (of time.monotonic).
         """
-        sign, seen = None, time.monotonic()
+        sign = None
+        seen = time.monotonic()
         while not self.taken(mode):
-            now, last = time.monotonic(), os.pread(self.file, 32, 0)
+            now = time.monotonic()
+            last = os.pread(self.file, 32, 0)
             if now >= ends:
                 return False
             if last != sign:
-                sign, seen = last, now
+                sign = last
+                seen = now
             elif now - seen > SILENT_S:
                 self.number += 1
-                self.file, sign, seen = self.opened(), None, now
+                self.file = self.opened()
+                sign = None
+                seen = now
             time.sleep(0.02)
         return True
 
     def taken(self, mode):
+        """Return whether the lock could be taken."""
         try:
             fcntl.flock(self.file, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -57,14 +65,17 @@ class MachineLock:
         return True
 
     def beat(self):
+        """Show life until the process ends."""
         while True:
             time.sleep(BEAT_S)
             self.show_life()
 
     def show_life(self):
+        """Write the time into the file."""
         os.pwrite(self.file, b"%032d" % time.monotonic_ns(), 0)
 
     def release(self):
+        """Release the lock."""
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
 

@@ -26,10 +26,12 @@ FLAPS = ("link_downed", "carrier_changes")
 
 
 def main():
+    """Print the readings."""
     print(json.dumps({"parts": parts()}), flush=True)
 
 
 def parts():
+    """Return the readings of each part that has any."""
     deadline = time.monotonic() + DEADLINE_S
     gpus = inventory.gpu_list(deadline) or amd_gpus.gpu_list(deadline)
     readings = {gpu["name"]: of_gpu(gpu) for gpu in gpus}
@@ -40,6 +42,7 @@ def parts():
 
 
 def of_gpu(gpu):
+    """Return the readings of a GPU."""
     readings = {name: gpu[name] for name in GAUGES if gpu.get(name) is not None}
     if gpu.get("slowdown") is not None:
         readings["slowdown"] = float(bool(gpu["slowdown"]))
@@ -51,6 +54,7 @@ def of_gpu(gpu):
 
 
 def of_port(port):
+    """Return the readings of a port."""
     errors = port.get("errors", {})
     readings = {"errors": sum(count for name, count in errors.items() if name not in FLAPS)}
     readings["flaps"] = sum(errors.get(name, 0) for name in FLAPS)
@@ -79,11 +83,13 @@ def of_processors():
 
 
 def numbers(pattern):
+    """Return the whole numbers in the files of a pattern."""
     texts = (first_line(path) for path in glob.glob(pattern)[:1024])
     return [int(text) for text in texts if re.fullmatch(r"\d{1,15}", text)]
 
 
 def clocks_of_cpuinfo():
+    """Return the clocks of the processors in kHz, as the kernel lists them."""
     with open("/proc/cpuinfo") as file:
         text = file.read(1 << 22)
     return [

@@ -108,7 +108,8 @@ class Transformer(nn.Module):
 
     def __init__(self, size: TransformerSize) -> None:
         super().__init__()
-        width, vocabulary = size.width, size.vocabulary
+        width = size.width
+        vocabulary = size.vocabulary
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(size.sequence_length, width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
@@ -116,6 +117,7 @@ class Transformer(nn.Module):
         self.logits = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of each position."""
         length = tokens.shape[1]
         device = tokens.device
         positions = torch.arange(length, device=device)
@@ -152,6 +154,7 @@ class Residual(nn.Module):
             self.shortcut = nn.Sequential(*_convolution(channels, width, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the convolved input and the input itself, added up."""
         summed = self.residual(x) + self.shortcut(x)
         return relu(summed)
 

@@ -18,14 +18,16 @@ import storage
 
 
 def main():
+    """Answer requests about a URL."""
     storage.serve(Objects)
 
 
-class Objects:
+class Objects(storage.Checkpoints):
     """This node's prefix, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, url):
-        self.url, self.folder = url, storage.PREFIX + secrets.token_hex(8)
+        self.url = url
+        self.folder = storage.PREFIX + secrets.token_hex(8)
         self.lacks = ""
         # The child has no threads of fsspec's yet, which a fork would lose.
         self.alive = storage.clean_up_after(self.is_gone)
@@ -37,6 +39,7 @@ class Objects:
             self.lacks = package_of(url)
 
     def greeting(self):
+        """Return the first line out."""
         scheme = self.url.partition("://")[0]
         return {"folder": self.folder, "filesystem": scheme, "lacks": self.lacks}
 
@@ -79,7 +82,8 @@ class Objects:
 
     def files(self, id, count):
         """Write, list, read and remove small objects, as many at once as fsspec has it."""
-        folder, content = self.of(self.folder, "small"), os.urandom(storage.SMALL_BYTES)
+        folder = self.of(self.folder, "small")
+        content = os.urandom(storage.SMALL_BYTES)
         paths = [f"{folder}/{number}" for number in range(count)]
         began = time.monotonic()
         self.store.makedirs(folder, exist_ok=True)
@@ -93,24 +97,17 @@ class Objects:
         self.store.rm(paths)
         return {"seconds": time.monotonic() - began, "wrong": wrong}
 
-    def save(self, id, bytes, shards):
-        """Write a checkpoint: an object for each of `shards` ranks; return bytes and seconds."""
-        return storage.transferred(bytes, shards, self.write_shard)
-
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        return storage.transferred(
-            bytes, shards, lambda shard, size: self.read_shard(folder, shard, size)
-        )
-
     def write_shard(self, shard, size):
+        """Write the object of a shard; return its bytes, and no problem."""
         content = storage.content_of(shard)
         with self.store.open(self.of(self.folder, f"shard-{shard}"), "wb") as file:
             places = range(0, size, storage.BLOCK)
             return sum(file.write(place.to_bytes(8, "little") + content) for place in places), ""
 
     def read_shard(self, folder, shard, size):
-        content, wrong = storage.content_of(shard), ""
+        """Read the object of a shard; return its bytes, and what is wrong with it."""
+        content = storage.content_of(shard)
+        wrong = ""
         with self.store.open(self.of(folder, f"shard-{shard}"), "rb") as file:
             for place in range(0, size, storage.BLOCK):
                 if file.read(storage.BLOCK) != place.to_bytes(8, "little") + content:

@@ -18,6 +18,7 @@ LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_B
 
 
 def main():
+    """Answer the request."""
     request = json.load(sys.stdin)
     with ThreadPoolExecutor(request["parallel"]) as pool:
         tries = [pool.submit(reach, peer, request["timeout_s"]) for peer in request["peers"]]
@@ -26,6 +27,7 @@ def main():
 
 
 def reach(peer, timeout_s):
+    """Try SSH to one peer."""
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout={}".format(max(1, int(timeout_s)))]
     try:
         with tempfile.TemporaryFile() as errors:
@@ -45,6 +47,7 @@ def reach(peer, timeout_s):
 
 
 def ssh_error(status, errors):
+    """Return the last line that ssh printed, else its status."""
     if status == -signal.SIGXFSZ:
         return "output flood: ssh printed more than {} MiB of errors".format(ERROR_BLOCKS // 2048)
     errors.seek(-min(MAX_ERROR, errors.seek(0, 2)), 2)

@@ -17,7 +17,8 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
+import math
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
@@ -72,9 +73,7 @@ def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
     Raises CannotStart.
     """
     degrees = {name: requested.get(name) or 1 for name in DEGREES}
-    others = 1
-    for name in DEGREES:
-        others *= degrees[name] if name != "fsdp" else 1
+    others = math.prod(degree for name, degree in degrees.items() if name != "fsdp")
     rest = ranks // others
     if ranks % others or (requested.get("fsdp") and degrees["fsdp"] != rest):
         product = " x ".join(
@@ -89,6 +88,7 @@ def choose(requested: dict[str, int | None], ranks: int) -> Degrees:
 
 
 def divisors(number: int) -> str:
+    """Name the divisors of a number."""
     return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 
@@ -155,7 +155,7 @@ class Meshes:
 
 
 def build(
-    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
+    options: Namespace, size: DecoderSize, degrees: Degrees, meshes: Meshes, device: str
 ) -> Decoder:
     """Return this rank's part of a decoder, with its values; block by block, so that no rank ever
     holds the whole.
@@ -257,7 +257,8 @@ def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> Non
         own = block.feed.all_experts // degrees.ep
         first = meshes.rank("ep") * own
         drop_others(block.feed.networks, range(first, first + own))
-        block.feed.exchange, block.feed.ranks = partial(_exchange, meshes.group("ep")), degrees.ep
+        block.feed.exchange = partial(_exchange, meshes.group("ep"))
+        block.feed.ranks = degrees.ep
     if degrees.cp > 1:
         mesh = meshes.whole["cp"]
         block.attention.first = meshes.rank("cp") * (sequence // degrees.cp)
@@ -280,7 +281,7 @@ def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tens
     return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
 
 
-def _prepare(block: Block, options: argparse.Namespace) -> None:
+def _prepare(block: Block, options: Namespace) -> None:
     """Recompute activations, and compile; hooks of the block stay outside of what is compiled."""
     forward: Callable[..., Any] = block.forward
     if options.activation_checkpointing:

@@ -34,6 +34,7 @@ class LauncherVariables:
     sign: str | None = None  # a variable that only this launcher sets, where it shares the others
 
     def started(self, environ: Environ) -> bool:
+        """Return whether this launcher started the process."""
         signed = self.sign is None or self.sign in environ
         return signed and self.rank in environ and self.size in environ
 

@@ -25,16 +25,20 @@ LINK_ERRORS = [
     "link_downed",
     "port_rcv_errors",
     "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "rx_icrc_encapsulated",
 ]
-LINK_ERRORS += ["excessive_buffer_overrun_errors", "rx_icrc_encapsulated"]
 PACKET_LOSSES = [
     "port_xmit_discards",
     "local_ack_timeout_err",
     "packet_seq_err",
     "rnr_nak_retry_err",
 ]
-OF_NETWORK = {"carrier_changes": "carrier_changes", "rx_errors": "statistics/rx_errors"}
-OF_NETWORK["tx_errors"] = "statistics/tx_errors"
+OF_NETWORK = {
+    "carrier_changes": "carrier_changes",
+    "rx_errors": "statistics/rx_errors",
+    "tx_errors": "statistics/tx_errors",
+}
 # Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well,
 # which always rise.
 NVLINK_ERROR = re.compile(
@@ -44,9 +48,12 @@ NVLINK_ERROR = re.compile(
     r"events): (\d{1,18})\s*$"
 )
 NVLINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)")
-CAPABILITIES, PCIE, ACS = 0x34, 0x10, 0x0D
+CAPABILITIES = 0x34
+PCIE = 0x10
+ACS = 0x0D
 # Bits of Device Control; of ACS Control: requests and completions
-RELAXED_ORDERING, REDIRECTS = 0x10, 0x0C
+RELAXED_ORDERING = 0x10
+REDIRECTS = 0x0C
 DMA_BUF_SINCE = (5, 12)  # the kernel that has it for PCIe peers, with NVIDIA's open kernel modules
 
 
@@ -108,12 +115,13 @@ def nvlink_errors(timeout_s):
     errors: "dict[str, dict[str, int]]" = {}
     uuid = ""
     for line in lines_of(["nvidia-smi", "nvlink", "--errorcounters"], timeout_s, most=16384) or []:
-        gpu, counter = NVLINKS_OF.match(line), NVLINK_ERROR.match(line)
+        gpu = NVLINKS_OF.match(line)
+        counter = NVLINK_ERROR.match(line)
         if gpu:
-            uuid = gpu.group(1)
+            uuid = gpu[1]
             errors[uuid] = {}
-        elif counter and uuid and int(counter.group(3)):
-            errors[uuid][f"NVLink {counter.group(1)} {counter.group(2)}"] = int(counter.group(3))
+        elif counter and uuid and int(counter[3]):
+            errors[uuid][f"NVLink {counter[1]} {counter[2]}"] = int(counter[3])
     return errors
 
 
@@ -151,11 +159,13 @@ def relaxed_ordering(config):
     """Return whether the device may reorder its writes; None where the configuration cannot be
     read.
     """
-    at, seen = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0, 0
+    at = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0
+    seen = 0
     while at and at + 10 <= min(len(config), 256) and seen < 48:
         if config[at] == PCIE:
             return bool(config[at + 8] & RELAXED_ORDERING)
-        at, seen = config[at + 1] & 0xFC, seen + 1
+        at = config[at + 1] & 0xFC
+        seen = seen + 1
     return None
 
 
@@ -164,14 +174,16 @@ def redirects(config):
 
     None where the configuration cannot be read.
     """
-    at, seen = 0x100 if len(config) >= 4096 else 0, 0
+    at = 0x100 if len(config) >= 4096 else 0
+    seen = 0
     if not at:
         return None
     while at and at + 8 <= len(config) and seen < 96:
         header = int.from_bytes(config[at : at + 4], "little")
         if header & 0xFFFF == ACS:
             return bool(config[at + 6] & REDIRECTS)
-        at, seen = header >> 20 & 0xFFC, seen + 1
+        at = header >> 20 & 0xFFC
+        seen = seen + 1
     return False
 
 
@@ -206,11 +218,9 @@ def gpudirect():
     """
     if any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")):
         return "nvidia-peermem"
-    driver, kernel = (
-        first_line("/proc/driver/nvidia/version"),
-        re.match(r"(\d+)\.(\d+)", os.uname().release),
-    )
+    driver = first_line("/proc/driver/nvidia/version")
+    kernel = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if not driver or not kernel:
         return ""
-    is_new = (int(kernel.group(1)), int(kernel.group(2))) >= DMA_BUF_SINCE
+    is_new = (int(kernel[1]), int(kernel[2])) >= DMA_BUF_SINCE
     return "dma-buf" if is_new and "Open Kernel Module" in driver else "none"

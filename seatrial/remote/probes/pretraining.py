@@ -17,9 +17,7 @@ rank. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import importlib.util
 import json
 import math
 import os
@@ -27,8 +25,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,22 +40,23 @@ import replays
 import torch
 import torch.distributed as dist
 from checkpoint import Checkpoints
+from command_line import parser_of
 from communication import shares_of_groups
 from decoder import SIZES, DecoderSize, loss_of
-from parallel import DEGREES, Degrees, Meshes
-from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+from parallel import Degrees, Meshes
+from pretraining_options import OPTIONS, add_faults, checked
+from rendezvous import WRONG_RESULT, CannotStart, Json, RankPlacement
 from step_clock import PHASES, Step, StepClock
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-PRECISIONS = ("fp32", "bf16", "fp8")
-_FAULTS = ("sleep", "lose-loader", "die")
 _SETTLED_EVERY = {"cpu": 1, "cuda": 10}  # steps between two looks at the losses and times
 _SLEEP_S = 3600.0
 _BEFORE_TIMEOUT = 0.8
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Train, and report; return the exit status."""
     options = parse(arguments)
     here, device = rendezvous.begin(options)
     size, degrees = checked(options, here.world_size, device)
@@ -93,7 +93,7 @@ class Pretraining:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: Namespace,
         size: DecoderSize,
         degrees: Degrees,
         here: RankPlacement,
@@ -125,7 +125,7 @@ class Pretraining:
         self.window: list[Tensor] = []
         self.unread: list[tuple[Tensor, list[Step]]] = []
         self.step_time_ms: list[float] = []
-        self.copies: dict[str, Any] | None = None
+        self.copies: Json | None = None
         self.checkpoints = Checkpoints(options, self.model, self.optimizer, self.device)
         self.first_step = self.checkpoints.restore()
         self.began = time.monotonic()
@@ -260,7 +260,8 @@ class Pretraining:
         """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if
         ranks share it.
         """
-        options, degrees = self.options, self.degrees
+        options = self.options
+        degrees = self.degrees
         rank_of = self.meshes.rank
         place = rank_of("fsdp") * degrees.ep + rank_of("ep")
         first = (step * degrees.data + place) * options.batch
@@ -301,8 +302,10 @@ class Pretraining:
         vocabulary.
         """
         vocabulary = self.size.vocabulary
-        factor, term = 1, 0
-        factors, terms = [factor], [term]
+        factor = 1
+        term = 0
+        factors = [factor]
+        terms = [term]
         for _ in range(self.options.sequence):
             factor = 5 * factor % vocabulary
             term = (5 * term + 7) % vocabulary
@@ -333,38 +336,14 @@ class Pretraining:
             if kind == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
+    def summary(self, replayed: Json | None) -> Json:
         """Return the last event, the same on every rank."""
         options = self.options
         finite = all(map(math.isfinite, self.losses))
-        mine: dict[str, Any] = {
-            "rank": self.here.rank,
-            "host": self.here.host,
-            "parameters": replays.digest_of(self.model.parameters()),
-        }
-        for name in (*PHASES, "compute", "step"):
-            median = self.clock.median(name, options.warmup)
-            mine[f"{name}_ms"] = rounded(median)
-        mine["memory_gb"] = None
-        if self.device.type == "cuda":
-            tensor_bytes = torch.cuda.max_memory_allocated()
-            mine["memory_gb"] = rounded(tensor_bytes / 1e9)
+        mine = self._of_this_rank()
         shares = {}
         if finite:
             shares = shares_of_groups(lambda: self.run_step(options.steps), self.device)
-        ranks = rendezvous.report(mine, str(self.device))
-        counted = self.step_time_ms[options.warmup :] or self.step_time_ms
-        rate = self._tokens_s_per_gpu(counted)
-        tflops = mfu = median_ms = p99_ms = None
-        if rate:
-            flops = self.size.flops_per_token(options.sequence)
-            tflops = rate * flops / 1e12
-        if tflops and options.peak_tflops:
-            mfu = tflops / options.peak_tflops
-        if counted:
-            median_ms = statistics.median(counted)
-            index = math.ceil(0.99 * len(counted)) - 1
-            p99_ms = sorted(counted)[index]
         losses = repr(self.losses).encode()
         return {
             "event": "llama",
@@ -382,37 +361,60 @@ class Pretraining:
             "first_loss": next(iter(self.losses), None),
             "last_loss": next(reversed(self.losses), None),
             "losses_digest": hashlib.sha256(losses).hexdigest()[:16],
+            **self._rates(),
+            "communication": shares,
+            "checkpoint": self.checkpoints.result(),
+            "replays": replayed,
+            "copies": self.copies,
+            "ranks": rendezvous.report(mine, str(self.device)),
+        }
+
+    def _of_this_rank(self) -> Json:
+        """Return what this rank tells the others: its parameters, times and memory."""
+        mine: Json = {
+            "rank": self.here.rank,
+            "host": self.here.host,
+            "parameters": replays.digest_of(self.model.parameters()),
+        }
+        for name in (*PHASES, "compute", "step"):
+            median = self.clock.median(name, self.options.warmup)
+            mine[f"{name}_ms"] = None if median is None else round(median, 4)
+        mine["memory_gb"] = None
+        if self.device.type == "cuda":
+            tensor_bytes = torch.cuda.max_memory_allocated()
+            mine["memory_gb"] = round(tensor_bytes / 1e9, 4)
+        return mine
+
+    def _rates(self) -> dict[str, float | None]:
+        """Return tokens and operations of a GPU in a second, and the times of a step; None where
+        steps took no time.
+        """
+        options = self.options
+        times_ms = self.step_time_ms[options.warmup :] or self.step_time_ms
+        rate = tflops = mfu = median_ms = p99_ms = None
+        if times_ms:
+            median_ms = statistics.median(times_ms)
+            index = math.ceil(0.99 * len(times_ms)) - 1
+            p99_ms = sorted(times_ms)[index]
+        if seconds := sum(times_ms) / 1e3:
+            tokens = options.batch * options.sequence * self.degrees.data
+            rate = tokens * len(times_ms) / seconds / self.here.world_size
+            tflops = rate * self.size.flops_per_token(options.sequence) / 1e12
+        if tflops and options.peak_tflops:
+            mfu = tflops / options.peak_tflops
+        return {
             "tokens_s_per_gpu": rate,
             "model_tflops": tflops,
             "mfu": mfu,
             "step_ms_p50": median_ms,
             "step_ms_p99": p99_ms,
-            "communication": shares,
-            "checkpoint": self.checkpoints.result(),
-            "replays": replayed,
-            "copies": self.copies,
-            "ranks": ranks,
         }
-
-    def _tokens_s_per_gpu(self, step_time_ms: Sequence[float]) -> float | None:
-        """Return the rate over steps of these times; None if they took none."""
-        seconds = sum(step_time_ms) / 1e3
-        if not seconds:
-            return None
-        options = self.options
-        tokens: int = options.batch * options.sequence * self.degrees.data
-        ranks: int = self.here.world_size
-        return tokens * len(step_time_ms) / seconds / ranks
-
-
-def rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def size_name(size: DecoderSize) -> str:
     """Return the size's name; "4x64" where it has none."""
-    names = [name for name, known in SIZES.items() if known == size]
-    return names[0] if names else f"{size.layers}x{size.width}"
+    names = (name for name, known in SIZES.items() if known == size)
+    return next(names, f"{size.layers}x{size.width}")
 
 
 def open_tokens(path: str) -> Tensor:
@@ -427,133 +429,10 @@ def open_tokens(path: str) -> Tensor:
         raise CannotStart(f"{path}: cannot be read as tokens: {error}") from error
 
 
-def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
-    """Return the size and the degrees, if they fit together. Raises CannotStart."""
-    size = SIZES[options.size]
-    for field in fields(DecoderSize):
-        asked = getattr(options, field.name)
-        if asked is not None:
-            size = replace(size, **{field.name: asked})
-    if problem := size.problem():
-        raise CannotStart(problem)
-    asked_degrees = {name: getattr(options, name) for name in DEGREES}
-    degrees = parallel.choose(asked_degrees, ranks)
-    for problem in problems(options, size, degrees, device):
-        raise CannotStart(problem)
-    return size, degrees
-
-
-def problems(
-    options: argparse.Namespace, size: DecoderSize, degrees: Degrees, device: str
-) -> Iterator[str]:
-    """Yield why the options do not fit together, or not this machine."""
-    yield from parallel.problems(degrees, size, options.sequence, options.batch)
-    yield from parallel.too_old(degrees, device)
-    if options.precision != "fp8":
-        return
-    if device == "cpu":
-        yield "--precision fp8 needs a GPU; processors take fp32 and bf16"
-    if importlib.util.find_spec("torchao") is None:
-        yield f"--precision fp8 needs torchao, which {sys.executable} does not have"
-
-
-def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> None:
-    """Add what the local platform lets this node's training break: sleeps_at=3,checkpoint_s=5."""
-    parts = [part.split("=", 1) for part in text.split(",") if "=" in part]
-    faults: dict[str, str] = dict(parts)
-    if "checkpoint_s" in faults:
-        options.slow_checkpoint_s = float(faults["checkpoint_s"])
-    if here.local_rank:
-        return
-    if "sleeps_at" in faults:
-        step = int(faults["sleeps_at"])
-        options.fault.append(("sleep", here.rank, step))
-    if "loses_loader_at" in faults:
-        step = int(faults["loses_loader_at"])
-        options.fault.append(("lose-loader", here.rank, step))
-    if "replays_wrong" in faults:
-        once = "-once" if faults["replays_wrong"] == "once" else ""
-        options.wrong = f"{here.rank}:compute{once}"
-
-
-def _fault(text: str) -> tuple[str, int, int]:
-    kind, rank, step = text.split(":")
-    if kind not in _FAULTS:
-        raise ValueError(kind)
-    return kind, int(rank), int(step)
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="training.py --model llama", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--model", choices=("llama",))
-    parser.add_argument(
-        "--size", choices=tuple(SIZES), default="debug", help="a published shape; debug"
-    )
-    for field in fields(DecoderSize):
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}", type=int, help="in place of the size's own"
-        )
-    parser.add_argument("--sequence", type=int, default=128, help="tokens of a sequence")
-    parser.add_argument(
-        "--batch", type=int, default=1, help="sequences per data-parallel rank and step"
-    )
-    for name in DEGREES:
-        parser.add_argument(
-            f"--{name}", type=int, help="degree; fsdp takes the rest of the ranks where it is unset"
-        )
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp8 needs torchao")
-    parser.add_argument(
-        "--compile", action="store_true", help="compile each block, which needs a C compiler"
-    )
-    parser.add_argument(
-        "--activation-checkpointing", action="store_true", help="recompute each block's activations"
-    )
-    parser.add_argument(
-        "--tokens", metavar="FILE", help="32 bit little-endian tokens, in place of synthetic ones"
-    )
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--warmup", type=int, default=2, help="first steps, which are not timed")
-    parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="only algorithms that give the same bits each time",
-    )
-    parser.add_argument(
-        "--replays",
-        type=int,
-        default=0,
-        help="steps that each rank trains alone first, and compares",
-    )
-    parser.add_argument(
-        "--digest-every", type=int, default=0, help="steps between comparisons of ranks' parameters"
-    )
-    shared = "leave out of the replays' times what others have the processors"
-    parser.add_argument("--shared-processors", action="store_true", help=shared)
-    parser.add_argument(
-        "--hang-s", type=float, default=300.0, help="a step that takes longer hangs; 0 for never"
-    )
-    parser.add_argument(
-        "--dump-prefix", metavar="PATH", help="where to write the flight recorder's dump, by rank"
-    )
-    parser.add_argument(
-        "--peak-tflops", type=float, help="of one GPU in that precision, for the MFU"
-    )
-    parser.add_argument("--results", metavar="FILE", help="write the last event there, as JSON")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset"
-    )
-    Checkpoints.add_arguments(parser)
-    # For tests
-    parser.add_argument("--fault", type=_fault, action="append", default=[], help=argparse.SUPPRESS)
-    # Interrupted on purpose
-    parser.add_argument("--die", metavar="RANK:SECONDS", help=argparse.SUPPRESS)
-    parser.add_argument("--wrong", metavar="RANK:KIND", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    parser = parser_of("training.py --model llama", __doc__, OPTIONS)
+    options: Namespace = parser.parse_args(arguments)
+    options.fault = options.fault or []
     if min(options.sequence, options.steps, options.batch) < 1 or options.sequence < 2:
         parser.error("needs --steps and --batch of 1 or more, --sequence of 2 or more")
     if options.warmup < 0 or options.warmup >= options.steps:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 # The folder of the probes, or the archive that holds them
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -63,10 +63,12 @@ class _Tail(threading.Thread):
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
-        self._stream, self._kept = stream, b""
+        self._stream = stream
+        self._kept = b""
         self.start()
 
     def run(self) -> None:
+        """Read until the end."""
         while True:
             block = os.read(self._stream.fileno(), 1 << 16)
             if not block:
@@ -74,6 +76,7 @@ class _Tail(threading.Thread):
             self._kept = (self._kept + block)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
+        """Return what was kept, once the program has ended."""
         self.join(1)  # what is left of the program is dead by now, so that the stream ends
         return self._kept.decode(errors="replace")
 
@@ -95,6 +98,7 @@ class _Rank:
         )
 
     def end(self) -> None:
+        """Kill the group."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -102,6 +106,7 @@ class _Rank:
         self.process.wait()
 
     def last_error(self) -> str:
+        """Return the last line of standard error."""
         lines = [" ".join(line.split()) for line in self.errors.text().splitlines()]
         return next((line[:_MAX_PROBLEM] for line in reversed(lines) if line), "")
 
@@ -121,7 +126,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     with socket.socket() as sock:  # a free port, at which the ranks meet
         sock.bind(("127.0.0.1", 0))
         port = str(sock.getsockname()[1])
-    started: list[_Rank] = []
+    started = []
     try:
         with _deferred_sigterm():
             for rank in range(ranks):
@@ -130,7 +135,8 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
             started, began + timeout_s, f"did not end within {timeout_s:g} s"
         )
     except OSError as error:
-        status, problem = None, f"cannot start: {error.strerror}"
+        status = None
+        problem = f"cannot start: {error.strerror}"
     finally:
         for process in started:
             process.end()
@@ -147,7 +153,7 @@ def _deferred_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    received: list[tuple[Any, ...]] = []
+    received = []
     signal.signal(signal.SIGTERM, lambda *signalled: received.append(signalled))
     try:
         yield

@@ -53,7 +53,8 @@ def own_seconds(work):
     The others of a parallel work wait for that thread. A node that is held back by its own limit is
     slow: nothing is taken off then.
     """
-    waited_before, throttled_before = waited_s(), throttled_us()
+    waited_before = waited_s()
+    throttled_before = throttled_us()
     began = time.perf_counter()
     work()
     seconds = time.perf_counter() - began

@@ -33,6 +33,7 @@ MOST_S = 3600  # without a request: it ends by itself
 
 
 def main():
+    """Answer requests until standard input ends."""
     for line in requests():
         request = json.loads(line)
         started = [Started(words) for words in request["programs"]]
@@ -51,6 +52,7 @@ def main():
 
 
 def requests():
+    """Yield the lines of standard input; without any for long the process ends."""
     while True:
         signal.alarm(MOST_S)
         line = sys.stdin.readline()
@@ -61,6 +63,7 @@ def requests():
 
 
 def say(answer):
+    """Print an answer."""
     print(json.dumps(answer), flush=True)
 
 
@@ -69,7 +72,8 @@ class Started:
 
     def __init__(self, words):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115
-        self.status, self.process = None, None
+        self.status = None
+        self.process = None
         try:
             self.process = subprocess.Popen(
                 words,
@@ -84,9 +88,11 @@ class Started:
             self.output.write(str(error).encode())
 
     def running(self):
+        """Return whether the program runs."""
         return self.process is not None and self.process.poll() is None
 
     def wait(self, deadline):
+        """Wait for its end, at most until the deadline."""
         if self.process is None:
             return
         try:
@@ -95,6 +101,7 @@ class Started:
             pass
 
     def end(self):
+        """Kill the program and what it has started."""
         if self.process is None:
             return
         try:
@@ -104,6 +111,7 @@ class Started:
         self.process.wait()
 
     def result(self):
+        """Return its status and the end of its output."""
         size = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(0, size - 16 * MOST_BYTES))
         lines = self.output.read(16 * MOST_BYTES).decode(errors="replace").splitlines()

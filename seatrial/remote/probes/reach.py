@@ -45,10 +45,14 @@ class Connection:
     """
 
     def __init__(self, position, sock, deadline):
-        self.position, self.sock, self.deadline, self.received = position, sock, deadline, b""
+        self.position = position
+        self.sock = sock
+        self.deadline = deadline
+        self.received = b""
 
 
 def main():
+    """Answer the request."""
     request = json.load(sys.stdin)
     failed: "dict[str, list[int]]" = {}
     for position, reason in reach(request["peers"], request["timeout_s"], request["parallel"]):
@@ -111,6 +115,7 @@ def advance(selector):
 
 
 def end(selector, one):
+    """Close a connection; return the position of its peer."""
     selector.unregister(one.sock)
     one.sock.close()
     return one.position

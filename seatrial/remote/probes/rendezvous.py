@@ -10,7 +10,6 @@ on standard error); 7 done, and the numbers are wrong.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import gc
 import ipaddress
@@ -22,6 +21,7 @@ import struct
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -53,11 +53,16 @@ except (ImportError, OSError, MemoryError) as problem:
 gc.freeze()
 gc.enable()
 
-BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
+BROKEN = 1
+BAD_ARGUMENTS = 2
+CANNOT_START = 3
+WRONG_RESULT = 7
 
-Gathered = list[dict[str, Any]]  # what each rank reports
+Json = dict[str, Any]  # an object
+Gathered = list[Json]  # what each rank reports
 _SIOCGIFADDR = 0x8915
-_PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
+_PORT_WAIT_S = 5.0
+_PORT_PAUSE_S = 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
 # For the others' words; they began to wait for the same collective at about the same time
 _WAIT_S = 2.0
@@ -75,27 +80,7 @@ class CannotStart(Exception):
     """A prerequisite is missing; the message names it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every probe takes."""
-    parser.add_argument(
-        "--master-addr",
-        help="address of rank 0's node; MASTER_ADDR or the job's first node when unset",
-    )
-    parser.add_argument(
-        "--master-port", type=int, help="a free port there; MASTER_PORT or 29500 when unset"
-    )
-    parser.add_argument(
-        "--network", help="CIDR or interface that the ranks talk over; the way to rank 0 when unset"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=60.0,
-        help="for the ranks to meet, and for one collective",
-    )
-
-
-def place(options: argparse.Namespace) -> RankPlacement:
+def place(options: Namespace) -> RankPlacement:
     """Return this process's place; fills in where rank 0 listens.
 
     Raises ContradictoryEnvironment, or CannotStart.
@@ -170,7 +155,7 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
+def begin(options: Namespace) -> tuple[RankPlacement, str]:
     """Return this process's place and its device, as `place` and `choose_device` do; torch has one
     thread.
     """
@@ -179,7 +164,7 @@ def begin(options: argparse.Namespace) -> tuple[RankPlacement, str]:
     return here, choose_device(options.device, here)
 
 
-def join(here: RankPlacement, options: argparse.Namespace, device: str = "cpu") -> None:
+def join(here: RankPlacement, options: Namespace, device: str = "cpu") -> None:
     """Make the process group of all ranks: by gloo between processors, by NCCL between GPUs.
 
     Raises CannotStart, or RuntimeError naming where the ranks did not meet.
@@ -313,7 +298,8 @@ def silent_ranks(error: BaseException) -> str:
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return ""
     in_vain = bool(_IN_VAIN.search(str(error)))
-    place, answers = (dist.get_rank(), dist.get_world_size()), list[str]()
+    place = (dist.get_rank(), dist.get_world_size())
+    answers = list[str]()
     asking = threading.Thread(
         target=lambda: answers.append(_ask(*place, in_vain=in_vain)), daemon=True
     )
@@ -337,9 +323,8 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
             return ""
         if not _gave_up(store, [rank], _ASK_S):
             return _NO_STORE
-        silent = list(
-            islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED)
-        )
+        silent_ones = (other for other in others if not _gave_up(store, [other], _ASK_S))
+        silent = list(islice(silent_ones, _NAMED))
         if not 0 < 2 * len(silent) <= ranks:
             return ""
         hosts = [store.get(f"host/{other}").decode()[:_MAX_HOST] for other in silent]

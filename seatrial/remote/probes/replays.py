@@ -10,26 +10,24 @@ same device model, driver and library. Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import statistics
 import subprocess
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Dict
 
 import rendezvous
 import torch
 import torch.distributed as dist
 from decoder import Decoder, DecoderSize, initialize, loss_of
 from processor_wait import own_clock_s
-from rendezvous import RankPlacement
+from rendezvous import Json, RankPlacement
 from step_clock import Marks
 from torch import Tensor
 
-Json = Dict[str, Any]  # an object
 _REPLAYS = 3
 # Small beside any GPU, of the model's own width
 _LAYERS = 2
@@ -41,7 +39,7 @@ _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> Json:
+def run(size: DecoderSize, options: Namespace, here: RankPlacement, device: str) -> Json:
     """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank
     and replay.
     """
@@ -52,8 +50,8 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
         experts=0,
     )
     sequence = min(_SEQUENCE, options.sequence)
-    digests: list[str] = []
-    step_ms: list[float] = []
+    digests = []
+    step_ms = []
     gradients: list[Tensor] = []
     for replay in range(_REPLAYS):
         wrong = is_wrong(options, here, "compute", replay)
@@ -83,7 +81,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
 
 
 def _replay(
-    size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
+    size: DecoderSize, sequence: int, options: Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[Tensor]]:
     """Return one replay: a digest of all its steps, the time of each in ms, and the last
     gradients.
@@ -105,7 +103,8 @@ def _replay(
     marks = Marks(target, clock)
     is_mixed = options.precision != "fp32"
     autocast = torch.autocast(target.type, torch.bfloat16, enabled=is_mixed)
-    steps, digests = [], []
+    steps = []
+    digests = []
     for step in range(options.replays):
         first = marks.now()
         optimizer.zero_grad()
@@ -232,8 +231,7 @@ def odd(ranks: Sequence[Json]) -> list[Json]:
                 outliers.append(_outlier(rank, "compute", differs, is_certain=is_certain))
     bad = [rank for rank in ranks if rank["wrong_sums"]]
     is_certain = 2 * len(bad) < len(ranks)
-    for rank in bad:
-        outliers.append(_outlier(rank, "transport", 1, is_certain=is_certain))
+    outliers += [_outlier(rank, "transport", 1, is_certain=is_certain) for rank in bad]
     return outliers
 
 
@@ -247,12 +245,10 @@ def _outlier(rank: Json, by: str, replays: int, *, is_certain: bool) -> Json:
     }
 
 
-def is_wrong(options: argparse.Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
+def is_wrong(options: Namespace, here: RankPlacement, kind: str, turn: int) -> bool:
     """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in that turn, the first of
     which is 0.
     """
     fault = f"{here.rank}:{kind}"
     wrong: str | None = options.wrong
-    if wrong == f"{fault}-once":
-        return turn == 0
-    return wrong == fault
+    return wrong == fault or (wrong == f"{fault}-once" and turn == 0)

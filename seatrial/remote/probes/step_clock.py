@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 # That of _Mark, which is never changed in place
 warnings.filterwarnings("ignore", message=".*returned a view tensor")
@@ -81,7 +81,8 @@ class StepClock:
 
     def close(self) -> list[Step]:
         """Return the steps since the last call."""
-        steps, self.steps = self.steps, []
+        steps = self.steps
+        self.steps = []
         return steps
 
     def settle(self, steps: Sequence[Step]) -> list[float]:
@@ -108,7 +109,7 @@ class StepClock:
         Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after
         the last one.
         """
-        began: list[Any] = []
+        began = []
 
         def opened() -> None:
             began.append(self.marks.now())
@@ -117,14 +118,12 @@ class StepClock:
             if began:
                 self.steps[-1].spans.append((began.pop(), self.marks.now()))
 
-        def before(
-            _module: nn.Module, inputs: tuple[torch.Tensor, ...]
-        ) -> tuple[torch.Tensor, ...]:
+        def before(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             first = _Mark.apply(inputs[0], closed)
             opened()
             return (first, *inputs[1:])
 
-        def after(_module: nn.Module, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+        def after(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
             closed()
             return _Mark.apply(output, opened)
 
@@ -136,11 +135,11 @@ class _Mark(torch.autograd.Function):
     """The identity, whose backward pass calls a function."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, call: Callable[[], None]) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, call: Callable[[], None]) -> Tensor:
         ctx.call = call
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         ctx.call()
         return gradient, None

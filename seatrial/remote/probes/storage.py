@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 import disk
 
@@ -55,6 +56,7 @@ REQUESTS = {
 
 
 def main():
+    """Answer requests about a folder."""
     serve(Storage)
 
 
@@ -64,7 +66,7 @@ def serve(storage_at):
     try:
         storage = storage_at(sys.argv[1])
     except Exception as error:
-        say({"error": words(error)})
+        say({"error": disk.words(error)})
         return
     try:
         say(storage.greeting())
@@ -76,22 +78,37 @@ def serve(storage_at):
 
 
 def say(answer):
+    """Print an answer."""
     print(json.dumps(answer), flush=True)
 
 
-def words(error):
-    return " ".join(str(error).split())[: disk.MAX_TEXT] or type(error).__name__
-
-
 def answered(storage, request):
+    """Return the answer to a request, or the error that it raised."""
     try:
         answer = getattr(storage, REQUESTS[request.pop("do")])(**request)
     except Exception as error:  # storage may fail in any way
-        answer = {"error": words(error)}
+        answer = {"error": disk.words(error)}
     return {"id": request["id"], **answer}
 
 
-class Storage:
+class Checkpoints:
+    """What a node saves and loads, a shard at a time."""
+
+    write_shard: Any
+    read_shard: Any
+
+    def save(self, id, bytes, shards):
+        """Write a checkpoint: a file or an object for each of `shards` ranks, which others can read
+        at the end; return bytes and seconds.
+        """
+        return transferred(bytes, shards, self.write_shard)
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+
+
+class Storage(Checkpoints):
     """This node's folder, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, path):
@@ -102,6 +119,7 @@ class Storage:
         self.lock = -1  # the descriptor of the file that is locked
 
     def greeting(self):
+        """Return the first line out."""
         disk_space = os.statvfs(self.path)
         return {
             "folder": os.path.basename(self.own),
@@ -144,7 +162,7 @@ class Storage:
     def note(self, id):
         """Write a file for others to see, or write it again with other content."""
         content = os.urandom(NOTE_BYTES)
-        with open(os.path.join(self.own, "note"), "wb") as file:
+        with open(f"{self.own}/note", "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -164,7 +182,7 @@ class Storage:
 
     def hold(self, id):
         """Lock a file."""
-        self.lock = os.open(os.path.join(self.own, "lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        self.lock = os.open(f"{self.own}/lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.lockf(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return {}
 
@@ -178,23 +196,26 @@ class Storage:
         return {"locked": False}
 
     def release(self, id):
+        """Release the lock."""
         os.close(self.lock)
         return {}
 
     def files(self, id, count):
         """Write, list, read and remove small files."""
-        folder, content = os.path.join(self.own, "small"), os.urandom(SMALL_BYTES)
+        folder = f"{self.own}/small"
+        content = os.urandom(SMALL_BYTES)
         os.mkdir(folder)
         began = time.monotonic()
         try:
             for number in range(count):
-                with open(os.path.join(folder, str(number)), "wb") as file:
+                with open(f"{folder}/{number}", "wb") as file:
                     file.write(content)
-            names, wrong = os.listdir(folder), ""
+            names = os.listdir(folder)
+            wrong = ""
             if sorted(map(int, names)) != list(range(count)):
                 wrong = f"{len(names)} of {count} files are listed"
             for name in names:
-                path = os.path.join(folder, name)
+                path = f"{folder}/{name}"
                 with open(path, "rb") as small:
                     if small.read() != content:
                         wrong = f"small file {name} is not what was written"
@@ -204,20 +225,13 @@ class Storage:
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint: a file for each of `shards` ranks, on disk at the end; return bytes
-        and seconds.
-        """
+        """Write a checkpoint, in place of what streams have written."""
         os.ftruncate(self.file, 0)
-        return transferred(bytes, shards, self.write_shard)
-
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        return transferred(bytes, shards, lambda shard, size: self.read_shard(folder, shard, size))
+        return super().save(id, bytes, shards)
 
     def write_shard(self, shard, size):
-        file = os.open(
-            os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600
-        )
+        """Write the file of a shard; return its bytes, and no problem."""
+        file = os.open(f"{self.own}/shard-{shard}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             disk.takes_direct(file)
             written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
@@ -226,6 +240,7 @@ class Storage:
             os.close(file)
 
     def read_shard(self, folder, shard, size):
+        """Read the file of a shard; return its bytes, and what is wrong with it."""
         file = os.open(self.of(folder, f"shard-{shard}"), os.O_RDONLY)
         try:
             disk.takes_direct(file)
@@ -239,7 +254,8 @@ def transferred(size, shards, transfer):
     """Write or read all shards at once, and return their bytes, seconds and what is wrong with
     them.
     """
-    began, part = time.monotonic(), size // shards // BLOCK * BLOCK
+    began = time.monotonic()
+    part = size // shards // BLOCK * BLOCK
     each = at_once(shards, lambda shard: transfer(shard, part))
     wrong = next(filter(None, (wrong for _, wrong in each)), "")
     return {
@@ -259,7 +275,8 @@ def awaited(read, digest, limit_s):
     """Return the seconds until `read` returns the content with that digest, or what it returned
     instead.
     """
-    began, seen = time.monotonic(), "no such file"
+    began = time.monotonic()
+    seen = "no such file"
     while True:
         try:
             content = read()
@@ -300,6 +317,7 @@ def clean_up_after(is_gone):
 
 
 def tried(is_gone):
+    """Return whether it is gone, as far as it can be told."""
     try:
         return is_gone()
     except Exception:  # a store may be out of reach for a while
@@ -311,7 +329,8 @@ def at_once(count, function):
 
     Raises what the first of them raised.
     """
-    results, errors = [None] * count, []
+    results = [None] * count
+    errors = []
 
     def work(number):
         try:

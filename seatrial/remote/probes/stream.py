@@ -34,6 +34,7 @@ SILENT_S = 3600  # without a request, as where nobody closes its standard input:
 
 
 def main():
+    """Answer requests until standard input ends."""
     signal.alarm(SILENT_S)
     with listen(sys.argv[1]) as listener:
         token = os.urandom(TOKEN_BYTES)
@@ -51,6 +52,7 @@ def main():
 
 
 def say(answer):
+    """Print an answer."""
     print(json.dumps(answer), flush=True)
 
 
@@ -93,6 +95,7 @@ def serve(listener, token):
 
 
 def measure(peer, max_bytes, max_seconds):
+    """Send to a peer, then receive from it; return both."""
     with connect(peer, False, max_bytes, max_seconds) as there:
         send(there, max_bytes, FIRST_BYTE_S + max_seconds)
         there.settimeout(FIRST_BYTE_S + max_seconds)
@@ -122,7 +125,9 @@ def send(there, max_bytes, max_seconds):
     """Write until everything is out, time is up or the other side has had enough: it answers or
     closes.
     """
-    block, left, deadline = os.urandom(CHUNK), max_bytes, time.monotonic() + max_seconds
+    block = os.urandom(CHUNK)
+    left = max_bytes
+    deadline = time.monotonic() + max_seconds
     there.setblocking(False)
     while left > 0 and time.monotonic() < deadline:
         answered, writable, _ = select.select([there], [there], [], 0.05)
@@ -136,10 +141,12 @@ def receive(there, max_bytes, max_seconds):
     """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no
     rate is 0.
     """
-    waited, buffer = time.monotonic(), bytearray(CHUNK)
+    waited = time.monotonic()
+    buffer = bytearray(CHUNK)
     if not wait_readable(there, FIRST_BYTE_S):
         return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}
-    started, count = time.monotonic(), 0
+    started = time.monotonic()
+    count = 0
     while count < max_bytes and wait_readable(there, started + max_seconds - time.monotonic()):
         received = there.recv_into(buffer, min(CHUNK, max_bytes - count))
         if not received:
@@ -153,6 +160,7 @@ def receive(there, max_bytes, max_seconds):
 
 
 def wait_readable(source, timeout_s):
+    """Return whether something arrives in time."""
     return bool(select.select([source], [], [], max(timeout_s, 0))[0])
 
 

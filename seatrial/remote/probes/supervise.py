@@ -35,7 +35,9 @@ UNWANTED = "not wanted any more"
 
 
 def main(arguments):
-    timeout_s, command = float(arguments[0]), arguments[1:]
+    """Run the command and end it; return the exit status."""
+    timeout_s = float(arguments[0])
+    command = arguments[1:]
     become_subreaper()
     variables = read_variables()
     if variables is None:
@@ -64,10 +66,8 @@ class Pipe:
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         os.mkfifo(path, 0o600)
-        self.reader, self.writer = (
-            os.open(path, os.O_RDONLY | os.O_NONBLOCK),
-            os.open(path, os.O_WRONLY),
-        )
+        self.reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.writer = os.open(path, os.O_WRONLY)
         os.set_blocking(self.reader, True)
         self.copying = threading.Thread(target=self.copy, daemon=True)
         self.copying.start()
@@ -121,9 +121,8 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            longest_s = max(
-                (sum(waited_s(pid).values()) for pid in descendants(os.getpid())), default=0.0
-            )
+            waits = [sum(waited_s(pid).values()) for pid in descendants(os.getpid())]
+            longest_s = max(waits, default=0.0)
             return f"time is up; {longest_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
@@ -158,6 +157,7 @@ def reap():
 
 
 def descendants(root):
+    """Return the processes below one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -167,7 +167,8 @@ def descendants(root):
             except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry))
-    pids, queue = [], [root]
+    pids = []
+    queue = [root]
     while queue:
         below = children.get(queue.pop(), [])
         pids += below

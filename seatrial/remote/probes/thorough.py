@@ -114,6 +114,7 @@ def measure_together(devices, outcomes, options):
 
 
 def tested(device, share):
+    """Return the rates and the problem of a memory test."""
     result = memory_test(device, share)
     samples = [result["tested_gb"]] if result["tested_gb"] else []
     return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], result["wrong"]
@@ -173,6 +174,7 @@ def quick_tflops(device, dtype, shape):
 
 
 def tflops(shape, seconds):
+    """Return TFLOP/s of a product that took so many seconds."""
     m, n, k = shape
     return 2 * m * n * k / seconds / 1e12
 
@@ -188,7 +190,8 @@ def multiplication(device, dtype, shape):
     )
     if dtype == "fp8":
         stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
-        first, second = left.to(stored), right.to(stored).t()
+        first = left.to(stored)
+        second = right.to(stored).t()
         # Both scales: what is random around 0 fits
         one = torch.ones((), dtype=torch.float32, device=device.device)
 
@@ -203,7 +206,8 @@ def multiplication(device, dtype, shape):
             )
 
         return device.repeat(multiply)
-    product, right = torch.empty(m, n, dtype=left.dtype, device=device.device), right.t()
+    product = torch.empty(m, n, dtype=left.dtype, device=device.device)
+    right = right.t()
     return device.repeat(lambda: torch.matmul(left, right, out=product))
 
 
@@ -219,6 +223,7 @@ def stress(devices, seconds):
 
 
 def stressed(device, seconds, ready):
+    """Multiply on one device once all are ready; return its rates and its problem."""
     multiply, same = device.product()
     ready()
     with Watch(device.sensors()) as watch:
@@ -253,7 +258,8 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
 def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
     """Copy in both directions of one GPU, from the processors that are nearest to it."""
     move_near(device)
-    on_host, on_device = device.host_buffer(buffer_bytes), device.buffer(buffer_bytes)
+    on_host = device.host_buffer(buffer_bytes)
+    on_device = device.buffer(buffer_bytes)
     rates = []
     for metric, target, source in (
         ("host_to_device", on_device, on_host),
@@ -309,10 +315,8 @@ def peers(devices, seconds, buffer_bytes=BYTES):
 
 def pair(source, target, seconds, buffer_bytes):
     """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
-    sent, received = (
-        source.indices(buffer_bytes // 8),
-        target.buffer(buffer_bytes).view(source.torch.int64),
-    )
+    sent = source.indices(buffer_bytes // 8)
+    received = target.buffer(buffer_bytes).view(source.torch.int64)
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
 
     def work(times):
@@ -328,21 +332,18 @@ def memory_test(device, share):
     chunks = allocated(device, words_to_test(device, share))
     tested = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):
-        for number, chunk in enumerate(chunks):
-            for start, part in slices(chunk):
-                part[:] = expected(device, pattern, number, start, len(part))
+        for first, part in slices(chunks):
+            part[:] = expected(device, pattern, first, len(part))
         # After all was written: a word may have been written to another's place.
-        for number, chunk in enumerate(chunks):
-            for start, part in slices(chunk):
-                problem = difference(
-                    device, part, expected(device, pattern, number, start, len(part))
-                )
-                if problem:
-                    return {"tested_gb": tested, "wrong": problem}
+        for first, part in slices(chunks):
+            problem = difference(device, part, expected(device, pattern, first, len(part)))
+            if problem:
+                return {"tested_gb": tested, "wrong": problem}
     return {"tested_gb": tested, "wrong": ""}
 
 
 def words_to_test(device, share):
+    """Return how many 64 bit words of a device are tested."""
     if not device.gpu:
         return PROCESSORS_WORDS
     free = device.free_bytes()
@@ -351,7 +352,8 @@ def words_to_test(device, share):
 
 def allocated(device, words):
     """Allocate chunks of `words` 64 bit integers; fewer if memory is fragmented."""
-    chunks, left = [], words
+    chunks = []
+    left = words
     while left > 0:
         chunk = device.empty_words(min(left, CHUNK_WORDS))
         if chunk is None:
@@ -361,16 +363,22 @@ def allocated(device, words):
     return chunks
 
 
-def slices(chunk):
-    for start in range(0, len(chunk), SLICE_WORDS):
-        yield start, chunk[start : start + SLICE_WORDS]
+def slices(chunks):
+    """Yield the parts of the chunks that are compared at once, each with the number of its first
+    word.
+    """
+    for number, chunk in enumerate(chunks):
+        for start in range(0, len(chunk), SLICE_WORDS):
+            yield number * CHUNK_WORDS + start, chunk[start : start + SLICE_WORDS]
 
 
-def expected(device, pattern, number, start, count):
-    """Return the expected integers; with pattern None each has a value of its own."""
+def expected(device, pattern, first, count):
+    """Return the integers expected from the first word on; with pattern None each has a value of
+    its own.
+    """
     if pattern is not None:
         return pattern
-    return (device.indices(count) + (number * CHUNK_WORDS + start)) * MULTIPLIER
+    return (device.indices(count) + first) * MULTIPLIER
 
 
 def difference(device, part, values):

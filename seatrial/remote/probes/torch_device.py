@@ -29,13 +29,16 @@ class NumpyProcessors:
     """
 
     library, name, dtype, size, copied_bytes = "numpy", "cpu", "float32", CPU_SIZE, CPU_BYTES
-    gpu, digest_dtypes, digest_size = False, ("float32",), 512
+    gpu = False
+    digest_dtypes = ("float32",)
+    digest_size = 512
 
     def __init__(self, numpy):
         self.numpy = numpy
         self.threads = ThreadPoolExecutor(processors())
 
     def model(self):
+        """Return the model's name."""
         return processor()
 
     def software(self):
@@ -48,7 +51,8 @@ class NumpyProcessors:
         """Return a function that multiplies `times` times, and one that compares the product with
         the first one.
         """
-        generator, shape = self.numpy.random.default_rng(0), (self.size, self.size)
+        generator = self.numpy.random.default_rng(0)
+        shape = (self.size, self.size)
         left, right = (generator.standard_normal(shape, dtype=self.dtype) for _ in range(2))
         product = self.numpy.matmul(left, right)
         first = product.copy()
@@ -81,6 +85,7 @@ class NumpyProcessors:
         return self.numpy.arange(count, dtype="int64")
 
     def cast(self, array, dtype):
+        """Return the array in another number format."""
         return array.astype(dtype)
 
     def words(self, array):
@@ -88,6 +93,7 @@ class NumpyProcessors:
         return array.reshape(-1).view(f"int{8 * array.itemsize}").astype("int64")
 
     def same(self, one, other):
+        """Return whether two arrays are equal."""
         return self.numpy.array_equal(one, other)
 
     def empty_words(self, count):
@@ -95,10 +101,12 @@ class NumpyProcessors:
         return self.numpy.empty(count, dtype="int64")
 
     def address(self, array):
+        """Return where the array is in memory."""
         return array.ctypes.data
 
 
 def processors():
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -144,7 +152,9 @@ class TorchDevice:
     library = "torch"
 
     def __init__(self, torch, device):
-        self.torch, self.device, self.name = torch, device, str(device)
+        self.torch = torch
+        self.device = device
+        self.name = str(device)
         self.gpu = device.type == "cuda"
         self.dtype = "bfloat16" if self.gpu else "float32"
         self.size: int = GPU_SIZE if self.gpu else CPU_SIZE
@@ -153,6 +163,7 @@ class TorchDevice:
         self.digest_size = 4096 if self.gpu else 512
 
     def model(self):
+        """Return the model's name."""
         return self.torch.cuda.get_device_name(self.device) if self.gpu else processor()
 
     def software(self):
@@ -170,7 +181,8 @@ class TorchDevice:
 
     def product(self):
         """See NumpyProcessors.product."""
-        torch, dtype = self.torch, getattr(self.torch, self.dtype)
+        torch = self.torch
+        dtype = getattr(self.torch, self.dtype)
         left, right, product = (
             torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3)
         )
@@ -211,6 +223,7 @@ class TorchDevice:
         return self.torch.arange(count, dtype=self.torch.int64, device=self.device)
 
     def cast(self, array, dtype):
+        """See NumpyProcessors.cast."""
         return array.to(getattr(self.torch, dtype))
 
     def words(self, array):
@@ -219,6 +232,7 @@ class TorchDevice:
         return array.reshape(-1).view(width[array.element_size()]).to(self.torch.int64)
 
     def same(self, one, other):
+        """See NumpyProcessors.same."""
         return self.torch.equal(one, other)
 
     def empty_words(self, count):
@@ -229,6 +243,7 @@ class TorchDevice:
             return None
 
     def address(self, array):
+        """See NumpyProcessors.address."""
         return array.data_ptr()
 
     def random(self, shape, dtype):
@@ -291,7 +306,9 @@ class Watch:
     """
 
     def __init__(self, read):
-        self.read, self.readings, self.over = read, [], threading.Event()
+        self.read = read
+        self.readings = []
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self.look, daemon=True)
 
     def __enter__(self):
@@ -303,6 +320,7 @@ class Watch:
         self.thread.join(SMI_TIMEOUT_S + 1)
 
     def look(self):
+        """Read until the end, or until a reading fails."""
         while not self.over.wait(EVERY_S):
             try:
                 values = self.read()
@@ -345,6 +363,7 @@ def reader(uuid):
 
 
 def nvml_reader(uuid):
+    """Return a function that reads the sensors by NVML. Raises what NVML raises."""
     import pynvml  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     pynvml.nvmlInit()
@@ -358,17 +377,13 @@ def nvml_reader(uuid):
     return read
 
 
-def smi_line(uuid):
-    """Return the output of nvidia-smi, "" if it is missing or does not answer."""
-    command = [
-        "nvidia-smi",
-        f"--id={uuid}",
-        "--query-gpu=" + ",".join(FIELDS),
-        "--format=csv,noheader,nounits",
-    ]
+def smi_line(uuid, fields=FIELDS, timeout_s=SMI_TIMEOUT_S):
+    """Return the fields that nvidia-smi tells of a GPU, "" if it is missing or does not answer."""
+    query = "--query-gpu=" + ",".join(fields)
+    command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

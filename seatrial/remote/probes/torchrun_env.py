@@ -7,20 +7,30 @@ RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT come
 status are the rank's. Exit statuses: 2 contradictory variables, 3 the command cannot be started.
 """
 
-import argparse
 import os
 import socket
 import sys
 
 try:
     import placement
+    from command_line import parser_of
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 
+OPTIONS = (
+    ("--master-addr", {"required": True}, None, "address of rank 0's node"),
+    ("--master-port", {"type": int, "required": True}, None, "a free port there"),
+    ("--device", str, None, "not used"),
+    ("--network", str, None, "not used"),
+    ("--timeout-s", str, None, "not used"),
+    ("command", {"nargs": "+"}, None, "what each rank runs"),
+)
+
 
 def main():
-    options = parse()
+    """Become the command."""
+    options = parser_of("torchrun_env.py", __doc__, OPTIONS).parse_args()
     try:
         here = placement.place(os.environ)
     except placement.ContradictoryEnvironment as error:
@@ -51,18 +61,6 @@ def leave(cause, status):
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"training probe: {socket.gethostname()} rank {rank}: {cause}\n")
     sys.exit(status)
-
-
-def parse():
-    parser = argparse.ArgumentParser(
-        prog="torchrun_env.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--master-addr", required=True, help="address of rank 0's node")
-    parser.add_argument("--master-port", type=int, required=True, help="a free port there")
-    for name in ("--device", "--network", "--timeout-s"):
-        parser.add_argument(name, help="not used")
-    parser.add_argument("command", nargs="+", help="what each rank runs")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ Copied to the nodes next to training.py.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import hashlib
 import math
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
@@ -24,7 +24,7 @@ import models
 import rendezvous
 import torch
 import torch.distributed as dist
-from rendezvous import CannotStart, RankPlacement
+from rendezvous import CannotStart, Json, RankPlacement
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -39,26 +39,27 @@ gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _KEPT = (  # of the summary, under the same names
-    *(
-        "model",
-        "data",
-        "precision",
-        "compile",
-        "world_size",
-        "device",
-        "backend",
-        "torch",
-        "parameters",
-    ),
-    *("batch_size_per_gpu", "communication_share"),
+    "model",
+    "data",
+    "precision",
+    "compile",
+    "world_size",
+    "device",
+    "backend",
+    "torch",
+    "parameters",
+    "batch_size_per_gpu",
+    "communication_share",
 )
 
 
 class Trainer:
     """A model on a device, data parallel over the ranks, with its optimizer and its data."""
 
-    def __init__(self, options: argparse.Namespace, here: RankPlacement, device: str) -> None:
-        self.options, self.here, self.device = options, here, torch.device(device)
+    def __init__(self, options: Namespace, here: RankPlacement, device: str) -> None:
+        self.options = options
+        self.here = here
+        self.device = torch.device(device)
         workload = models.workload(options.model, options.size, options.image_size, options.classes)
         self.batches = (
             synthetic(workload, options, here, device)
@@ -80,6 +81,7 @@ class Trainer:
         self.scaler = grad_scaler(enabled=options.precision == "fp16")
 
     def autocast(self) -> AbstractContextManager[None]:
+        """Return the context of the precision."""
         precision = PRECISIONS[self.options.precision]
         return (
             nullcontext()
@@ -88,6 +90,7 @@ class Trainer:
         )
 
     def loss(self, batch: models.Batch) -> torch.Tensor:
+        """Return the loss of a batch."""
         inputs, labels = batch
         with self.autocast():
             logits = self.forward(inputs)
@@ -116,7 +119,7 @@ class Trainer:
 
 
 def synthetic(
-    workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
+    workload: models.Workload, options: Namespace, here: RankPlacement, device: str
 ) -> Iterator[models.Batch]:
     """Yield batches without end, made on the device; each depends on seed, step and rank alone."""
     generator = torch.Generator(device)
@@ -125,7 +128,7 @@ def synthetic(
         yield workload.batch(options.batch, generator)
 
 
-def real(options: argparse.Namespace, device: str) -> Iterator[models.Batch]:
+def real(options: Namespace, device: str) -> Iterator[models.Batch]:
     """Return batches without end of this rank's part of the data, shuffled anew for each pass.
 
     Raises CannotStart.
@@ -251,6 +254,7 @@ def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
 
 
 def median(values: Sequence[float]) -> float | None:
+    """Return the median; None without a value."""
     return statistics.median(values) if values else None
 
 
@@ -264,18 +268,18 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
     return first, last
 
 
-def summary(trainer: Trainer, history: History) -> dict[str, Any]:
+def summary(trainer: Trainer, history: History) -> Json:
     """Return the last event, the same on every rank."""
-    options, here, model = trainer.options, trainer.here, trainer.model
+    options = trainer.options
+    here = trainer.here
+    model = trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
-    finite = history.finite and all(
-        bool(torch.isfinite(parameter).all()) for parameter in model.parameters()
-    )
+    are_finite = (bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
     mine = {
         "rank": here.rank,
         "host": here.host,
         "checksum": checksum(model),
-        "finite": finite,
+        "finite": history.finite and all(are_finite),
         "step_time_ms_median": median(step_time_ms),
         "compute_ms_median": median(settled(history.compute_ms, options.warmup)),
     }
@@ -283,12 +287,11 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     mine["communication_share"] = None if broke_off else communication_share(trainer)
     mine["inference_samples_s"] = None if broke_off else inference_rate(trainer)
     ranks = rendezvous.report(mine, str(trainer.device))
-    shares, rates = (
-        [rank.pop(name) for rank in ranks]
-        for name in ("communication_share", "inference_samples_s")
-    )
+    shares = [rank.pop("communication_share") for rank in ranks]
+    rates = [rank.pop("inference_samples_s") for rank in ranks]
     first_loss, last_loss = smoothed(history.losses, options.steps)
     seconds = sum(step_time_ms) / 1e3
+    rate = options.batch * here.world_size * len(step_time_ms) / seconds if seconds else None
     return {
         "event": "summary",
         "model": f"transformer {options.size}" if options.model == "transformer" else options.model,
@@ -305,9 +308,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
         "steps": len(history.step_time_ms),
         "first_loss": first_loss,
         "last_loss": last_loss,
-        "throughput_samples_s": options.batch * here.world_size * len(step_time_ms) / seconds
-        if seconds
-        else None,
+        "throughput_samples_s": rate,
         "flops_per_sample": trainer.flops,
         "communication_share": None if None in shares else statistics.median(shares),
         "inference_samples_s": None if None in rates else sum(rates),
@@ -316,15 +317,17 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     }
 
 
-def results(summary: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def results(summary: Json, options: Namespace) -> Json:
     """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of
     --peak-tflops.
     """
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
-    rate, flops = summary["throughput_samples_s"], summary["flops_per_sample"]
+    rate = summary["throughput_samples_s"]
+    flops = summary["flops_per_sample"]
     tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
-    first, last = summary["first_loss"], summary["last_loss"]
+    first = summary["first_loss"]
+    last = summary["last_loss"]
     return {
         **{name: summary[name] for name in _KEPT},
         "global_batch_size": samples,

@@ -18,12 +18,12 @@ and is null in JSON. Exit statuses: rendezvous.py.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -32,6 +32,7 @@ from typing import Any
 try:  # first: it says so where torch is missing
     import hang
     import rendezvous
+    from command_line import HIDDEN, OF_RANKS, PEAK_TFLOPS, Option, option_of, parser_of
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
@@ -51,6 +52,37 @@ _BY_HAND = {  # what is trained where nothing is asked for, by the kind of devic
 # Of a collective: all ranks say where they stand before the first one gives up
 _BEFORE_TIMEOUT = 0.8
 _SIZES = fields(TransformerSize)
+_OPTIONS: tuple[Option, ...] = (
+    (
+        "--model",
+        (*MODELS, "llama"),
+        None,
+        "resnet50, on processors tiny; or llama: --model llama --help",
+    ),
+    ("--data", ("synthetic", *SOURCES), "synthetic", None),
+    ("--data-dir", str, "./data", "where the data is"),
+    ("--download", bool, False, "fetch the data that is not there, not imagenet"),
+    *(option_of(size, f"of a transformer: {size.default}") for size in _SIZES),
+    ("--classes", int, None, "1000, or as many as the data has"),
+    ("--image-size", int, None, "pixels of an image's side: 224; 32 for small images"),
+    ("--batch", int, None, "samples per rank and step: 32; on processors 8"),
+    ("--steps", int, None, "150; on processors 20"),
+    ("--warmup", int, None, "first steps, which are not timed: 50; on processors 2"),
+    ("--epochs", int, None, "passes over the data, in place of --steps"),
+    ("--lr", float, None, "0.01 for a ResNet; the model's own where unset"),
+    ("--precision", tuple(PRECISIONS), "fp32", "fp16 scales the loss"),
+    ("--compile", bool, False, "by torch.compile, which needs a C compiler"),
+    ("--workers", int, 0, "processes that read images, for each rank"),
+    ("--inference-steps", int, 0, "batches to infer after training, timed"),
+    PEAK_TFLOPS,
+    ("--results FILE", str, None, "write the figures there, as JSON"),
+    ("--seed", int, 1, None),
+    ("--device", ("cpu", "cuda"), None, "that of BACKEND, or a GPU if there is one"),
+    # These two are for tests
+    ("--poison RANK", int, None, HIDDEN),
+    ("--diverge RANK", int, None, HIDDEN),
+    *OF_RANKS,
+)
 # Until the process ends: torch 1.13 may wait for ever when the model of a group goes
 _KEPT: list[Trainer] = []
 
@@ -66,7 +98,9 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
 
     The ranks' losses are compared before gradients mix, so a NaN is seen where it arose.
     """
-    options, here, history = trainer.options, trainer.here, History()
+    options = trainer.options
+    here = trainer.here
+    history = History()
     for step in range(options.steps):
         if step:  # the first step may compile and look for kernels
             watchdog.beat(step)
@@ -95,6 +129,7 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
 
 
 def report(here: RankPlacement, **event: Any) -> None:
+    """Print an event, on rank 0 alone."""
     if here.rank == 0:
         print(json.dumps(event), flush=True)
 
@@ -107,6 +142,7 @@ def default_device() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Train, and report; return the exit status."""
     if is_llama(arguments):
         try:
             import pretraining
@@ -150,60 +186,10 @@ def is_llama(arguments: Sequence[str]) -> bool:
     return "--model llama" in words
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="training.py", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument(
-        "--model",
-        choices=(*MODELS, "llama"),
-        help="resnet50, on processors tiny; or llama: --model llama --help",
-    )
-    parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
-    parser.add_argument("--data-dir", default="./data", help="where the data is")
-    parser.add_argument(
-        "--download", action="store_true", help="fetch the data that is not there, not imagenet"
-    )
-    for size in _SIZES:
-        parser.add_argument(
-            f"--{size.name.replace('_', '-')}", type=int, help=f"of a transformer: {size.default}"
-        )
-    parser.add_argument("--classes", type=int, help="1000, or as many as the data has")
-    parser.add_argument(
-        "--image-size", type=int, help="pixels of an image's side: 224; 32 for small images"
-    )
-    parser.add_argument("--batch", type=int, help="samples per rank and step: 32; on processors 8")
-    parser.add_argument("--steps", type=int, help="150; on processors 20")
-    parser.add_argument(
-        "--warmup", type=int, help="first steps, which are not timed: 50; on processors 2"
-    )
-    parser.add_argument("--epochs", type=int, help="passes over the data, in place of --steps")
-    parser.add_argument("--lr", type=float, help="0.01 for a ResNet; the model's own where unset")
-    parser.add_argument(
-        "--precision", choices=tuple(PRECISIONS), default="fp32", help="fp16 scales the loss"
-    )
-    parser.add_argument(
-        "--compile", action="store_true", help="by torch.compile, which needs a C compiler"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=0, help="processes that read images, for each rank"
-    )
-    parser.add_argument(
-        "--inference-steps", type=int, default=0, help="batches to infer after training, timed"
-    )
-    parser.add_argument(
-        "--peak-tflops", type=float, help="of one GPU in that precision, for the MFU"
-    )
-    parser.add_argument("--results", metavar="FILE", help="write the figures there, as JSON")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="that of BACKEND, or a GPU if there is one"
-    )
-    # These two are for tests
-    parser.add_argument("--poison", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    parser.add_argument("--diverge", type=int, metavar="RANK", help=argparse.SUPPRESS)
-    rendezvous.add_arguments(parser)
-    options = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Return the options, with what is left out filled in; exit with 2 for bad ones."""
+    parser = parser_of("training.py", __doc__, _OPTIONS)
+    options: Namespace = parser.parse_args(arguments)
     options.device = options.device or default_device()
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
@@ -220,7 +206,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def problems(options: argparse.Namespace) -> Iterator[str]:
+def problems(options: Namespace) -> Iterator[str]:
     """Yield why the options cannot be trained."""
     if (
         min(options.steps, options.batch) < 1

@@ -11,7 +11,7 @@ from tests.integration.probes.launched import OPERATIONS
 
 @pytest.fixture
 def patterns(load: Load) -> ModuleType:
-    return load("collective")
+    return load("patterns")
 
 
 RANKS = 4

@@ -19,7 +19,7 @@ import pytest
 
 from seatrial.remote.probes import probe
 
-OWN = ("check", "processes", "placement")
+OWN = ("check", "command_line", "probe_answers", "processes", "placement")
 FACTS = {
     "hostname": "node-0",
     "cpus": 2,

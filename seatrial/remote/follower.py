@@ -1,0 +1,204 @@
+"""The output of one mpirun, or of what a testbed has in its place, read to its end."""
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+
+from seatrial.model.testbed import RankProcess
+from seatrial.remote.command import RemoteRanks, is_piece
+from seatrial.remote.mpi_result import MpiResult
+from seatrial.remote.ranks import RankLine, SrunLines, rank_line, reported_rank
+from seatrial.system.rawlog import RawLog
+
+# Of the beginning and of the end each: bounds memory
+_MOST_LINES = 100_000
+_MOST_CHARS = 8 * 1024**2
+log = logging.getLogger("seatrial.mpi")
+# An mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S = 3.0
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
+SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
+# Characters of any line but an event of a probe, which may have an entry per rank
+_LONGEST_LINE = 16 * 1024
+_RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
+_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
+# Open MPI's launcher says so when its child was the faster of the two: both set the same process
+# group.
+_LOST_RACE = "plm:rsh: Warning: setpgid("
+# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the
+# command.
+_SUPERVISOR = "seatrial-supervisor: "
+_CANNOT_START = "cannot start "
+_WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
+
+
+class KeptLines:
+    """The first and the last lines of an output that may be endless."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._head_chars = 0
+        self._tail_chars = 0
+        self._left_out = 0
+
+    def add(self, line: str) -> None:
+        """Keep a line, and let go of the oldest one behind the first lines if there is no room."""
+        head_chars = self._head_chars + len(line)
+        has_room = len(self._head) < _MOST_LINES and head_chars <= _MOST_CHARS
+        if has_room and not self._tail:
+            self._head.append(line)
+            self._head_chars = head_chars
+            return
+        self._tail.append(line)
+        self._tail_chars += len(line)
+        while len(self._tail) > _MOST_LINES or self._tail_chars > _MOST_CHARS:
+            oldest = self._tail.popleft()
+            self._tail_chars -= len(oldest)
+            self._left_out += 1
+
+    def kept(self) -> tuple[str, ...]:
+        """Return the lines that were kept, with a note where some are left out."""
+        if not self._left_out:
+            return (*self._head, *self._tail)
+        note = f"[{self._left_out} lines are left out here; the log has them]"
+        return (*self._head, note, *self._tail)
+
+
+class Follower:
+    """Reads one mpirun to its end, whichever end that is."""
+
+    def __init__(
+        self,
+        process: RankProcess,
+        log_file: RawLog,
+        on_line: Callable[[str], None] | None,
+        is_done: Callable[[str], bool] | None,
+        max_bytes: int,
+        timeout_s: float,
+        ranks: int,
+    ) -> None:
+        self._max_bytes = self._room = max_bytes
+        self._process = process
+        self._lines = KeptLines()
+        self._srun = SrunLines()
+        self._log_file = log_file
+        self._on_line = on_line or (lambda line: None)
+        self._is_done = is_done or (lambda line: False)
+        self._started = time.monotonic()
+        self._deadline = self._started + timeout_s + SUPERVISOR_GRACE_S
+        self._settle_s = SETTLE_S + SETTLE_S_PER_RANK * ranks
+        self._settled_at: float | None = None
+        self._asked_to_end = False
+        self._supervisor: str | None = None  # its message about the end
+        self._piece_of: int | None = None  # the rank whose line goes on with the next that is read
+        self.reported: set[int] = set()  # ranks that took part
+        self._begun: set[int | None] = set()  # ranks with a line
+        self._has_pipe = isinstance(process, RemoteRanks)  # of rank 0
+
+    def follow(self) -> MpiResult:
+        """Read to the end; return the result."""
+        while (batch := self._process.read_lines(0.2)) is not None:
+            for line in batch:
+                self._room -= max(len(line) + 1, _LINE_COST)
+                whole = self._srun.whole(line) if self._piece_of is None else line
+                if whole is not None:
+                    self._take(whole)
+            too_late = time.monotonic() > self._deadline
+            # Everything was ended a while ago: what still comes then has piled up faster than it
+            # could be read.
+            if (
+                self._room < 0
+                or self._process.received_bytes > self._max_bytes
+                or (too_late and batch)
+            ):
+                return self._ended_for_flooding()
+            if too_late:
+                return self._result(None, past_deadline=True)
+            is_settled = self._settled_at and time.monotonic() > self._settled_at
+            if is_settled and not self._asked_to_end:
+                log.warning(
+                    "mpirun has printed everything and does not leave; ending it and "
+                    "using its output"
+                )
+                self._asked_to_end = True
+                self._process.close_stdin()
+                self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
+        return self._result(self._process.exit_status())
+
+    def _ended_for_flooding(self) -> MpiResult:
+        """Discard further output until the end: the next mpirun must not start beside this one."""
+        now = time.monotonic()
+        seconds = now - self._started
+        deadline = now + SUPERVISOR_GRACE_S
+        self._process.close_stdin()
+        while time.monotonic() < deadline and self._process.read(0.2) is not None:
+            pass
+        return MpiResult(None, self._lines.kept(), seconds, flooded=True)
+
+    def _take(self, read: str) -> None:
+        """Log a line, or a piece of one, and keep it."""
+        if isinstance(read, RankLine):  # by the pipe of rank 0
+            written = self._log_file.write(f"{_RANK_0}{read}\n")
+            logged = written.removesuffix("\n").removeprefix(_RANK_0)
+            self._keep(RankLine(logged, read.rank))
+            return
+        goes_on = is_piece(read)  # it waits in the log for what a secret may end with
+        written = self._log_file.write(read if goes_on else f"{read}\n")
+        logged = written.removesuffix("\n")
+        line = rank_line(logged, self._piece_of)
+        self._piece_of = line.rank if goes_on else None
+        if line.rank == 0 and self._has_pipe:
+            line = RankLine(line, None)
+        self._keep(line)
+
+    def _keep(self, line: RankLine) -> None:
+        if self._supervisor is not None:  # ranks that are ended complain of each other
+            return
+        text = str(line)
+        rank = line.rank
+        reported = reported_rank(line)
+        if reported is not None:
+            self.reported.add(reported)
+            return
+        if rank is not None and rank not in self._begun:
+            self._begun.add(rank)
+            if not text:  # the end of what may have stood before a rank's report
+                return
+        if rank is None and _LOST_RACE in text:
+            return
+        beginning = text[:_LONGEST_LINE]
+        if '{"event"' not in beginning:
+            text = beginning
+        if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
+            text, _, self._supervisor = text.rpartition(_SUPERVISOR)
+            if not text:
+                return
+        kept = RankLine(text, rank)
+        self._lines.add(kept)
+        self._on_line(kept)
+        if self._is_done(kept):
+            self._settled_at = time.monotonic() + self._settle_s
+
+    def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
+        seconds = time.monotonic() - self._started
+        for line in self._srun.unended():
+            self._take(line)
+        message = self._supervisor or ""
+        not_started = None
+        if message.startswith(_CANNOT_START):
+            not_started = message.removeprefix(_CANNOT_START)
+        ended = not_started is None and (past_deadline or bool(message))
+        waited = _WAITED.match(message)
+        return MpiResult(
+            exit_status=None if message else status,
+            lines=self._lines.kept(),
+            seconds=seconds,
+            timed_out=ended and not self._asked_to_end,
+            reaped=ended and self._asked_to_end,
+            not_started=not_started,
+            lost=status is None and not message and not past_deadline,
+            waited_s=float(waited["seconds"]) if waited else 0.0,
+        )
