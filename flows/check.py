@@ -221,7 +221,7 @@ def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResul
         )
     with opened_history() as (store, unreachable):
         if store is None:
-            raise SeatrialError(Reason.of("history-unavailable", problem=unreachable))
+            raise SeatrialError.of("history-unavailable", problem=unreachable)
 
         def publish(run_state: RunState) -> RunResult:
             publish_results(run_state, store, notify)
@@ -339,7 +339,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
     """Judge all numbers, then name the part that has slowed or makes a collective bad, within the
     suite's budget.
     """
-    run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
+    run = run_state.run
+    until = time.monotonic() + run.suite.budget_s
     context = RunContext(
         run.cluster.name,
         whole_name(run.suite.name),

@@ -94,7 +94,8 @@ def compare(
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
-    given_up, repeats = set[str](), dict[str, Repeated]()
+    given_up = set[str]()
+    repeats = dict[str, Repeated]()
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
         # What takes seconds first: it may name the part that makes them slow

@@ -93,7 +93,8 @@ class _OwnPages:
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app, self._origins = app, origins
+        self._app = app
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = (
@@ -115,7 +116,9 @@ class _Remembered:
     """Gives a browser that has logged in to the API a cookie for the runs' folders."""
 
     def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
-        self._app, self._login, self._path = app, login, path
+        self._app = app
+        self._login = login
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_cookie(message: Message) -> None:
@@ -134,7 +137,8 @@ class _AskForLogin:
     """Serves files only with the login."""
 
     def __init__(self, app: ASGIApp, login: Credentials) -> None:
-        self._app, self._login = app, login
+        self._app = app
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)

@@ -211,7 +211,8 @@ def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
 
     from seatrial.text.words import plain
 
-    seen, name = draft[field], field.rpartition(".")[2]
+    seen = draft[field]
+    name = field.rpartition(".")[2]
     open_note = "to fill in" if seen.is_open else ""
     yield from _comment(
         plain("; ".join(part for part in (description, seen.note, open_note) if part))

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 OTHER = "other"
 HOSTNAMES = "hostnames.log"  # of the script for Slurm: what `hostname` prints on each node
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
-_MOST_FILES, _MOST_HOSTS = 10_000, 100_000
+_MOST_FILES = 10_000
+_MOST_HOSTS = 100_000
 
 
 @click.command()

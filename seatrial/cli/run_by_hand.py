@@ -22,7 +22,6 @@ from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
 from seatrial.flows.serving.by_hand import by_hand
 from seatrial.history import check_history, open_store
 from seatrial.model.errors import InputError, MissingError
-from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, exit_status
 from seatrial.platforms import platform_for
 from seatrial.report.junit import junit_xml
@@ -109,7 +108,7 @@ def _checked(
     check_recipe(loaded.image)
     # A person is here to install it
     if loaded.upload and (lacking := missing_package(loaded.upload)):
-        raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
+        raise MissingError.of("upload-package-missing", cluster=cluster, problem=lacking)
     planned = load_suite(suite)
     if notify:
         check_alerts(loaded.notify)

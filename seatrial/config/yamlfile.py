@@ -119,7 +119,8 @@ def _place(
     there; for a field that is unknown or missing, the model that holds it.
     """
     at: Any = model
-    node, line = document, None
+    node = document
+    line = None
     fields: list[str] = []
     for part in location:
         if part == "[key]":

@@ -339,7 +339,8 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     parts = []
     for key in sorted({*before, *now}):
-        was, version = before.get(key), now.get(key)
+        was = before.get(key)
+        version = now.get(key)
         if was != version:
             parts.append(f"{key} {_short(was)} -> {_short(version)}")
     more = len(parts) - _CHANGES_SHOWN

@@ -106,7 +106,8 @@ def reading_records(
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
     verdicts = {id(check): _judged(check) for check in result.checks}
-    numbers, raw = [], []
+    numbers = []
+    raw = []
     counts = Counter[int]()
     for key, check, m in measured:
         series_id = ids[key]

@@ -328,7 +328,8 @@ def coverage(checks: Iterable[Check]) -> Coverage:
     for check in checks:
         for judgement in check.judgements:
             m = judgement.measurement
-            series, metric = (check.name, m.series()), f"{check.name}: {m.operation or m.metric}"
+            series = (check.name, m.series())
+            metric = f"{check.name}: {m.operation or m.metric}"
             compared[series] = compared.get(series, False) or judgement.compared
             by_metric[metric] = by_metric.get(metric, False) or judgement.compared
     open_metrics = tuple(metric for metric, judged in by_metric.items() if not judged)

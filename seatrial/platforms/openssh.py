@@ -162,7 +162,8 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
     if match := _REVOKED.search(errors):
         return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
     if match := _CHANGED.search(errors):
-        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
+        place = _host_text(match[1])
+        entry = _OFFENDING.search(errors)
         file = printable(entry[1]) if entry else _files(options())
         return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
     if match := _UNKNOWN.search(errors):

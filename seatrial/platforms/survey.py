@@ -379,9 +379,11 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
         most = int(largest) if largest.isdecimal() else _MOST
         new = _Partition(name.endswith("*"), limit, most)
         partition = partitions.setdefault(name.rstrip("*"), new)
-        gpus, kind = 0, ""
+        gpus = 0
+        kind = ""
         if gpu := _GPU.search(gres):
-            gpus, kind = int(gpu[2]), gpu[1] or ""
+            gpus = int(gpu[2])
+            kind = gpu[1] or ""
         partition.nodes[gpus, kind] += int(count[:6])
     return partitions
 

@@ -278,7 +278,8 @@ def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> Non
 
 def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
     """Shade above what is expected at least, where nothing is expected at most."""
-    sizes, lows = [], []
+    sizes = []
+    lows = []
     for point in points:
         expected = point.expected
         if expected.low is not None and expected.high is None:
@@ -316,10 +317,12 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """Shade where points have both bounds, dash where only one; else the plateau's bound over the
     largest messages.
     """
-    both, lows = [], []
+    both = []
+    lows = []
     for point in curve.points:
         size = point.message_bytes
-        low, high = point.expected.low, point.expected.high
+        low = point.expected.low
+        high = point.expected.high
         if low is not None:
             lows.append((size, low))
             if high is not None:
@@ -333,7 +336,8 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
         return
     largest = max(2, len(curve.points) // 4)
     large = [point.message_bytes for point in curve.points[-largest:]]
-    low, high = curve.plateau.low, curve.plateau.high
+    low = curve.plateau.low
+    high = curve.plateau.high
     if low is not None and high is not None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
     elif low is not None:
@@ -438,7 +442,8 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     _mark_verdicts(axes, trend)
     last = len(trend) - 1
     axes.plot([last], values[-1:], "o", ms=8, mfc="none", color=INK, clip_on=False)
-    low, high = headline.expected.low, headline.expected.high
+    low = headline.expected.low
+    high = headline.expected.high
     bound = high if low is None else low
     if low is not None and high is not None:
         axes.axhspan(low, high, color=SERIES[0], alpha=0.12, lw=0)
@@ -460,9 +465,11 @@ def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     for verdict in dict.fromkeys(then.verdict for then in trend):
         places = [i for i, then in enumerate(trend) if then.verdict is verdict]
         values = [trend[i].value for i in places]
-        colour, sign = _bad_colour(verdict), "x"
+        colour = _bad_colour(verdict)
+        sign = "x"
         if verdict in (None, Verdict.PASS):
-            colour, sign = SERIES[0], "o"
+            colour = SERIES[0]
+            sign = "o"
         axes.plot(places, values, sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
 
 

@@ -253,7 +253,8 @@ def _node(subject: Subject) -> str:
 def _cell(group: Sequence[Reading]) -> Cell:
     """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
-    m, judgement = worst.measurement, worst.judgement
+    m = worst.measurement
+    judgement = worst.judgement
     value = words.quantity(m.value, m.unit)
     facts = [words.measurement_name(m), value]
     if judgement:

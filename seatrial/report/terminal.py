@@ -223,7 +223,8 @@ def show_difference(difference: "Difference") -> None:
     says so.
     """
     console = output()
-    before, after = difference.before, difference.after
+    before = difference.before
+    after = difference.after
     for name, run in (("before", before), ("after", after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")
         verdict, *_ = lines(run)

@@ -43,7 +43,8 @@ from seatrial.text.escape import from_text
 
 MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
 MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
-MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
+MAX_NAME = 1000  # characters
+MAX_TEXT = 1_000_000
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
 # None in older files

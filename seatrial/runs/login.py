@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError, MissingError, RemoteError
-from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
@@ -113,7 +112,8 @@ def folder_of(run: str) -> tuple[str, Path]:
 
     Raises InputError.
     """
-    path, run_id = Path(run), run
+    path = Path(run)
+    run_id = run
     if os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
         run_id = load_result(path).run_id if (path / "run.json").exists() else path.resolve().name
     folder = states.find(run_id)
@@ -174,7 +174,7 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
-        raise MissingError(Reason.of("ssh-missing")) from error
+        raise MissingError.of("ssh-missing") from error
 
 
 def _check_order(run: str, node: str) -> None:

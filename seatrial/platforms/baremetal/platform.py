@@ -156,16 +156,19 @@ def _host_problems(
 class Baremetal(RunsWithState[BaremetalState]):
     """Nodes as hosts that run one more sshd for the time of the run."""
 
-    kind, leaves = "baremetal", "sshd on the hosts and the keys of a run whose process is gone"
+    kind = "baremetal"
+    leaves = "sshd on the hosts and the keys of a run whose process is gone"
     state_type = BaremetalState
     hosts_type = Hosts
 
     def __init__(self, cluster: "Cluster", settings: BaremetalPlatform) -> None:
-        self._cluster, self._settings = cluster, settings
+        self._cluster = cluster
+        self._settings = settings
 
     def render(self, run: Run) -> Rendered:
         folder = node_folder(self._settings, run.run_id)
-        python, hosts = shlex.quote(self._settings.python), self._settings.hosts
+        python = shlex.quote(self._settings.python)
+        hosts = self._settings.hosts
         container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
         port = run.cluster.ssh_port
         nodes = [
@@ -215,7 +218,8 @@ class Baremetal(RunsWithState[BaremetalState]):
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = self._folder(run_id)
-        hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
+        hosts = self._hosts(folder)
+        addresses = {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             proxied = addresses[node.name].proxied
@@ -283,19 +287,18 @@ class Baremetal(RunsWithState[BaremetalState]):
             states.remove_folder(folder)
             return
         (folder / states.KEY_FILE).unlink(missing_ok=True)
-        raise SeatrialError(
-            Reason.of(
-                "baremetal-hosts-remain",
-                count=len(remaining),
-                hosts=len(settings.hosts),
-                problems=some_of(remaining),
-                until=f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC",
-            )
+        raise SeatrialError.of(
+            "baremetal-hosts-remain",
+            count=len(remaining),
+            hosts=len(settings.hosts),
+            problems=some_of(remaining),
+            until=f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC",
         )
 
     def missing(self) -> list[Reason]:
         """List what would keep a run from starting, on every host. Changes nothing on them."""
-        cluster, settings = self._cluster, self._settings
+        cluster = self._cluster
+        settings = self._settings
         run = trial_run(cluster)
         container = container_of(run, settings, run_folder(settings, run.run_id))
         request = {

@@ -78,8 +78,8 @@ def ensure_image(daemon: Daemon, image: str) -> None:
             if isinstance(message, dict) and message.get("error"):
                 raise DockerException(str(message["error"]))
     except DockerException as error:
-        raise LaunchError(
-            Reason.of("docker-image-missing", image=image, problem=error_text(error))
+        raise LaunchError.of(
+            "docker-image-missing", image=image, problem=error_text(error)
         ) from error
 
 
@@ -144,7 +144,7 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
     try:
         return ContainerAddress.model_validate(fields)
     except ValidationError as error:
-        raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
+        raise LaunchError.of("docker-no-address", node=printable(name)) from error
 
 
 def why_ended(container: "Container") -> Reason:
@@ -204,15 +204,15 @@ class DockerState(PlatformState):
 class Docker(RunsWithState[DockerState]):
     """Nodes as containers of one Docker host."""
 
-    kind, state_type, leaves = KIND, DockerState, "its keys on this machine"
+    kind = KIND
+    state_type = DockerState
+    leaves = "its keys on this machine"
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, DockerPlatform)
-        self._cluster, self._settings, self._daemon = (
-            cluster,
-            cluster.platform,
-            Daemon(cluster.platform),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._daemon = Daemon(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
@@ -254,13 +254,11 @@ class Docker(RunsWithState[DockerState]):
         if not wait_for_sshd(
             testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2
         ):
-            raise LaunchError(
-                Reason.of(
-                    "docker-nodes-silent",
-                    nodes=some_of(testbed.names),
-                    limit_s=f"{limit_s:g}",
-                    address=daemon.remote_host or "this machine",
-                )
+            raise LaunchError.of(
+                "docker-nodes-silent",
+                nodes=some_of(testbed.names),
+                limit_s=f"{limit_s:g}",
+                address=daemon.remote_host or "this machine",
             )
         return testbed
 
@@ -363,7 +361,8 @@ platform = Docker
 
 def _log_of(container: "Container") -> str:
     """Return the end of the container's log."""
-    chunks, size = [], 0
+    chunks = []
+    size = 0
     with suppress(GoneError), explained(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=100_000):
             chunks.append(chunk)

@@ -53,27 +53,25 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     message = own_words or f"{error.status} {error.reason}"
     match error.status:
         case 401:
-            return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
+            return MissingError.of("not-logged-in", doing=doing, message=message)
         case 403:
-            return MissingError(
-                Reason.of("forbidden", doing=f"{doing} in namespace {namespace}", problem=message)
+            return MissingError.of(
+                "forbidden", doing=f"{doing} in namespace {namespace}", problem=message
             )
         case 404 if not own_words:  # nothing is served there any more
-            return UnknownKindError(
-                Reason.of(
-                    "kind-unknown",
-                    problem=f"cannot {doing}: the cluster does not know that kind any more",
-                    install="",
-                )
+            return UnknownKindError.of(
+                "kind-unknown",
+                problem=f"cannot {doing}: the cluster does not know that kind any more",
+                install="",
             )
         case 404 if "namespaces" in message:
-            return MissingError(
-                Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace)
+            return MissingError.of(
+                "namespace-missing", doing=doing, message=message, namespace=namespace
             )
         case _ if "trainingRuntime must be created" in message:
-            return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
+            return RuntimeUnseenError.of("api-server-refused", doing=doing, message=message)
         case _:
-            return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
+            return LaunchError.of("api-server-refused", doing=doing, message=message)
 
 
 def short(error: object) -> str:
@@ -103,8 +101,8 @@ def connect(context: str | None) -> Any:
     except (config.ConfigException, OSError) as error:
         raise MissingError(_lacking(kubeconfig, context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-        raise MissingError(
-            Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
+        raise MissingError.of(
+            "no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}"
         ) from error
     return client.ApiClient(configuration)
 
@@ -135,7 +133,7 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
             if "NoneType" in words
             else Secrets.of(os.environ).out_of_text(short(words))
         )
-        raise MissingError(Reason.of("login-plugin-failed", problem=problem))
+        raise MissingError.of("login-plugin-failed", problem=problem)
 
 
 def _require_plugin(kubeconfig: str, context: str | None) -> bool:
@@ -153,7 +151,7 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
     command = plugin.get("command")
     # A path may be relative to the kubeconfig
     if command and "/" not in command and not shutil.which(command):
-        raise MissingError(Reason.of("login-plugin-missing", program=command))
+        raise MissingError.of("login-plugin-missing", program=command)
     return (
         plugin.get("interactiveMode") != "Never"
         and os.path.basename(command or "") not in _ASKS_NOTHING
@@ -185,7 +183,8 @@ class Discovery:
     """
 
     def __init__(self, client: Any, timeout_s: float) -> None:
-        self._client, self._timeout_s = client, timeout_s
+        self._client = client
+        self._timeout_s = timeout_s
         self._served: dict[str, dict[str, Object]] = {}
 
     @cached_property
@@ -291,7 +290,7 @@ class Api:
                     return resource
         problem = f"the cluster does not know {kind.kind} ({kind.api_version})"
         install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install))
+        raise UnknownKindError.of("kind-unknown", problem=problem, install=install)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object, and reject fields that the API server does not know.
@@ -397,13 +396,11 @@ class Api:
                 versions = self._discovery.versions(kind)
             if not versions:
                 raise
-            raise UnknownKindError(
-                Reason.of(
-                    "kind-unknown",
-                    problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak "
-                    f"{kind.api_version}",
-                    install=": install a release that serves it",
-                )
+            raise UnknownKindError.of(
+                "kind-unknown",
+                problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak "
+                f"{kind.api_version}",
+                install=": install a release that serves it",
             ) from error
 
     def may(self, verb: str, right: Permission) -> bool:
@@ -473,13 +470,11 @@ class Api:
                 raise refused(doing, self.namespace, error) from error
             # TLS failed: there is no status
             problem = error.reason if isinstance(error, ApiException) else error
-            raise LaunchError(
-                Reason.of(
-                    "api-server-unreachable",
-                    doing=doing,
-                    host=self.client.configuration.host,
-                    error=short(problem),
-                )
+            raise LaunchError.of(
+                "api-server-unreachable",
+                doing=doing,
+                host=self.client.configuration.host,
+                error=short(problem),
             ) from error
 
 

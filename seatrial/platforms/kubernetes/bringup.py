@@ -196,8 +196,8 @@ class BringUp:
         if parent and (why := failed(parent)):
             raise LaunchError(why)
         if self._seen.deleted:
-            raise LaunchError(
-                Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name)
+            raise LaunchError.of(
+                "object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name
             )
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
@@ -234,9 +234,13 @@ class BringUp:
             self._placed = None
         elif self._placed is None and len(waiting.placed(pods)) >= self._plan.node_count:
             self._placed = now
-        since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
+        since = self._begun
+        limit_s = settings.queue_timeout_s
+        setting = "queue_timeout_s"
         if self._placed is not None:
-            since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
+            since = self._placed
+            limit_s = settings.start_timeout_s
+            setting = "start_timeout_s"
         if now - since > limit_s:
             reason = Reason.of(
                 "launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress

@@ -38,7 +38,8 @@ _OWN_CONTAINER = {
     "image": "image of the cluster file",
     "imagePullPolicy": "image_pull_policy",
 }
-_LIST, _MAP = re.compile(r"[Ll]ist\[(\w+)\]"), re.compile(r"[Dd]ict[\[(]")
+_LIST = re.compile(r"[Ll]ist\[(\w+)\]")
+_MAP = re.compile(r"[Dd]ict[\[(]")
 _SCALARS: dict[str, Any] = {
     "str": str,
     "int": int,

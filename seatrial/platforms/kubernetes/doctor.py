@@ -116,7 +116,8 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
-        reason, message = active.get("reason"), active.get("message")
+        reason = active.get("reason")
+        message = active.get("message")
         return [Reason.of("queue-inactive", queue=settings.queue, reason=reason, message=message)]
     return []
 
@@ -228,7 +229,8 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     for name in settings.image_pull_secrets:
-        where, step = "platform.image_pull_secrets", f"create secret docker-registry {name}"
+        where = "platform.image_pull_secrets"
+        step = f"create secret docker-registry {name}"
         secret = api.find(SECRET, name)
         if secret is None:
             yield _missing(where, f"no Secret {name} in namespace {api.namespace}", step, api)
@@ -286,7 +288,8 @@ def _preemptible_class(
     """Look for the class by which tests of idle nodes give way."""
     if cluster.qualify is None:
         return
-    where, name = "qualify.priority_class", cluster.qualify.priority_class
+    where = "qualify.priority_class"
+    name = cluster.qualify.priority_class
     step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
     priority_class = next(
         (each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None
@@ -308,10 +311,8 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
                 wrong=f"is not in namespace {api.namespace}: create it, or correct the name"
             )
             continue
-        phase, modes = (
-            claim.get("status", {}).get("phase"),
-            set(claim["spec"].get("accessModes", ())),
-        )
+        phase = claim.get("status", {}).get("phase")
+        modes = set(claim["spec"].get("accessModes", ()))
         if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
             yield unusable(wrong=f"is {phase}, so no pod can have it: {look}")

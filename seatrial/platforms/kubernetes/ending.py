@@ -65,14 +65,13 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
     if ill:
         raise NodesError(ill)
     if left:
-        where, some = ", ".join(sorted(set(left.values()))), ", ".join(sorted(left)[:4])
-        raise LaunchError(
-            Reason.of(
-                "pods-do-not-end",
-                pods=f"{len(left)} pods of {run_id} are still ending, and none went for "
-                f"{GONE_S:g} s: {some}",
-                where=where,
-            )
+        where = ", ".join(sorted(set(left.values())))
+        some = ", ".join(sorted(left)[:4])
+        raise LaunchError.of(
+            "pods-do-not-end",
+            pods=f"{len(left)} pods of {run_id} are still ending, and none went for "
+            f"{GONE_S:g} s: {some}",
+            where=where,
         )
 
 
@@ -93,7 +92,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
                 # Also a pod that a controller made at the last moment
                 left.update([_name_and_node(change.object)])
     if left is None:
-        raise LaunchError(Reason.of("teardown-unconfirmed", run_id=run_id))
+        raise LaunchError.of("teardown-unconfirmed", run_id=run_id)
     return left
 
 

@@ -245,7 +245,8 @@ class MPIJob:
 
 def _waiting_pod(plan: KubernetesPlan) -> Object:
     node = node_template(plan)
-    spec, container = node["spec"], node["spec"]["containers"][0]
+    spec = node["spec"]
+    container = spec["containers"][0]
     waits = {
         "name": "launcher",
         "image": container["image"],

@@ -58,7 +58,8 @@ except ImportError:  # PyYAML was built without it
 
 log = logging.getLogger("seatrial.launch")
 
-POD_LOGS, EVENTS = "pod-logs", "events.txt"
+POD_LOGS = "pod-logs"
+EVENTS = "events.txt"
 _AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
 _REQUEST_S = 15.0
 _MAX_EVENTS = 10_000  # the last ones

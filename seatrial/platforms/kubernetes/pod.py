@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 ROLE = "seatrial/role"
 NODE_ROLE = "node"
-CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
+# Claims
+CHANNEL = "compute-domain-channel"
+RDMA = "rdma"
 _HOSTNAME = "kubernetes.io/hostname"
 _TAS = "kueue.x-k8s.io/podset"
 # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
@@ -56,7 +58,8 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
 
     `container` is the name that the launcher wants its container to have.
     """
-    settings, profile = plan.settings, plan.settings.profile
+    settings = plan.settings
+    profile = settings.profile
     annotations = {
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,

@@ -19,7 +19,8 @@ from seatrial.text.lines import first_line, one_line
 
 _NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
 # Before release 0.15 there was only the latter
-_V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
+_V1BETA2 = "kueue.x-k8s.io/v1beta2"
+_V1BETA1 = "kueue.x-k8s.io/v1beta1"
 WORKLOAD = Kind(_V1BETA2, "Workload", needs=_NEEDS, older=_V1BETA1)
 LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
 JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
@@ -97,7 +98,8 @@ _BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
 _NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
 # Events of a pod without a container yet; the kubelet tries again.
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-_NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
+_NOT_ADMITTED = "its pods are not admitted"
+_NOT_QUEUED = "Kueue does not queue it"
 # Events of pod-creating controllers that the API server refuses, and of Kueue; they all try again.
 _COMPLAINTS = {
     "FailedCreate": _NOT_ADMITTED,  # a Job
@@ -154,7 +156,8 @@ def waits_for(workload: Object) -> Queued | None:
 
 
 def _unreserved(condition: Object) -> Queued:
-    message, reason = one_line(condition.get("message")), str(condition.get("reason", ""))
+    message = one_line(condition.get("message"))
+    reason = str(condition.get("reason", ""))
     # One pod set that has no flavor left is enough to be without hope, one flavor that is only full
     # to have some.
     lost = reason in _NEVER_ADMITTED or (
@@ -371,7 +374,8 @@ def _trouble(pod: Object) -> Reason | None:
 
 
 def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
-    name, message = waiting["reason"], waiting.get("message")
+    name = waiting["reason"]
+    message = waiting.get("message")
     code, problem = waits[name]
     cause = cause_in(message or "")
     words = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
@@ -389,13 +393,15 @@ def _pod_problem(pod: Object) -> Reason | None:
     own = status.get("containerStatuses", ())
     for container in _containers(pod):
         state = container.get("state", {})
-        waiting, ended = state.get("waiting") or {}, state.get("terminated")
+        waiting = state.get("waiting") or {}
+        ended = state.get("terminated")
         if waiting.get("reason") in _NEVER_STARTS:
             return _waiting_reason(_NEVER_STARTS, waiting)
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
             return _waiting_reason(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
-            status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
+            status_code = ended.get("exitCode")
+            why = ended.get("message") or ended.get("reason")
             cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
             return Reason.of(
                 "container-exited",

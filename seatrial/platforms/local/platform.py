@@ -108,9 +108,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     if keeper.stdout.readline() != b"ready\n":
         keeper.kill()
         keeper.communicate()
-        raise LaunchError(
-            Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log"))
-        )
+        raise LaunchError.of("local-network-failed", problem=_last_line(plan.state / "keeper.log"))
     return keeper
 
 
@@ -144,7 +142,7 @@ def begin_faults(fifos: Sequence[Path]) -> None:
         if time.monotonic() > deadline:
             first = waiting[0]
             fault = f"{first.parent.name} {first.name}"
-            raise LaunchError(Reason.of("local-fault-failed", fault=fault))
+            raise LaunchError.of("local-fault-failed", fault=fault)
         for fifo in waiting:
             with suppress(OSError):  # nobody reads there: not yet, or not any more
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -202,13 +200,11 @@ class Local:
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
         if not wait_for_sshd(testbed, timeout_s):
             head = testbed.head
-            raise LaunchError(
-                Reason.of(
-                    "local-sshd-silent",
-                    port=head.port,
-                    node=head.name,
-                    problem=_last_line(folder / "nodes" / head.name / "node.log"),
-                )
+            raise LaunchError.of(
+                "local-sshd-silent",
+                port=head.port,
+                node=head.name,
+                problem=_last_line(folder / "nodes" / head.name / "node.log"),
             )
         return testbed
 
@@ -217,7 +213,7 @@ class Local:
         stage = read(run.cluster.name)
         for node in run.cluster.node_names():
             if job := stage.job_on(node):
-                raise LaunchError(Reason.of("gave-way", job=job))
+                raise LaunchError.of("gave-way", job=job)
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)

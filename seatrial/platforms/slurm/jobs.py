@@ -189,11 +189,11 @@ def submit(login: Login, script: str) -> str:
     try:
         printed = login.run(["sbatch", "--parsable", script])
     except CommandError as error:
-        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
+        raise LaunchError.of("slurm-submit-refused", problem=error.message) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
     if not _JOB_ID.fullmatch(job_id):
-        raise LaunchError(
-            Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}")
+        raise LaunchError.of(
+            "slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"
         )
     return job_id
 
@@ -296,14 +296,12 @@ def end_jobs(login: Login, run_id: str) -> None:
             login.run(["scancel", *cancelled])
         if time.monotonic() > deadline:
             job = living[0]
-            raise LaunchError(
-                Reason.of(
-                    "slurm-job-does-not-end",
-                    job=job.job_id,
-                    state=job.state,
-                    seconds=f"{_CANCELLED_S:g}",
-                    nodes=job.node_list if job.state in ACTIVE else "no node",
-                )
+            raise LaunchError.of(
+                "slurm-job-does-not-end",
+                job=job.job_id,
+                state=job.state,
+                seconds=f"{_CANCELLED_S:g}",
+                nodes=job.node_list if job.state in ACTIVE else "no node",
             )
         time.sleep(_PAUSE_S)
 
@@ -366,7 +364,8 @@ def read_nodes_log(text: str) -> NodesLog:
         elif (match := _STEP_ERROR.match(line)) and step_error is None:
             step_error = printable(match[1])
         elif match := _LABEL.fullmatch(line):
-            task, text = int(match[1]), printable(match[2])
+            task = int(match[1])
+            text = printable(match[2])
             labelled[task] = max(text, labelled.get(task, ""), key=_explanatory_power)
     return NodesLog(
         ports,
@@ -389,7 +388,10 @@ class BringUp:
     def __init__(
         self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int
     ) -> None:
-        self._login, self._settings, self._run_id, self._job_id = login, settings, run_id, job_id
+        self._login = login
+        self._settings = settings
+        self._run_id = run_id
+        self._job_id = job_id
         self._node_count = node_count
         self._submitted = time.monotonic()
         self._started: float | None = None
@@ -400,7 +402,8 @@ class BringUp:
 
         Raises LaunchError when the job will never start or has ended, or no node is ready in time.
         """
-        pause_s, logged = _POLL_S[0], ""
+        pause_s = _POLL_S[0]
+        logged = ""
         while True:
             job = self._job()
             nodes_log = self._nodes_log() if job.is_up else NodesLog()
@@ -421,7 +424,7 @@ class BringUp:
         """Return the job. Raises LaunchError if it will never start or has ended."""
         job = job_of(self._login, self._run_id, self._job_id)
         if job is None:
-            raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
+            raise LaunchError.of("slurm-job-gone", job=self._job_id)
         if job.is_over:
             nodes_log = self._nodes_log()
             problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
@@ -447,14 +450,12 @@ class BringUp:
         if not job.is_up:
             self._started = None
             if now - self._submitted > self._settings.queue_timeout_s:
-                raise LaunchError(
-                    Reason.of(
-                        "slurm-queued-too-long",
-                        job=job.job_id,
-                        limit_s=f"{self._settings.queue_timeout_s:g}",
-                        pending=job.pending,
-                        meaning=waits_for(job.pending),
-                    )
+                raise LaunchError.of(
+                    "slurm-queued-too-long",
+                    job=job.job_id,
+                    limit_s=f"{self._settings.queue_timeout_s:g}",
+                    pending=job.pending,
+                    meaning=waits_for(job.pending),
                 )
             return False
         self._started = self._started or now
@@ -468,8 +469,8 @@ class BringUp:
         problem = (
             "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
         )
-        raise LaunchError(
-            Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
+        raise LaunchError.of(
+            "slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem
         )
 
 

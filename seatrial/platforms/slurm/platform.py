@@ -183,19 +183,15 @@ class SlurmState(PlatformState):
 class Slurm(RunsWithState[SlurmState]):
     """Nodes as the steps of one job."""
 
-    kind, state_type, leaves = (
-        _KIND,
-        SlurmState,
-        "the job and the keys of a run whose process is gone",
-    )
+    kind = _KIND
+    state_type = SlurmState
+    leaves = "the job and the keys of a run whose process is gone"
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
-        self._cluster, self._settings, self._login = (
-            cluster,
-            cluster.platform,
-            login_of(cluster.platform),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._login = login_of(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
@@ -203,7 +199,8 @@ class Slurm(RunsWithState[SlurmState]):
         files = by_hand | login | self._files(run, MADE_LATER, MADE_LATER)
         if self._settings.launch == "srun":
             return Rendered(files)
-        port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
+        port = run.cluster.ssh_port
+        workdir = f"{default_folder(run.run_id)}/work"
         nodes = tuple(
             NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names()
         )
@@ -272,10 +269,8 @@ class Slurm(RunsWithState[SlurmState]):
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
         """Return the addresses of the nodes in the order of the tasks."""
-        names, addresses = (
-            node_names(self._login, job.node_list),
-            node_addresses(self._login, job.node_list),
-        )
+        names = node_names(self._login, job.node_list)
+        addresses = node_addresses(self._login, job.node_list)
         return tuple(
             NodeAddress(
                 name=name,
@@ -388,14 +383,12 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
     limit = _clock(settings.time_limit_s)
     name, longest_s = max(needed_s.items(), key=lambda item: item[1], default=("", 0.0))
     if longest_s > settings.time_limit_s:
-        raise MissingError(
-            Reason.of(
-                "slurm-time-limit-short",
-                suite=run.suite.name,
-                limit=limit,
-                check=name,
-                longest=_clock(longest_s),
-            )
+        raise MissingError.of(
+            "slurm-time-limit-short",
+            suite=run.suite.name,
+            limit=limit,
+            check=name,
+            longest=_clock(longest_s),
         )
     kept_s = run.cluster.kept_s
     total_s = sum(needed_s.values()) + kept_s

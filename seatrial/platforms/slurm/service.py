@@ -88,7 +88,8 @@ class SlurmService:
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
-        settings, qualify = self._settings, self._qualify
+        settings = self._settings
+        qualify = self._qualify
         return taken(
             self._cluster,
             names,
