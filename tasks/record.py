@@ -23,7 +23,7 @@ from seatrial.model.errors import SeatrialError, classed
 from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.report.metrics import publish, target_of_environment
-from seatrial.runs.load import FIXED_COLUMNS
+from seatrial.runs.measurements_file import FIXED_COLUMNS
 from seatrial.runs.run_state import without_details
 from seatrial.system.disk_reserve import release
 from seatrial.system.private import write_atomic

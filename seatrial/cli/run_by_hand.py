@@ -17,8 +17,9 @@ from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.checks.suites import load_suite, part_of
 from seatrial.checks.table import CHECKS
-from seatrial.config.cluster import Cluster, load_cluster, missing_package
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
+from seatrial.config.upload import missing_package
 from seatrial.flows.serving.by_hand import by_hand
 from seatrial.history import check_history, open_store
 from seatrial.model.errors import InputError, MissingError

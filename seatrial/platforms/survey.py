@@ -216,8 +216,8 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
     """Return launcher, queue and topology."""
     from seatrial.platforms.kubernetes.api import UnknownKindError
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
+    from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
     from seatrial.platforms.kubernetes.launchers import LAUNCHERS
-    from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 
     there = []
     for name in get_args(KubernetesPlatform.model_fields["launcher"].annotation):

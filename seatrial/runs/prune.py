@@ -26,7 +26,7 @@ from seatrial.model.result import now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state
 from seatrial.runs.cluster_lock import runs_at_work
-from seatrial.runs.load import MAX_BYTES
+from seatrial.runs.measurements_file import MAX_BYTES
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -11,10 +11,7 @@ from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, caused, extended, uncoded
 from seatrial.platforms.kubernetes import waiting
 from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
-from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
-from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
-from seatrial.platforms.kubernetes.waiting import (
+from seatrial.platforms.kubernetes.kueue import (
     UNMANAGED_S,
     WORKLOAD,
     Queued,
@@ -22,6 +19,9 @@ from seatrial.platforms.kubernetes.waiting import (
     unmanaged,
     waits_for,
 )
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
+from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 
 log = logging.getLogger("seatrial.kubernetes")
 

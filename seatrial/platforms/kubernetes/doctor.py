@@ -17,6 +17,7 @@ from seatrial.model.reason import Reason, join, placed
 from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
+from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS, Launcher, objects
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
@@ -28,7 +29,6 @@ from seatrial.platforms.kubernetes.pod import (
     not_requested,
     tolerations,
 )
-from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.platforms.testbed import trial_run
 from seatrial.text.words import some_of
 

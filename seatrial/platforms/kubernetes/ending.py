@@ -22,6 +22,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
 from seatrial.platforms.kubernetes.bringup import Watches
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.kueue import WORKLOAD, is_of, preempted
 from seatrial.platforms.kubernetes.launchers import Launcher, failed, kinds, needs
 from seatrial.platforms.kubernetes.plan import (
     EXPIRES,
@@ -35,7 +36,6 @@ from seatrial.platforms.kubernetes.plan import (
     selector,
     true_condition,
 )
-from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
 
 # Without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 GONE_S = 25.0

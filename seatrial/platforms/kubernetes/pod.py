@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
-from seatrial.platforms.kubernetes.config import (
-    Gcs,
-    KubernetesPlatform,
-    LocalSsd,
-    Nfs,
-    Pvc,
-    Volume,
-    merged,
-)
+from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
+from seatrial.platforms.kubernetes.fragments import merged
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine, gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 

@@ -18,8 +18,8 @@ from seatrial.platforms.kubernetes.ending import not_ready
 from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
-from seatrial.platforms.kubernetes.platform import LEVELS
 from seatrial.platforms.kubernetes.pod import is_tolerated, node_selector, tolerations
+from seatrial.platforms.kubernetes.topology import LEVELS
 from seatrial.platforms.service import ServiceNode, State, taken
 
 # The taint of nodes that wait for a test, where the cluster file says no other

@@ -24,9 +24,9 @@ from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import SlurmPlatform, doctor, script
+from seatrial.platforms.slurm.bringup import BringUp
 from seatrial.platforms.slurm.gate import close_gate, open_gate, reason_of
 from seatrial.platforms.slurm.jobs import (
-    BringUp,
     Job,
     blameless_reason,
     end_jobs,

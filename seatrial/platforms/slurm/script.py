@@ -19,7 +19,10 @@ from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.remote.probes.facts import NCCL_TESTS
 
-NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
+NODE_SCRIPT = "node.sh"
+JOB_SCRIPT = "job.sbatch"
+NODES_LOG = "nodes.log"
+JOB_LOG = "job.log"
 _REFERENCE = re.compile(
     r"(?:(?P<registry>[^/]*[.:][^/]*|localhost)/)?(?P<path>[^:@]+)(?P<tag>:[^@]+)?(?:@(?P<digest>.+))?"
 )
