@@ -28,15 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from seatrial.history.node_tests import NodeTest
 from seatrial.history.records import Key, Record, series_key
 from seatrial.history.rows import VERDICTS, Readings, RunRow
-from seatrial.history.schema import (
-    checks,
-    node_hardware,
-    readings,
-    runs,
-    samples,
-    series,
-    suspects,
-)
+from seatrial.history.schema import checks, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect

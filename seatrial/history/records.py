@@ -10,10 +10,7 @@ from typing import Any
 
 from seatrial.history.node_tests import NodeTest
 from seatrial.history.rows import Pin
-from seatrial.history.schema import (
-    checks,
-    clean,
-)
+from seatrial.history.schema import checks, clean
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import hardware_by_node
