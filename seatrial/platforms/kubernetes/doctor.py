@@ -37,6 +37,38 @@ if TYPE_CHECKING:
 
 _MADE = ("create", "patch", "list", "deletecollection")
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
+# Of every run, besides what its launcher makes
+_RIGHTS = (
+    Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
+    Permission("", "services", _MADE, "give the nodes names"),
+    Permission(
+        "", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"
+    ),
+    # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as
+    # well.
+    Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
+    Permission(
+        "",
+        "pods/log",
+        ("get",),
+        "keep the nodes' logs, show the last words of one that does not come up",
+    ),
+    Permission(
+        "", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"
+    ),
+    Permission(
+        "",
+        "nodes",
+        ("list",),
+        "order the hosts by topology, check the GPUs",
+        cluster_wide=True,
+        optional=True,
+    ),
+)
+_QUEUE_RIGHTS = (
+    Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"),
+    Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"),
+)
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
@@ -396,34 +428,7 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission
             ("create", "list", "watch", "deletecollection"),
             "submit, follow and remove the nodes",
         ),
-        Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
-        Permission("", "services", _MADE, "give the nodes names"),
-        Permission(
-            "",
-            "pods",
-            ("list", "watch", "deletecollection"),
-            "see the nodes come up, and remove them",
-        ),
-        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it
-        # as well.
-        Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
-        Permission(
-            "",
-            "pods/log",
-            ("get",),
-            "keep the nodes' logs, show the last words of one that does not come up",
-        ),
-        Permission(
-            "", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"
-        ),
-        Permission(
-            "",
-            "nodes",
-            ("list",),
-            "order the hosts by topology, check the GPUs",
-            cluster_wide=True,
-            optional=True,
-        ),
+        *_RIGHTS,
     ]
     if launcher.kind.kind == "TrainJob":
         needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
@@ -436,12 +441,5 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission
             Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
         )
     if queue:
-        needed.append(
-            Permission(
-                "kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"
-            )
-        )
-        needed.append(
-            Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there")
-        )
+        needed += _QUEUE_RIGHTS
     return needed
