@@ -204,9 +204,12 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
             report = f"{where}/report.html"
             # Prefect's UI makes a link of it, on the first tab of the run's page
             log.info("report: %s", report)
-            key = f"report-{run.cluster.name}"
-            description = f"[Report of run {run.run_id}]({report})"
-            create_link_artifact(report, link_text="report", key=key, description=description)
+            create_link_artifact(
+                report,
+                link_text="report",
+                key=f"report-{run.cluster.name}",
+                description=f"[Report of run {run.run_id}]({report})",
+            )
         if picture := curve_png(result):
             write_atomic(run.out / PICTURE, picture)
             create_image_artifact(

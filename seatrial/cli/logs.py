@@ -331,5 +331,9 @@ def _write(file: Path, nodes: int, nights: int, rng: "np.random.Generator") -> d
     fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
     rows = simulated_rows(nodes, nights, fault, rng)
     rows.to_csv(file, index=False, float_format="%.6g")
-    from_run = rows["run_id"].unique()[NIGHTS_BEFORE]
-    return {"file": str(file), "subject": fault.culprit, "size": fault.size, "from_run": from_run}
+    return {
+        "file": str(file),
+        "subject": fault.culprit,
+        "size": fault.size,
+        "from_run": rows["run_id"].unique()[NIGHTS_BEFORE],
+    }

@@ -73,8 +73,11 @@ def this_machine() -> dict[str, Any]:
     """
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
     # The host's, so that machines with one history do not mix
-    name = words[:40].rstrip("-") or THIS_MACHINE
-    content = {"name": name, "nodes": 1, "platform": {"kind": THIS_MACHINE}}
+    content = {
+        "name": words[:40].rstrip("-") or THIS_MACHINE,
+        "nodes": 1,
+        "platform": {"kind": THIS_MACHINE},
+    }
     models = _gpu_models()
     if not models:
         # A single rank exchanges no data

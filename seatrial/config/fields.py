@@ -177,8 +177,7 @@ def _default(field: Schema) -> str:
         return "unset" if value is None and "default" in field else "none"
     if isinstance(value, dict):
         return f"`{value['name']}`" if "name" in value else "its fields' own"
-    document = yaml.safe_dump(value, default_flow_style=True).strip()
-    written = document.removesuffix("...").strip()
+    written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
     return f"`{written}`"
 
 

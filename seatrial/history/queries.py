@@ -48,8 +48,7 @@ def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
     each = func.json_array_elements_text
     if connection.dialect.name == "sqlite":
         each = func.json_each
-    parameter = literal(list(values), JSON)
-    return select(each(parameter).table_valued("value").c.value)
+    return select(each(literal(list(values), JSON)).table_valued("value").c.value)
 
 
 def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
@@ -82,8 +81,7 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     is_requested = series.c.series_key.in_(listed(connection, sorted(place)))
     query = select(series.c.series_key, series.c.id).where(is_requested)
     index = {series_id: place[digest] for digest, series_id in _plain(connection, query)}
-    highest = max(index, default=0)
-    at = np.full(highest + 2, -1, dtype=np.int64)
+    at = np.full(max(index, default=0) + 2, -1, dtype=np.int64)
     for series_id, i in index.items():
         at[series_id] = i
     # A few series are looked up one by one; of more, runs are read whole.
@@ -93,8 +91,7 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
         table = np.array(_rows(connection, run_id, few), dtype=np.float64)
         tables.append(table.reshape(-1, 3))
     run = np.repeat(np.arange(len(tables)), list(map(len, tables)))
-    nothing = np.empty((0, 3))
-    ids, value, verdict = np.concatenate([nothing, *tables]).T
+    ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
     known = np.minimum(ids.astype(np.int64), at.size - 1)
     where = at[known]
     stored = Readings(run, where, value, verdict.astype(np.int64))

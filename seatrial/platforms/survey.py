@@ -189,8 +189,7 @@ def runai(choose: Choose, site: Site) -> Draft:
     client = Client(RunaiPlatform(kind="runai", project="none"))
 
     def listed(kind: str) -> list[str]:
-        output = client.run(["runai", kind, "list", "--json"])
-        return list(_names(output))
+        return list(_names(client.run(["runai", kind, "list", "--json"])))
 
     projects = listed("project")
     pools = listed("nodepool")

@@ -109,8 +109,9 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     sizes = [point.message_bytes for point in curve.points]
     rates = [point.busbw_gb_s for point in curve.points]
-    label = words.plain(curve.operation)[:60]
-    axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
+    axes.plot(
+        sizes, rates, "o-", color=colour, label=words.plain(curve.operation)[:60], ms=3.5, lw=1.8
+    )
     _draw_expected(axes, curve, colour)
     before = []
     for point in curve.points:
@@ -199,8 +200,7 @@ def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
     for verdict in set(Verdict) - {Verdict.PASS}:
         marked = [(p.message_bytes, p.busbw_gb_s) for p in points if p.verdict is verdict]
         if marked:
-            colour = _bad_colour(verdict)
-            axes.plot(*_columns(marked), "x", color=colour, ms=5, mew=1.8, zorder=5)
+            axes.plot(*_columns(marked), "x", color=_bad_colour(verdict), ms=5, mew=1.8, zorder=5)
 
 
 def _bad_colour(verdict: Verdict | None) -> str:
@@ -214,8 +214,7 @@ def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
     for size in reversed(sizes[:-1]):
         if math.log2(ticks[0] / size) >= apart:
             ticks.insert(0, size)
-    labels = list(map(format_size, ticks))
-    axes.set_xticks(ticks, labels, minor=False)
+    axes.set_xticks(ticks, list(map(format_size, ticks)), minor=False)
     axes.set_xticks([], minor=True)
 
 
@@ -302,8 +301,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     _widen_value_axis(axes)
     marks = []
     for i, then in enumerate(trend):
-        lines = _mark_lines(then, unit)
-        marks.append(Mark(i, then.value, lines))
+        marks.append(Mark(i, then.value, _mark_lines(then, unit)))
     return marks
 
 

@@ -135,15 +135,13 @@ def heat_map(result: RunResult) -> HeatMap | None:
         return None
     rows = []
     for name in names:
-        of_node = blames.get(name, ())
-        rows.append(_row(name, columns, cells, of_node))
+        rows.append(_row(name, columns, cells, blames.get(name, ())))
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines
     if len(lines) > NODES_SHOWN:
         bad = [line for line in lines if not line.clean]
         alone = tuple(bad[:NODES_SHOWN])
-    alike = _grouped(lines[len(alone) :])
-    return HeatMap(tuple(columns), lines, alone, alike)
+    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
 
 
 def _blamed_cells(
@@ -213,8 +211,7 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
 
 
 def _blamed_node(suspect: Suspect) -> str:
-    kind = cast(SubjectKind, suspect.kind)
-    return _node(Subject(kind, suspect.name))
+    return _node(Subject(cast(SubjectKind, suspect.kind), suspect.name))
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
@@ -223,8 +220,7 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
-                metric = words.metric_of(reading.measurement)
-                column = Column(check.name, metric)
+                column = Column(check.name, words.metric_of(reading.measurement))
                 readings_by_node[column][node].append(reading)
     judged = []
     cells: dict[Place, Cell] = {}

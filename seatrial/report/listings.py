@@ -305,12 +305,11 @@ def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> Json:
             ages["last_measured"], ages["last_measured"].notna(), strict=True
         )
     ]
-    links = dict(zip(ages["link"], times, strict=True))
     return {
         "cluster": newest.cluster,
         "nodes": node_count,
         "now": newest.started.isoformat(),
-        "links": links,
+        "links": dict(zip(ages["link"], times, strict=True)),
     }
 
 

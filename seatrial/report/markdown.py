@@ -59,8 +59,7 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
-    headlines = headline_numbers(result, context.past)
-    numbers = _table(title, head, map(_headline_row, headlines))
+    numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
     rows = []
     for fact in software(result, context.past):
         if last and fact.before != fact.after:
@@ -195,8 +194,7 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
         rows = heat.lines
     last_good = None
     if last:
-        started = last.started.isoformat(timespec="seconds")
-        last_good = {"run_id": last.run_id, "started": started}
+        last_good = {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")}
     headlines = headline_numbers(result, context.past)
     return {
         "run": result.to_dict(),

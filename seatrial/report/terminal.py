@@ -108,8 +108,7 @@ def show_summary(result: RunResult, console: Console) -> None:
     """
     encoding = console.encoding
     if result.suspects:
-        suspects = _suspects(result.suspects, result.nodes, encoding)
-        console.print(suspects)
+        console.print(_suspects(result.suspects, result.nodes, encoding))
         console.print()
     rows = []
     curves = []
@@ -206,11 +205,8 @@ def _suspects(
     headings = ("suspect", "confidence", "evidence")
     rows: list[Cells] = []
     for suspect in suspects[:MAX_SUSPECTS]:
-        name = words.suspect_name(suspect, nodes)
-        shown = Text(words.plain(name, encoding), "bold")
-        confidence = words.fraction(suspect.confidence)
-        evidence = suspect.evidence.sentence
-        rows.append((shown, confidence, evidence))
+        shown = Text(words.plain(words.suspect_name(suspect, nodes), encoding), "bold")
+        rows.append((shown, words.fraction(suspect.confidence), suspect.evidence.sentence))
     more = len(suspects) - MAX_SUSPECTS
     if more > 0:
         note = Text(f"and {more:,} more", "dim")
@@ -245,8 +241,7 @@ def show_difference(difference: "Difference") -> None:
     # What moved less did not move
     beyond = measurements[measurements["sigmas"] >= 1.0]
     headings = (*sides, "change", "sigmas", "")
-    shown = map(_cells, beyond[:MAX_ROWS].itertuples())
-    _show(console, "measurements", headings, shown)
+    _show(console, "measurements", headings, map(_cells, beyond[:MAX_ROWS].itertuples()))
     left_out = (
         (len(beyond) - MAX_ROWS, "more moved beyond their noise"),
         (len(measurements) - len(beyond), "moved no further than their noise"),

@@ -202,9 +202,8 @@ def _run(run: RunResult) -> dict[str, Any]:
 
 
 def _moved(row: Mapping[Any, Any]) -> dict[str, Any]:
-    subject = {"kind": row["subject_kind"], "name": row["subject"]}
     own = {
-        "subject": subject,
+        "subject": {"kind": row["subject_kind"], "name": row["subject"]},
         "sigmas": round(row["sigmas"], 3),
         "direction": row["direction"] or None,
     }

@@ -109,13 +109,12 @@ class _Judgement(_VerdictWithReason):
     share: float | None = None
 
     def to_judgement(self) -> Judgement:
-        subject = Subject(self.subject.kind, self.subject.name)
         return Judgement(
             measurement=Measurement(
                 metric=self.metric,
                 value=_number(self.value),
                 unit=self.unit,
-                subject=subject,
+                subject=Subject(self.subject.kind, self.subject.name),
                 conditions=self.conditions,
             ),
             verdict=self.verdict,

@@ -112,18 +112,15 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     samples = tuple(
         float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]")
     )
-    better = row.get("better") or None
-    subject = Subject(row["subject_kind"], row["subject"])
-    printed = float(row["printed"]) if row.get("printed") else None
     return Measurement(
         metric=row["metric"],
         value=float(row["value"]),
         unit=row["unit"],
-        subject=subject,
+        subject=Subject(row["subject_kind"], row["subject"]),
         conditions=conditions,
         samples=samples,
-        better=better,
-        printed=printed,
+        better=row.get("better") or None,
+        printed=float(row["printed"]) if row.get("printed") else None,
     )
 
 

@@ -293,8 +293,7 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
             names.append(step.suspect)
     lines = []
     for step, names in suspects.items():
-        joined = replace(step, suspect=host_list(names))
-        lines.append(next_line(joined))
+        lines.append(next_line(replace(step, suspect=host_list(names))))
     more = len(lines) - MAX_STEPS
     if more <= 0:
         return lines

@@ -70,8 +70,7 @@ def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Containe
         return None
     if settings.has_daemon:
         name = container_name(settings, run.run_id)
-        options = _options(cluster, settings, folder)
-        command = (program, "run", f"--name={name}", *options, image)
+        command = (program, "run", f"--name={name}", *_options(cluster, settings, folder), image)
         return Container(program, image, command, name, user="root")
     binds = [f"{folder}:{folder}", *map(bind, settings.mounts)]
     return Container(
@@ -244,11 +243,13 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
         if isinstance(answer, SeatrialError):
             log.warning("%s", answer.reason)
             options = hosts.options(host)
-            address = options.get("hostname", host)
-            user = options.get("user", "root")
             addresses.append(
                 HostAddress(
-                    name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host)
+                    name=host,
+                    address=options.get("hostname", host),
+                    port=port,
+                    user=options.get("user", "root"),
+                    proxied=hosts.is_proxied(host),
                 )
             )
         else:

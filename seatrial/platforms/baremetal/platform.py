@@ -271,12 +271,11 @@ class Baremetal(RunsWithState[BaremetalState]):
         with suppress(InputError):
             at_launch = states.recall(folder).platform  # the cluster file may have changed since
             settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
-        container = {"program": settings.runtime, "name": container_name(settings, run_id)}
         request = {
             "verb": "stop",
             "run_id": run_id,
             "folder": run_folder(settings, run_id),
-            "container": container,
+            "container": {"program": settings.runtime, "name": container_name(settings, run_id)},
         }
         hosts = self.hosts_type(settings, folder / "ssh_config")
         touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []

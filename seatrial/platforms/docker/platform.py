@@ -118,8 +118,7 @@ def _running(containers: "Sequence[Container]") -> "list[Container]":
     """Return the containers that run. Raises LaunchError if none does."""
     up = [container for container in containers if container.status == "running"]
     if not up:
-        reasons = map(why_ended, containers[:3])
-        raise LaunchError(join(reasons))
+        raise LaunchError(join(map(why_ended, containers[:3])))
     return up
 
 
@@ -155,8 +154,7 @@ def why_ended(container: "Container") -> Reason:
         problem = "it ran out of memory"
     if not problem:
         with suppress(GoneError, LaunchError), explained("logs"):
-            log_end = container.logs(tail=20)[-10_000:]
-            problem = last_line(log_end.decode(errors="replace"))
+            problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     shown = printable(problem)[:500] or "it printed nothing"
     return Reason.of(
         "docker-node-ended",
@@ -245,9 +243,12 @@ class Docker(RunsWithState[DockerState]):
         ensure_image(daemon, plan.image)
         create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        nodes = node_addresses(daemon, plan)
-        network = self._network(run.run_id)
-        state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
+        state = DockerState(
+            host_key=host_key.public,
+            nodes=node_addresses(daemon, plan),
+            network=self._network(run.run_id),
+            cores=cores,
+        )
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         limit_s = self._settings.start_timeout_s

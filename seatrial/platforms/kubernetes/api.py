@@ -209,9 +209,11 @@ class Api:
             for version in filter(None, (kind.api_version, kind.older)):
                 if resource := self._discovery.resource(replace(kind, api_version=version)):
                     return resource
-        problem = f"the cluster does not know {kind.kind} ({kind.api_version})"
-        install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError.of("kind-unknown", problem=problem, install=install)
+        raise UnknownKindError.of(
+            "kind-unknown",
+            problem=f"the cluster does not know {kind.kind} ({kind.api_version})",
+            install=f": install {kind.needs}" if kind.needs else "",
+        )
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object, and reject fields that the API server does not know.
@@ -293,8 +295,7 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
-            listing = resource.get(label_selector=selector, **scope, **LIMIT)
-            return list(plain(listing)["items"])
+            return list(plain(resource.get(label_selector=selector, **scope, **LIMIT))["items"])
 
     def version(self) -> str:
         """Return the API server's version.

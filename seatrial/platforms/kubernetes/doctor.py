@@ -138,19 +138,26 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
         return [error.reason]
     queue = queues.get(str(settings.queue))
     if queue is None:
-        there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
         return [
             Reason.of(
-                "queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there
+                "queue-not-found",
+                queue=settings.queue,
+                namespace=settings.namespace,
+                there=f"there are: {', '.join(sorted(queues))}" if queues else "there is none",
             )
         ]
     active = conditions(queue).get("Active")
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
-        reason = active.get("reason")
-        message = active.get("message")
-        return [Reason.of("queue-inactive", queue=settings.queue, reason=reason, message=message)]
+        return [
+            Reason.of(
+                "queue-inactive",
+                queue=settings.queue,
+                reason=active.get("reason"),
+                message=active.get("message"),
+            )
+        ]
     return []
 
 
@@ -291,9 +298,12 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
             problem = f"no Secret {variable.secret} in namespace {api.namespace}"
             yield _missing(where, problem, f"create secret generic {variable.secret}", api)
         elif variable.key not in (data := secret.get("data") or {}):
-            has = ", ".join(sorted(data)) or "none"
             yield Reason.of(
-                "secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has
+                "secret-key-missing",
+                where=where,
+                secret=variable.secret,
+                key=variable.key,
+                has=", ".join(sorted(data)) or "none",
             )
 
 

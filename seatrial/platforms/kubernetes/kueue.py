@@ -111,8 +111,14 @@ def _unreserved(condition: Object) -> Queued:
         reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message)))
     )
     if lost and _RETRIED not in message:
-        hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
-        return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
+        return Queued(
+            Reason.of(
+                "never-admitted",
+                message=message,
+                hint=_LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else "",
+            ),
+            hopeless=True,
+        )
     lost_flavors = _lost_flavors(message)
     waits = {
         (resource, flavor): more

@@ -45,8 +45,7 @@ def write_pod_logs(
         text = b"# not read: time is up\n"
         try:
             if left_s > 0:
-                timeout_s = min(left_s, _REQUEST_S)
-                text = api.log_tail(log.pod, log.container, timeout_s)
+                text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
         except SeatrialError as error:
             # It never ran, its kubelet is silent: a state worth keeping too
             text = f"# no log: {error}\n".encode()
@@ -62,8 +61,7 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     """
     nodes = []
     for pod in pods:
-        role = pod["metadata"]["labels"].get(ROLE)
-        if role == NODE_ROLE:
+        if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE:
             nodes.append(pod)
     # What an operator runs besides: the MPI operator's launcher
     others = [pod for pod in pods if pod not in nodes]

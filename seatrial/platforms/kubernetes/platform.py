@@ -91,8 +91,7 @@ class Kubernetes:
     def launch(self, run: Run) -> Testbed:
         run_key = new_key_pair()
         host_key = new_key_pair()
-        pod = own_pod(self._api, self._settings.context)
-        planned = plan(run, states.this_owner(_KIND), pod)
+        planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
         files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted]
@@ -110,8 +109,7 @@ class Kubernetes:
         for manifest in owned:
             self._api.own(manifest, made)
         bring_up = BringUp(self._api, planned, self._launcher, made)
-        pods = bring_up.wait()
-        return self._testbed(planned, pods, host_key.public, logging.WARNING)
+        return self._testbed(planned, bring_up.wait(), host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
         """Make the object that owns the others; retry if the Trainer's webhook has not seen the new
@@ -150,10 +148,10 @@ class Kubernetes:
         }
         labels_of = {}
         for name, pod in called.items():
-            host = pod["spec"].get("nodeName", "")
-            labels_of[name] = labels.get(host, {})
-        groups = topology_groups(labels_of)
-        return replace(self._testbed_of(planned, reached, host_key), groups=groups)
+            labels_of[name] = labels.get(pod["spec"].get("nodeName", ""), {})
+        return replace(
+            self._testbed_of(planned, reached, host_key), groups=topology_groups(labels_of)
+        )
 
     def _testbed_of(
         self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str
@@ -203,19 +201,14 @@ class Kubernetes:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
-        unordered = self._api.list(POD, selector(run_id))
-        pods = ordered(unordered, self._node_labels())
+        pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
-        listed = self._api.list(EVENT)
-        events = events_text(listed, run_id)
-        write_log(folder / EVENTS, events, secrets)
+        write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        pods = self._api.list(POD, selector(run_id))
-        if not placed(pods):
+        if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
-        secrets = self._api.list(SECRET, selector(run_id))
-        for secret in secrets:
+        for secret in self._api.list(SECRET, selector(run_id)):
             metadata = secret["metadata"]
             # Its end is theirs no more
             if TENDED_BY in (metadata.get("annotations") or {}):

@@ -32,8 +32,7 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
     for node, labels in labels_by_node.items():
         for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
             if labels.get(level):
-                values = topology_key(labels)[:end]
-                name = "/".join(filter(None, values))
+                name = "/".join(filter(None, topology_key(labels)[:end]))
                 members[name].add(node)
     groups = {}
     for name, nodes in members.items():
@@ -47,8 +46,7 @@ def ordered(
     """Return the pods in the order of the hostfile, the head first."""
 
     def place(pod: Object) -> tuple[object, ...]:
-        host = pod["spec"].get("nodeName", "")
-        labels = labels_by_node.get(host, {})
+        labels = labels_by_node.get(pod["spec"].get("nodeName", ""), {})
         return topology_key(labels), _index(pod)
 
     return sorted(pods, key=place)

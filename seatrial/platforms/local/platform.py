@@ -92,8 +92,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     """Start the keeper in namespaces of its own and wait until the nodes are started."""
     as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
     unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
-    script = Path(__file__).with_name("keeper.py")
-    program = [sys.executable, "-I", str(script), str(plan.state)]
+    program = [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(plan.state)]
     with open(plan.state / "keeper.log", "wb", opener=private_opener) as keeper_log:
         keeper = subprocess.Popen(
             [*unshare, *program],
@@ -141,8 +140,7 @@ def begin_faults(fifos: Sequence[Path]) -> None:
     while waiting := [fifo for fifo in fifos if fifo.exists()]:
         if time.monotonic() > deadline:
             first = waiting[0]
-            fault = f"{first.parent.name} {first.name}"
-            raise LaunchError.of("local-fault-failed", fault=fault)
+            raise LaunchError.of("local-fault-failed", fault=f"{first.parent.name} {first.name}")
         for fifo in waiting:
             with suppress(OSError):  # nobody reads there: not yet, or not any more
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -173,8 +171,7 @@ class Local:
         plan = planning.layout(run.run_id, cluster, states.run_folder(run.run_id, _KIND))
         account = _account()
         nodes = tuple(node_of(cluster, node.name, node.address, "") for node in plan.nodes)
-        files = _files(plan, cluster, account)
-        return Rendered(files, _testbed(plan, cluster, account, nodes))
+        return Rendered(_files(plan, cluster, account), _testbed(plan, cluster, account, nodes))
 
     def launch(self, run: Run) -> Testbed:
         loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
@@ -191,8 +188,7 @@ class Local:
             node_of(run.cluster, node.name, node.address, host_keys[node.name].public)
             for node in plan.nodes
         )
-        files = _files(plan, run.cluster, account)
-        write_files(plan, run.cluster, files, host_keys, nodes)
+        write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names

@@ -162,13 +162,15 @@ class BringUp:
             return False
         if nodes_log.ports:
             return True
-        limit_s = f"{self._settings.start_timeout_s:g}"
         problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
         problem = (
             "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
         )
         raise LaunchError.of(
-            "slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem
+            "slurm-nodes-silent",
+            job=self._job_id,
+            limit_s=f"{self._settings.start_timeout_s:g}",
+            problem=problem,
         )
 
 

@@ -43,17 +43,14 @@ class SlurmService:
         excluded = hosts_in(settings.exclude or "")
         left_out = set(excluded)
         states: dict[str, tuple[str, str]] = {}
-        printed = self._login.run(command)
-        for name, state, reason in rows(printed, 3):
+        for name, state, reason in rows(self._login.run(command), 3):
             if name and name not in left_out:
                 states[name] = state, reason.strip()
         groups = leaves(switches(self._login, states))
         jobs = self._jobs()
         nodes = []
         for name, (state, reason) in states.items():
-            group = groups.get(name, "")
-            job = jobs.get(name, "")
-            node = self._node(name, state, reason, group, job)
+            node = self._node(name, state, reason, groups.get(name, ""), jobs.get(name, ""))
             nodes.append(node)
         return nodes
 
