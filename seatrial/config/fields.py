@@ -211,10 +211,7 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
 
 
 def _any_of(parts: Sequence[Schema], titles: dict[str, str], link: Link) -> str:
-    kinds = []
-    for part in parts:
-        if part.get("type") != "null":
-            kinds.append(_legal(part, titles, link))
+    kinds = [_legal(part, titles, link) for part in parts if part.get("type") != "null"]
     return " or ".join(filter(None, dict.fromkeys(kinds)))
 
 

@@ -332,10 +332,7 @@ def _mapping(text: str, path: Path) -> Values:
     if not isinstance(content, dict):
         kind = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: must be a mapping of fields, is {kind}")
-    fields = {}
-    for key, value in content.items():
-        fields[str(key)] = value
-    return fields
+    return {str(key): value for key, value in content.items()}
 
 
 class _UniqueKeyLoader(Loader):

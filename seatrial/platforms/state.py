@@ -266,6 +266,14 @@ def read_file(folder: Path, name: str) -> str:
         ) from error
 
 
+def read_json(folder: Path, name: str) -> Any:
+    """Return the document in a file of the run's folder; None if it is missing or broken."""
+    try:
+        return json.loads(read_file(folder, name))
+    except (InputError, ValueError):
+        return None
+
+
 def keep(folder: Path, seconds: float) -> None:
     """Keep the run for `seconds` from now on, even after its process has ended."""
     write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))

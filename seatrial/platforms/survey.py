@@ -86,12 +86,8 @@ class _Partition:
 
     @property
     def largest(self) -> tuple[int, str]:
-        return max(self.nodes, key=self._all_gpus)
-
-    def _all_gpus(self, gres: tuple[int, str]) -> tuple[int, int]:
-        gpus, _ = gres
-        count = self.nodes[gres]
-        return gpus * count, count
+        """The GPUs of a node and their type of which there are most."""
+        return max(self.nodes, key=lambda gres: (gres[0] * self.nodes[gres], self.nodes[gres]))
 
 
 def slurm(choose: Choose, site: Site) -> Draft:

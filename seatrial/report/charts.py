@@ -299,10 +299,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
     _time_axis(axes, trend)
     _widen_value_axis(axes)
-    marks = []
-    for i, then in enumerate(trend):
-        marks.append(Mark(i, then.value, _mark_lines(then, unit)))
-    return marks
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
 def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:

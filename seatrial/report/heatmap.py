@@ -6,6 +6,7 @@ Pure.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -133,9 +134,7 @@ def heat_map(result: RunResult) -> HeatMap | None:
                 cells |= marked
     if not columns:
         return None
-    rows = []
-    for name in names:
-        rows.append(_row(name, columns, cells, blames.get(name, ())))
+    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines
     if len(lines) > NODES_SHOWN:
@@ -216,7 +215,7 @@ def _blamed_node(suspect: Suspect) -> str:
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     """Return columns and cells of the metrics that were judged on any node."""
-    readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(_no_readings)
+    readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(partial(defaultdict, list))
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
@@ -231,10 +230,6 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
             for node, group in by_node.items():
                 cells[node, column] = _cell(group)
     return judged, cells
-
-
-def _no_readings() -> dict[str, Readings]:
-    return defaultdict(list)
 
 
 def _node(subject: Subject) -> str:

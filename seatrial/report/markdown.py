@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.result import RunResult
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMapRow, heat_map
 from seatrial.text import words
@@ -82,7 +82,7 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
     judged = []
     for check in result.checks:
         judged += [(check, judgement) for judgement in check.judgements]
-    judged.sort(key=_severity)
+    judged.sort(key=lambda judged: judged[1].verdict.severity)
     return [
         {
             "check": check.name,
@@ -98,11 +98,6 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
         }
         for check, j in judged[:limit]
     ]
-
-
-def _severity(judged: tuple[Check, Judgement]) -> int:
-    _, judgement = judged
-    return judgement.verdict.severity
 
 
 def _facts(result: RunResult) -> str:
@@ -160,9 +155,7 @@ def _bad(result: RunResult) -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = []
-    for row in rows:
-        body.append(_line(map(escape, row)))
+    body = [_line(map(escape, row)) for row in rows]
     if not body:
         return ""
     rule = "|" + "---|" * len(head)

@@ -140,9 +140,7 @@ def closing_lines(result: RunResult, encoding: str | None = None) -> str:
     """
     verdict, *others = lines(result)
     encoding = encoding or sys.stdout.encoding or "ascii"
-    plain = []
-    for line in (*others, verdict):
-        plain.append(words.plain(line, encoding))
+    plain = [words.plain(line, encoding) for line in (*others, verdict)]
     return "\n".join(plain)
 
 
@@ -150,9 +148,7 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """Return one line per operation: its plateau, and its curve from the smallest message to the
     largest.
     """
-    shares = []
-    for check, curve in curves:
-        shares.append(share(check, curve.operation))
+    shares = [share(check, curve.operation) for check, curve in curves]
     # A column of its own only where there is something to say
     has_shares = any(share is not None for share in shares)
     headings = ["operation", "busbw", "curve", "expected"]
@@ -248,10 +244,7 @@ def show_difference(difference: "Difference") -> None:
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    rest = []
-    for count, text in left_out:
-        if count > 0:
-            rest.append(f"{count} {text}")
+    rest = [f"{count} {text}" for count, text in left_out if count > 0]
     print_line(console, ", ".join(rest) or "nothing else was measured in both")
 
 

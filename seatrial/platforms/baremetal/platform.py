@@ -69,10 +69,7 @@ def deadline_of(folder: Path) -> float:
     """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch
     by this clock.
     """
-    try:
-        deadline = json.loads(states.read_file(folder, "deadline.json"))
-    except (InputError, ValueError):
-        return 0.0  # nothing was started
+    deadline = states.read_json(folder, "deadline.json")  # None: nothing was started
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
 
 
@@ -90,10 +87,7 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
     """Return the hosts that may hold something of the run: every one, if it was cut off while it
     started.
     """
-    try:
-        untouched = json.loads(states.read_file(folder, "untouched.json"))
-    except (InputError, ValueError):
-        return list(hosts)
+    untouched = states.read_json(folder, "untouched.json") or ()
     return [host for host in hosts if host not in untouched]
 
 

@@ -78,17 +78,15 @@ def is_of(workload: Object, uid: str) -> bool:
 def waits_for(workload: Object) -> Queued | None:
     """Explain the wait of a Workload; None once it is admitted."""
     by_type = conditions(workload)
+    ended = None
     if workload["spec"].get("active") is False:
-        words = _condition_text(by_type.get("Evicted"))
-        return Queued(
-            Reason.of("workload-deactivated", did="has deactivated it", words=words), hopeless=True
-        )
-    if true_condition(workload, "Finished"):
-        words = _condition_text(by_type["Finished"])
-        return Queued(
-            Reason.of("workload-deactivated", did="takes it for finished", words=words),
-            hopeless=True,
-        )
+        ended = ("has deactivated it", "Evicted")
+    elif true_condition(workload, "Finished"):
+        ended = ("takes it for finished", "Finished")
+    if ended:
+        did, condition = ended
+        words = _condition_text(by_type.get(condition))
+        return Queued(Reason.of("workload-deactivated", did=did, words=words), hopeless=True)
     reserved = by_type.get("QuotaReserved", {})
     # No condition of the quota since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))

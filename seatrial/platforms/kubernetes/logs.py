@@ -59,10 +59,7 @@ def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
     """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
     sidecars. Pure.
     """
-    nodes = []
-    for pod in pods:
-        if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE:
-            nodes.append(pod)
+    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
     # What an operator runs besides: the MPI operator's launcher
     others = [pod for pod in pods if pod not in nodes]
     called = [f"worker-{name}" for name in names(nodes)]

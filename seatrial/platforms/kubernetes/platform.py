@@ -146,9 +146,9 @@ class Kubernetes:
             name: (pod["metadata"]["name"], address(pod, by_name=by_name))
             for name, pod in called.items()
         }
-        labels_of = {}
-        for name, pod in called.items():
-            labels_of[name] = labels.get(pod["spec"].get("nodeName", ""), {})
+        labels_of = {
+            name: labels.get(pod["spec"].get("nodeName", ""), {}) for name, pod in called.items()
+        }
         return replace(
             self._testbed_of(planned, reached, host_key), groups=topology_groups(labels_of)
         )

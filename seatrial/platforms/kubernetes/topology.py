@@ -34,10 +34,7 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
             if labels.get(level):
                 name = "/".join(filter(None, topology_key(labels)[:end]))
                 members[name].add(node)
-    groups = {}
-    for name, nodes in members.items():
-        groups[name] = frozenset(nodes)
-    return groups
+    return {name: frozenset(nodes) for name, nodes in members.items()}
 
 
 def ordered(

@@ -336,9 +336,8 @@ def _namespaces_of(folder: Path) -> list[str]:
     """Return the namespaces of the run that still exist, by its own record: their names show no
     owner.
     """
-    try:
-        spec = json.loads(states.read_file(folder, "spec.json"))
-    except (InputError, ValueError):  # it was ended before it made any
+    spec = states.read_json(folder, "spec.json")
+    if spec is None:  # it was ended before it made any
         return []
     return [
         node["namespace"]

@@ -114,11 +114,11 @@ class Job:
 
 def parse_jobs(text: str) -> list[Job]:
     """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
-    jobs = []
-    for job_id, state, nodes, pending in rows(text, 4):
-        if _JOB_ID.fullmatch(job_id) and re.fullmatch(r"[A-Z_]+", state):
-            jobs.append(Job(job_id, state, nodes, pending))
-    return jobs
+    return [
+        Job(job_id, state, nodes, pending)
+        for job_id, state, nodes, pending in rows(text, 4)
+        if _JOB_ID.fullmatch(job_id) and re.fullmatch(r"[A-Z_]+", state)
+    ]
 
 
 def never_starts(job: Job) -> Reason | None:

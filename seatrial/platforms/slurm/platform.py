@@ -18,7 +18,7 @@ from seatrial.checks.table import CHECKS, left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Rendered
@@ -347,15 +347,10 @@ def _reasons(folder: Path) -> dict[str, str]:
     """Return the drain reasons of the nodes that the run took from the gate; none where another
     machine took them.
     """
-    try:
-        reasons = json.loads(states.read_file(folder, _GATED))
-    except (InputError, ValueError):
+    reasons = states.read_json(folder, _GATED)
+    if not isinstance(reasons, dict):
         return {}
-    return (
-        {str(node): str(reason) for node, reason in reasons.items()}
-        if isinstance(reasons, dict)
-        else {}
-    )
+    return {str(node): str(reason) for node, reason in reasons.items()}
 
 
 platform = Slurm

@@ -42,10 +42,11 @@ class SlurmService:
             command.append(f"--nodes={settings.nodelist}")
         excluded = hosts_in(settings.exclude or "")
         left_out = set(excluded)
-        states: dict[str, tuple[str, str]] = {}
-        for name, state, reason in rows(self._login.run(command), 3):
-            if name and name not in left_out:
-                states[name] = state, reason.strip()
+        states: dict[str, tuple[str, str]] = {
+            name: (state, reason.strip())
+            for name, state, reason in rows(self._login.run(command), 3)
+            if name and name not in left_out
+        }
         groups = leaves(switches(self._login, states))
         jobs = self._jobs()
         nodes = []
