@@ -201,16 +201,14 @@ def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """Print the summary; with `as_json` to standard error, and run.json alone to standard
     output.
     """
-    from seatrial.report.terminal import closing_lines, show_summary, unwrapped
+    from seatrial.report.terminal import closing_lines, print_rows, show_summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
     console.print()
     show_summary(result, console)
     report = folder / "report.html"
     shown = report if report.exists() else "missing: it could not be written"
-    console.print(f"\nreport: {shown}", markup=False, highlight=False, soft_wrap=True)
-    for note in result.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    print_rows(console, [f"\nreport: {shown}", *result.notes])
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     closing = closing_lines(result)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Tag, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Tag,
+    ValidationError,
+)
 
 from seatrial.model.errors import FileError, InputError
 from seatrial.model.sizes import parse_size
@@ -274,6 +282,17 @@ def no_boolean(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError(f"must be a whole number, is {str(value).lower()}")
     return value
+
+
+def matching(pattern: str, legal: str) -> AfterValidator:
+    """Take a text of that pattern; `legal` says what it must be."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {legal}, is {value!r}")
+        return value
+
+    return AfterValidator(check)
 
 
 Model = TypeVar("Model", bound=Strict)
