@@ -34,15 +34,11 @@ LEAST_REPEATS_S = 30.0  # of the quickest suite, whose checks take less
 STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
-def _is_no_dump(record: logging.LogRecord) -> bool:
-    """Return false for the record in which Prefect dumps a bad state with its data.
-
-    Its message gets a record of its own.
-    """
-    return not record.getMessage().startswith("Task run failed with state: ")
-
-
-logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
+# Without the record in which Prefect dumps a bad state with its data: its message gets a record of
+# its own.
+logging.getLogger("prefect.task_runs").addFilter(
+    lambda record: not record.getMessage().startswith("Task run failed with state: ")
+)
 
 
 def final_state(value: T, checks: Iterable[Check | None]) -> T:

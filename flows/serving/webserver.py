@@ -187,13 +187,6 @@ def own_names(environment: Mapping[str, str]) -> list[str]:
     return sorted({*_LOOPBACK, public_host, *listed} - {"", "*"})
 
 
-def _is_no_late_heartbeat(record: logging.LogRecord) -> bool:
-    """Return false for the line that the server logs when a heartbeat belongs to a run that has
-    ended.
-    """
-    return "already in terminal state" not in record.getMessage()
-
-
 def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     if not os.environ.get(SERVER_AUTH):
         sys.exit(f"seatrial: {SERVER_AUTH}: is not set; give USER:PASSWORD")
@@ -206,7 +199,10 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     from seatrial.flows.serving.request_limits import HeadersInTime, limited
 
     app: Any = create_app()
-    logging.getLogger("prefect.server.events.actions").addFilter(_is_no_late_heartbeat)
+    # Without the line for a heartbeat of a run that has ended
+    logging.getLogger("prefect.server.events.actions").addFilter(
+        lambda record: "already in terminal state" not in record.getMessage()
+    )
     origins = [origin for origin in os.environ.get(ORIGINS, "").split(",") if origin]
     if runs:
         app = guarded(app, os.environ[SERVER_AUTH], FILES, runs)

@@ -167,7 +167,8 @@ def ssh_argv(
 
 def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
     """Replace this process with ssh. Raises InputError, or MissingError without ssh."""
-    _check_order(run, node)
+    if _is_up(node) and not _is_up(run):
+        raise InputError(f"ssh: RUN comes before NODE: seatrial ssh {node} {run}")
     testbed = testbed_of(run)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
@@ -175,12 +176,6 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
         raise MissingError.of("ssh-missing") from error
-
-
-def _check_order(run: str, node: str) -> None:
-    """Raise InputError if the second argument is the run."""
-    if _is_up(node) and not _is_up(run):
-        raise InputError(f"ssh: RUN comes before NODE: seatrial ssh {node} {run}")
 
 
 def _is_up(run: str) -> bool:
