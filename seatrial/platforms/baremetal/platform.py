@@ -183,19 +183,18 @@ class Baremetal(RunsWithState[BaremetalState]):
         )
 
     def launch(self, run: Run) -> Testbed:
+        settings = self._settings
         folder, run_key, host_key = states.begin(run, self.kind)
-        deadline = (
-            time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
-        )
-        write_private(folder / "ssh_config", ssh_config(self._settings))
+        deadline = time.time() + lifetime_s(settings, run.cluster) + settings.start_timeout_s
+        write_private(folder / "ssh_config", ssh_config(settings))
         write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
-        if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
+        if container := container_of(run, settings, run_folder(settings, run.run_id)):
             # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
-            write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
-            ensure_images(hosts, self._settings, container)
+            write_private(folder / "untouched.json", json.dumps(settings.hosts))
+            ensure_images(hosts, settings, container)
             (folder / "untouched.json").unlink()
-        started = start_nodes(hosts, run, self._settings, run_key, host_key)
+        started = start_nodes(hosts, run, settings, run_key, host_key)
         remember_untouched(folder, started)
         addresses = addresses_of(started, hosts, run.cluster.ssh_port)
         state = BaremetalState(host_key=host_key.public, nodes=addresses)

@@ -98,12 +98,13 @@ def container_body(plan: DockerPlan, index: int) -> Body:
 
 
 def _host_config(plan: DockerPlan, index: int) -> Body:
+    cluster = plan.run.cluster
     settings = plan.settings
-    ulimits = sorted(limits(plan.run.cluster, settings.ulimits).items())
+    ulimits = sorted(limits(cluster, settings.ulimits).items())
     config: Body = {
         "NetworkMode": plan.network if settings.network == "own" else "host",
         "CapDrop": ["ALL"],
-        "CapAdd": capabilities(plan.run.cluster, settings.devices, settings.capabilities),
+        "CapAdd": capabilities(cluster, settings.devices, settings.capabilities),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": settings.ipc,
         "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in ulimits],
@@ -125,11 +126,11 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
     }
     if settings.ipc == "private":
         config["ShmSize"] = int(
-            (settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * 1024**3
+            (settings.shared_memory_gib or (16 if cluster.gpus else 1)) * 1024**3
         )
     if settings.network == "own":
         config["PortBindings"] = {
-            f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]
+            f"{cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]
         }
     return {key: value for key, value in config.items() if value != []}
 

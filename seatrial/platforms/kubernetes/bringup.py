@@ -165,22 +165,23 @@ class BringUp:
         self._look_at = time.monotonic() + _LOOK_S
 
     def _take(self, change: WatchEvent) -> None:
+        seen = change.object
         match change.kind, change.change:
             case "Pod", "LISTED":
-                self._seen.take_pods(change.object["items"])
+                self._seen.take_pods(seen["items"])
             case _, "LISTED":
-                for item in change.object["items"]:
+                for item in seen["items"]:
                     self._take(WatchEvent(change.kind, "ADDED", item))
             case "Pod", _:
-                self._seen.take_pod(change.change, change.object)
+                self._seen.take_pod(change.change, seen)
             case "Event", _:
-                if change.object["involvedObject"]["name"].startswith(self._plan.name):
-                    self._seen.take_event(change.object, time.monotonic())
+                if seen["involvedObject"]["name"].startswith(self._plan.name):
+                    self._seen.take_event(seen, time.monotonic())
             case "Workload", _:
-                if is_of(change.object, self._parent["metadata"]["uid"]):
-                    self._seen.take_workload(change.change, change.object)
+                if is_of(seen, self._parent["metadata"]["uid"]):
+                    self._seen.take_workload(change.change, seen)
             case _:
-                self._seen.take_parent(change.change, change.object)
+                self._seen.take_parent(change.change, seen)
 
     def _raise_if_hopeless(self) -> None:
         pods = self._seen.pods.values()

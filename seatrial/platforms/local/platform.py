@@ -174,23 +174,24 @@ class Local:
         return Rendered(_files(plan, cluster, account), _testbed(plan, cluster, account, nodes))
 
     def launch(self, run: Run) -> Testbed:
-        loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
-        if lacking := missing(needs_iptables=loses) or problems(run.cluster.nodes):
+        cluster = run.cluster
+        loses = any(isinstance(fault, LinkFault) and fault.loss for fault in cluster.faults)
+        if lacking := missing(needs_iptables=loses) or problems(cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
-        states.remember(folder, run.cluster)
+        states.remember(folder, cluster)
         if run.taken:  # from now on a job that starts finds the run
             self._check_free(run)
-        plan = planning.layout(run.run_id, run.cluster, folder)
+        plan = planning.layout(run.run_id, cluster, folder)
         account = _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(
-            node_of(run.cluster, node.name, node.address, host_keys[node.name].public)
+            node_of(cluster, node.name, node.address, host_keys[node.name].public)
             for node in plan.nodes
         )
-        write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
+        write_files(plan, cluster, _files(plan, cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
-        testbed = _testbed(plan, run.cluster, account, nodes)
+        testbed = _testbed(plan, cluster, account, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names
         # those that are late.
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))

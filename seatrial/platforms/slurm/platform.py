@@ -214,39 +214,38 @@ class Slurm(RunsWithState[SlurmState]):
         }
 
     def launch(self, run: Run) -> Testbed:
+        login = self._login
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
         folder, run_key, host_key = states.begin(run, _KIND)
         (folder / _NOT_SUBMITTED).touch(0o600)
-        self._login.keep_files_in(folder)
+        login.keep_files_in(folder)
         there = script.run_folder(self._settings, run.run_id)
-        self._login.shell(
+        login.shell(
             f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir "
             f"{shlex.quote(there)}"
         )
         for name, text in self._files(run, run_key, host_key).items():
-            self._login.write(f"{there}/{name}", text)
+            login.write(f"{there}/{name}", text)
         if run.taken and run.taken.gated:
-            reasons = {node: reason_of(self._login, node) for node in run.taken.gated}
+            reasons = {node: reason_of(login, node) for node in run.taken.gated}
             write_private(folder / _GATED, json.dumps(reasons))
-            open_gate(self._login, run.run_id, run.taken.gated)
+            open_gate(login, run.run_id, run.taken.gated)
         job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
-        job, ports = BringUp(
-            self._login, self._settings, run.run_id, job_id, run.cluster.nodes
-        ).wait()
+        job, ports = BringUp(login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
         state = SlurmState(
             host_key=host_key.public,
             nodes=self._addresses(job, ports),
             job_id=job_id,
-            restarts=restarts(self._login, job_id),
-            user=self._login.user,
+            restarts=restarts(login, job_id),
+            user=login.user,
             image=run.nodes_image,
             workdir=self._workdir(run.run_id),
         )
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
-        return replace(testbed, groups=switches(self._login, testbed.names))
+        return replace(testbed, groups=switches(login, testbed.names))
 
     def _submit(self, folder: Path, job_script: str) -> str:
         """Submit the job, and return its id. Raises LaunchError, or MissingError without sbatch."""

@@ -40,8 +40,7 @@ class SlurmService:
             command.append(f"--partition={partition}")
         if settings.nodelist:
             command.append(f"--nodes={settings.nodelist}")
-        excluded = hosts_in(settings.exclude or "")
-        left_out = set(excluded)
+        left_out = set(hosts_in(settings.exclude or ""))
         states: dict[str, tuple[str, str]] = {
             name: (state, reason.strip())
             for name, state, reason in rows(self._login.run(command), 3)
