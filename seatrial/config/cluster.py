@@ -375,15 +375,12 @@ class Cluster(Strict):
 
     def _problems(self) -> Iterator[str]:
         """Yield what does not fit together; each begins with the field to change."""
-        if self.hardware.name == "cpu" and self.gpus_per_node:
+        hardware = self.hardware
+        if hardware.name == "cpu" and self.gpus_per_node:
             yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
-        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
-            yield f"gpus_per_node: is required with hardware {self.hardware.name}"
-        if (
-            self.fabric
-            and not self.hardware.node_link_gb_s
-            and (unknown := unknown_fabric(self.fabric))
-        ):
+        if hardware.name != "cpu" and not (self.gpus_per_node or hardware.gpus_per_node):
+            yield f"gpus_per_node: is required with hardware {hardware.name}"
+        if self.fabric and not hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
             yield f"fabric: {unknown}"
         yield from self.platform.problems(self)
         yield from (

@@ -1,7 +1,6 @@
 """Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
 
-deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer,
-is not reported.
+What may not be read, or does not answer, is not reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +17,8 @@ from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
-from seatrial.platforms.kubernetes.launchers import LAUNCHERS, Launcher, objects
-from seatrial.platforms.kubernetes.machines import MACHINES, Machine
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS, objects
+from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
 from seatrial.platforms.kubernetes.pod import (
     GCS_FUSE,
@@ -29,46 +28,14 @@ from seatrial.platforms.kubernetes.pod import (
     not_requested,
     tolerations,
 )
+from seatrial.platforms.kubernetes.rights import qualify_rights, rights
 from seatrial.platforms.testbed import trial_run
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_MADE = ("create", "patch", "list", "deletecollection")
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
-# Of every run, besides what its launcher makes
-_RIGHTS = (
-    Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
-    Permission("", "services", _MADE, "give the nodes names"),
-    Permission(
-        "", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"
-    ),
-    # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as
-    # well.
-    Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
-    Permission(
-        "",
-        "pods/log",
-        ("get",),
-        "keep the nodes' logs, show the last words of one that does not come up",
-    ),
-    Permission(
-        "", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"
-    ),
-    Permission(
-        "",
-        "nodes",
-        ("list",),
-        "order the hosts by topology, check the GPUs",
-        cluster_wide=True,
-        optional=True,
-    ),
-)
-_QUEUE_RIGHTS = (
-    Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"),
-    Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"),
-)
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
@@ -401,55 +368,3 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
         yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
-
-
-def qualify_rights(cluster: "Cluster") -> list[Permission]:
-    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants
-    exactly these.
-    """
-    if cluster.qualify is None:
-        return []
-    verbs = ("list",) if cluster.qualify.dry_run else ("list", "patch")
-    needed = [
-        Permission(
-            "",
-            "nodes",
-            verbs,
-            "find idle nodes, and let nodes in or keep them out",
-            cluster_wide=True,
-        ),
-        Permission("", "pods", ("list",), "see which nodes are idle", cluster_wide=True),
-    ]
-    if not cluster.qualify.dry_run:
-        needed.append(
-            Permission("", "nodes/status", ("patch",), "set SeatrialQualified", cluster_wide=True)
-        )
-    return needed
-
-
-def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:
-    """Return every right that a run needs with this launcher on such machines."""
-    group = launcher.kind.api_version.rpartition("/")[0]
-    plural = f"{launcher.kind.kind.lower()}s"
-    needed = [
-        Permission(
-            group,
-            plural,
-            ("create", "list", "watch", "deletecollection"),
-            "submit, follow and remove the nodes",
-        ),
-        *_RIGHTS,
-    ]
-    if launcher.kind.kind == "TrainJob":
-        needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
-    if profile.compute_domain:
-        needed.append(
-            Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
-        )
-    if profile.rdma_claims:
-        needed.append(
-            Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
-        )
-    if queue:
-        needed += _QUEUE_RIGHTS
-    return needed
