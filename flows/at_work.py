@@ -20,7 +20,8 @@ from seatrial.runs.run_state import RunState
 @contextmanager
 def at_work(run: Run) -> Iterator[None]:
     """Keep the record and write the log while the context lasts; no log is without a record."""
-    run_state, reason = RunState(run), Reason.of("run-killed")
+    run_state = RunState(run)
+    reason = Reason.of("run-killed")
     run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
     if_killed = json.dumps(replace(run_state.result(), reason=reason).to_dict(), allow_nan=False)
     with (

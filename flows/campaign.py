@@ -61,8 +61,7 @@ def run_campaign(
 
     def phase(cluster: Cluster, suite: Suite, run_id: str) -> RunResult:
         out = run.out.parent / run_id
-        day = now().toordinal()
-        part = Run(run_id, cluster, suite, out, day=day, every_s=campaign.every_s)
+        part = Run(run_id, cluster, suite, out, day=now().toordinal(), every_s=campaign.every_s)
         return _phase(part, chain)
 
     loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
@@ -75,8 +74,7 @@ def run_campaign(
 
 def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
     """Return the state of the campaign that was killed, if it had the same plan; else a new one."""
-    document = run.suite.model_dump_json().encode()
-    plan = hashlib.sha256(document).hexdigest()
+    plan = hashlib.sha256(run.suite.model_dump_json().encode()).hexdigest()
     cluster = run.cluster.name
     suite = run.suite.name
     earlier = store.campaign(cluster, suite)

@@ -21,7 +21,8 @@ from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.qualify import Qualify
 from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
 from seatrial.flows.at_work import at_work
-from seatrial.flows.check import run_chain, run_id_of
+from seatrial.flows.chain import run_chain
+from seatrial.flows.check import run_id_of
 from seatrial.flows.serving.signals import end_with_parent, first_signal_alone
 from seatrial.flows.serving.ui import (
     add_tags,

@@ -35,15 +35,11 @@ LEAST_REPEATS_S = 30.0  # of the quickest suite, whose checks take less
 STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
-def _is_no_dump(record: logging.LogRecord) -> bool:
-    """Return false for the record in which Prefect dumps a bad state with its data.
-
-    Its message gets a record of its own.
-    """
-    return not record.getMessage().startswith("Task run failed with state: ")
-
-
-logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
+# Without the record in which Prefect dumps a bad state with its data: its message gets a record of
+# its own.
+logging.getLogger("prefect.task_runs").addFilter(
+    lambda record: not record.getMessage().startswith("Task run failed with state: ")
+)
 
 
 def final_state(value: T, checks: Iterable[Check | None]) -> T:
@@ -95,7 +91,8 @@ def compare(
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
-    given_up, repeats = set[str](), dict[str, Repeated]()
+    given_up = set[str]()
+    repeats = dict[str, Repeated]()
     budget = RepeatBudget(checks, until)
     while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
         # What takes seconds first: it may name the part that makes them slow

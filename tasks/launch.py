@@ -43,7 +43,8 @@ _EXCUSES = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled", "pod-d
 COLLECT_S = 60.0
 CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
 _NODE_S = 15.0
-_FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
+_FILE_BYTES = 256 * 1024
+_NODE_BYTES = 4 * 1024**2  # of all files on a node
 
 
 def launch(run: Run) -> Testbed:
@@ -52,9 +53,10 @@ def launch(run: Run) -> Testbed:
     Raises LaunchError or MissingError naming the cause.
     """
     if lacking := open_files_problem(len(run.cluster.node_names())):
-        raise MissingError(Reason.of("open-files", problem=lacking))
+        raise MissingError.of("open-files", problem=lacking)
     testbed = platform_for(run.cluster).launch(run)
-    nodes, head = count(len(testbed.nodes), "node"), testbed.head
+    nodes = count(len(testbed.nodes), "node")
+    head = testbed.head
     log.info("run %s: %s, head %s (%s)", run.run_id, nodes, head.name, head.address)
     return testbed
 
@@ -79,7 +81,8 @@ def keep(run: Run, verdict: Verdict) -> str | None:
         return None
     until = f"{datetime.now(UTC) + timedelta(seconds=run.cluster.keep_s):%Y-%m-%d %H:%M} UTC"
     log.info("not taken down: kept until %s", until)
-    log_in, over = f"seatrial ssh {run.run_id} head", f"seatrial reap --run {run.run_id}"
+    log_in = f"seatrial ssh {run.run_id} head"
+    over = f"seatrial reap --run {run.run_id}"
     return f"nodes are kept until {until}\n  to log in:     {log_in}\n  to end it now: {over}"
 
 
@@ -99,7 +102,8 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
     why = {s.name.partition("/")[0]: s.evidence.code or s.kind for s in reversed(sure)}
     if len(why) * 3 > nodes:
         return [f"no node is isolated: {len(why)} of {nodes} are suspects, more than a third"]
-    isolator, lines = isolator_for(run.cluster), []
+    isolator = isolator_for(run.cluster)
+    lines = []
     for node, code in sorted(why.items()):
         command = isolator.command(node, run.run_id, code)
         if settings.dry_run:
@@ -176,7 +180,8 @@ def reap(platform: Platform) -> list[Leftover]:
 
     Raises SeatrialError at the end, when all were tried, where some of it is still there.
     """
-    left, problems = platform.leftovers(), []
+    left = platform.leftovers()
+    problems = []
     for leftover in left:
         try:
             platform.teardown(leftover.run_id)
@@ -185,13 +190,11 @@ def reap(platform: Platform) -> list[Leftover]:
         else:
             log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
     if problems:
-        raise SeatrialError(
-            Reason.of(
-                "leftovers-remain",
-                count=len(problems),
-                left=len(left),
-                problems="; ".join(problems),
-            )
+        raise SeatrialError.of(
+            "leftovers-remain",
+            count=len(problems),
+            left=len(left),
+            problems="; ".join(problems),
         )
     return left
 
@@ -205,7 +208,8 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> 
 
     `testbed` is None if none came up; the platform's logs say why.
     """
-    deadline, secrets = time.monotonic() + timeout_s, secrets_of(run.cluster)
+    deadline = time.monotonic() + timeout_s
+    secrets = secrets_of(run.cluster)
     with _as_far_as_possible():
         platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s, secrets)
     if testbed and (pattern := dict(testbed.env).get("NCCL_DEBUG_FILE")):

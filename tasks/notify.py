@@ -31,7 +31,6 @@ from seatrial.config.run import published, secrets_of
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.errors import SeatrialError, classed
-from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
@@ -137,7 +136,8 @@ def _deliver(
     deliveries = []
     for incident in _incidents(site, suite, outcome):
         receipts: dict[str, Receipt] = {}
-        ready, files = None, Files()
+        ready = None
+        files = Files()
         for sink in _receivers(site, incident, outcome):
             if ready is None:
                 ready = alert_of(site, incident, result)
@@ -296,7 +296,8 @@ def _stored(site: AlertContext, row: "RunRow") -> RunResult | None:
 
 def files_of(site: AlertContext, alert: Alert, current: RunResult | None) -> Files:
     """Return the curve and the report if a sink has not received the news of this run."""
-    run, waiting = alert.result, any(alert.incident.news(sink.name) for sink in site.sinks)
+    run = alert.result
+    waiting = any(alert.incident.news(sink.name) for sink in site.sinks)
     if run is None or alert.over or not waiting:
         return Files()
     try:
@@ -351,6 +352,6 @@ def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | Non
     with _history(gone) as store:
         notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if notified.failed:
-        raise SeatrialError(Reason.of("alerts-failed", words=notified.summary))
+        raise SeatrialError.of("alerts-failed", words=notified.summary)
     log.info("alerts: %s", notified.summary)
     return notified

@@ -20,11 +20,10 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.config.run import Run
 from seatrial.model.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError, classed
-from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.report.metrics import publish, target_of_environment
-from seatrial.runs.load import FIXED_COLUMNS
+from seatrial.runs.measurements_file import FIXED_COLUMNS
 from seatrial.runs.run_state import without_details
 from seatrial.system.disk_reserve import release
 from seatrial.system.private import write_atomic
@@ -89,7 +88,8 @@ def measurements_csv(result: RunResult) -> str:
 
 
 def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
-    m, judgement = reading.measurement, reading.judgement
+    m = reading.measurement
+    judgement = reading.judgement
     expected = judgement.expected if judgement else None
     own = {
         "run_id": result.run_id,
@@ -138,7 +138,7 @@ def write_run_json(result: RunResult, out: Path) -> Path:
 
 
 def _unwritten(out: Path, error: Exception) -> SeatrialError:
-    return SeatrialError(Reason.of("run-json-not-written", out=out, strerror=_strerror(error)))
+    return SeatrialError.of("run-json-not-written", out=out, strerror=_strerror(error))
 
 
 def _strerror(error: Exception) -> str:

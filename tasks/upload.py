@@ -22,7 +22,6 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.checks.collectives.section import Collectives
 from seatrial.config.run import RESULT, Run, log_files, secrets_of
 from seatrial.model.errors import SeatrialError, classed
-from seatrial.model.reason import Reason
 from seatrial.system.private import check_parents, private_folder, private_opener, read_opener
 from seatrial.text.redact import Secrets
 
@@ -32,7 +31,8 @@ TIMEOUT_S = 300.0
 CUT_TIMEOUT_S = 20.0  # for a run that was cut off: somebody waits for its end
 _OF_CONNECTIVITY = re.compile(r"seatrial\.(connectivity|contact): ")
 # Two files that many look for, made of several.
-SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
+SWEEPS = "nccl-test-results.txt"
+CONNECTIVITY = "connectivity-test.log"
 
 
 def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
@@ -121,7 +121,7 @@ def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -
     worker.start()
     worker.join(timeout_s)
     if worker.is_alive():
-        raise SeatrialError(Reason.of("upload-timeout", timeout_s=f"{timeout_s:g}"))
+        raise SeatrialError.of("upload-timeout", timeout_s=f"{timeout_s:g}")
     if failed:
         raise failed[0]
 

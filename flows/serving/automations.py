@@ -79,7 +79,8 @@ def install(client: SyncPrefectClient, automation: AutomationCore) -> None:
 
     One that stays goes on watching the runs whose heartbeats it has seen.
     """
-    written, there = automation.model_dump(), client.read_automations_by_name(automation.name)
+    written = automation.model_dump()
+    there = client.read_automations_by_name(automation.name)
     if [old.model_dump(include=set(written)) for old in there] == [written]:
         return
     for old in there:

@@ -177,7 +177,7 @@ def _wait(
     while not take():
         holds = who()
         if time.monotonic() >= deadline:
-            raise MissingError(Reason.of("cluster-taken", holds=holds))
+            raise MissingError.of("cluster-taken", holds=holds)
         if holds != announced:
             log.info("waiting: %s", announced := holds)
             waiting(holds)

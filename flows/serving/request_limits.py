@@ -17,7 +17,8 @@ HEADER_TIMEOUT_S = 10.0
 MAX_BODY_BYTES = 16 * 1024**2  # Prefect's own requests stay far below
 LINGER_S = 5.0  # for the rest of a body that was refused, as nginx's lingering_timeout
 # Wrong logins of an address within that time that are answered at once
-FREE_TRIES, WINDOW_S = 10, 60.0
+FREE_TRIES = 10
+WINDOW_S = 60.0
 DELAY_S = 1.0  # between the answers to further ones
 MOST_WAITING = 20  # of an address; more are refused before their login is looked at
 _MOST_ADDRESSES = 10_000
@@ -73,7 +74,8 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        left, has_begun = MAX_BODY_BYTES, False
+        left = MAX_BODY_BYTES
+        has_begun = False
         length = Headers(scope=scope).get("Content-Length", "0")
         if not length.isdecimal() or int(length[:20]) > left:
             await _refuse(receive, send)
@@ -157,7 +159,8 @@ class SlowGuesses:
 
     async def _wait(self, address: str) -> None:
         """Wait until it is the turn of one more wrong login of the address."""
-        now, wrong = time.monotonic(), self._wrong[address]
+        now = time.monotonic()
+        wrong = self._wrong[address]
         wrong.append(now)
         while wrong[0] < now - WINDOW_S:
             wrong.popleft()

@@ -44,12 +44,14 @@ from seatrial.flows.serving.signals import Stopped, stop_on_signals, uninterrupt
 from seatrial.flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import Reason
 
 REAP_CRON = "*/15 * * * *"
 _LOOK_S = 0.5
-_STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
-_QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
+_STOP_RUNNER_S = 75.0  # runs have 45 s to end
+_STOP_SERVER_S = 10.0
+# What dies sooner than this, this often in a row, will not come up
+_QUICK_S = 20.0
+_TRIES = 5
 _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -104,10 +106,8 @@ class ServeConfig:
         for file in self.clusters:
             cluster = load_cluster(Path(file))
             own = cluster.schedule
-            suite, timezone = (
-                self.suite or own.suite,
-                self.timezone or own.timezone or local_timezone(),
-            )
+            suite = self.suite or own.suite
+            timezone = self.timezone or own.timezone or local_timezone()
             if Path(suite).suffix in (".yaml", ".yml"):
                 suite = str(Path(suite).absolute())
             checks.append(
@@ -350,8 +350,12 @@ class _Child:
         fds: Sequence[int],
         stop_s: float,
     ) -> None:
-        self._name, self._module, self._environment, self._fds = name, module, environment, fds
-        self._stop_s, self._quick_deaths = stop_s, 0
+        self._name = name
+        self._module = module
+        self._environment = environment
+        self._fds = fds
+        self._stop_s = stop_s
+        self._quick_deaths = 0
         self._start()
 
     def _start(self) -> None:
@@ -372,9 +376,7 @@ class _Child:
         quick = time.monotonic() - self._started < _QUICK_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths >= _TRIES:
-            raise SeatrialError(
-                Reason.of("server-does-not-stay-up", name=self._name, status=status)
-            )
+            raise SeatrialError.of("server-does-not-stay-up", name=self._name, status=status)
         print(
             f"{self._name} ended with status {status}; starting it again",
             file=sys.stderr,

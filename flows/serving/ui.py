@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial")
 
 MOST_CHARACTERS = 2000  # of a message in Prefect
-RUN, SLOT = "seatrial.run", "seatrial.slot"
+RUN = "seatrial.run"
+SLOT = "seatrial.slot"
 
 # Of the runs of this process, also if no server could be reached.
 results: list[RunResult] = []
@@ -72,7 +73,8 @@ def set_label(flow_run_id: UUID, name: str, value: str) -> None:
 @contextmanager
 def show_waiting() -> Iterator[Callable[[str], None]]:
     """Give a function that shows the flow run as Waiting, with a reason, until the block ends."""
-    flow_run_id, waits = UUID(current.id), False
+    flow_run_id = UUID(current.id)
+    waits = False
 
     def show(reason: str) -> None:
         nonlocal waits
@@ -163,7 +165,8 @@ def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
 
     Also remove them from the log of Prefect's engine and from its tracebacks.
     """
-    logger, handler = logging.getLogger("seatrial"), APILogHandler()
+    logger = logging.getLogger("seatrial")
+    handler = APILogHandler()
     formatter = RedactingFormatter("%(message)s", secrets or Secrets.of(os.environ))
     handler.setFormatter(formatter)
     if logger.getEffectiveLevel() > logging.INFO:
@@ -173,7 +176,8 @@ def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
     logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)
 
     def redact(record: logging.LogRecord) -> bool:
-        record.msg, record.args = formatter.format(record), ()
+        record.msg = formatter.format(record)
+        record.args = ()
         record.exc_info = record.exc_text = None
         return True
 
@@ -200,11 +204,12 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
             report = f"{where}/report.html"
             # Prefect's UI makes a link of it, on the first tab of the run's page
             log.info("report: %s", report)
-            key, description = (
-                f"report-{run.cluster.name}",
-                f"[Report of run {run.run_id}]({report})",
+            create_link_artifact(
+                report,
+                link_text="report",
+                key=f"report-{run.cluster.name}",
+                description=f"[Report of run {run.run_id}]({report})",
             )
-            create_link_artifact(report, link_text="report", key=key, description=description)
         if picture := curve_png(result):
             write_atomic(run.out / PICTURE, picture)
             create_image_artifact(

@@ -93,7 +93,8 @@ class _OwnPages:
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app, self._origins = app, origins
+        self._app = app
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = (
@@ -115,7 +116,9 @@ class _Remembered:
     """Gives a browser that has logged in to the API a cookie for the runs' folders."""
 
     def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
-        self._app, self._login, self._path = app, login, path
+        self._app = app
+        self._login = login
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_cookie(message: Message) -> None:
@@ -134,7 +137,8 @@ class _AskForLogin:
     """Serves files only with the login."""
 
     def __init__(self, app: ASGIApp, login: Credentials) -> None:
-        self._app, self._login = app, login
+        self._app = app
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
@@ -183,13 +187,6 @@ def own_names(environment: Mapping[str, str]) -> list[str]:
     return sorted({*_LOOPBACK, public_host, *listed} - {"", "*"})
 
 
-def _is_no_late_heartbeat(record: logging.LogRecord) -> bool:
-    """Return false for the line that the server logs when a heartbeat belongs to a run that has
-    ended.
-    """
-    return "already in terminal state" not in record.getMessage()
-
-
 def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     if not os.environ.get(SERVER_AUTH):
         sys.exit(f"seatrial: {SERVER_AUTH}: is not set; give USER:PASSWORD")
@@ -202,7 +199,10 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     from seatrial.flows.serving.request_limits import HeadersInTime, limited
 
     app: Any = create_app()
-    logging.getLogger("prefect.server.events.actions").addFilter(_is_no_late_heartbeat)
+    # Without the line for a heartbeat of a run that has ended
+    logging.getLogger("prefect.server.events.actions").addFilter(
+        lambda record: "already in terminal state" not in record.getMessage()
+    )
     origins = [origin for origin in os.environ.get(ORIGINS, "").split(",") if origin]
     if runs:
         app = guarded(app, os.environ[SERVER_AUTH], FILES, runs)

@@ -33,8 +33,7 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 def escape(text: object) -> str:
     """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
-    escaped = html.escape(words.plain(text), quote=False)
-    return words.unformatted(escaped)
+    return words.unformatted(html.escape(words.plain(text), quote=False))
 
 
 def cut(text: object, limit: int) -> str:
@@ -86,8 +85,7 @@ def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
 
 def context(lines: Iterable[str]) -> Block:
     """Return a block with small print, of as many lines as Slack takes."""
-    elements = [_text(line) for line in islice(lines, MAX_ELEMENTS)]
-    return {"type": "context", "elements": elements}
+    return {"type": "context", "elements": [_text(line) for line in islice(lines, MAX_ELEMENTS)]}
 
 
 def _text(text: str) -> Block:

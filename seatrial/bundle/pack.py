@@ -118,7 +118,8 @@ def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> 
     if signature is None:
         return SignatureCheck(problem="is not signed" if trusted else "")
     with tempfile.TemporaryDirectory(prefix="seatrial-verify-") as folder:
-        sig, signers = Path(folder) / SIGNATURE, Path(folder) / "allowed_signers"
+        sig = Path(folder) / SIGNATURE
+        signers = Path(folder) / "allowed_signers"
         sig.write_bytes(signature)
         signers.write_bytes(allowed)
         return _checked(manifest, str(sig), str(signers) if trusted else None)
@@ -269,6 +270,8 @@ def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: i
     ):
         for name in names:
             member = tarfile.TarInfo(f"{top}/{name}")
-            member.size, member.mtime, member.mode = (staging / name).stat().st_size, mtime, 0o644
+            member.size = (staging / name).stat().st_size
+            member.mtime = mtime
+            member.mode = 0o644
             with (staging / name).open("rb") as content:
                 archive.addfile(member, content)

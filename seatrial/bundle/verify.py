@@ -33,7 +33,9 @@ MAX_SECONDS = 1800.0
 CHUNK = 64 << 10  # bytes: the longest piece that is read at once, a header's included
 _HERE = "."  # the top of a folder, which has no name of its own
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
-_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID, executable, writable for all
+# Set-user-ID, executable, writable for all
+_ODD_MODE = 0o7113
+_ODD_FOLDER_MODE = 0o7002
 # RecursionError: headers of headers of headers; ValueError: numbers that are none
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
@@ -57,7 +59,9 @@ class BoundedStream(io.RawIOBase):
         max_bytes: int = MAX_UNPACKED,
         max_seconds: float = MAX_SECONDS,
     ) -> None:
-        self._stream, self._max_bytes, self._max_seconds = stream, max_bytes, max_seconds
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
         self._deadline = time.monotonic() + max_seconds
         self._position = 0
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.cli.options import print_json
-from seatrial.config.cluster import Cluster, load_cluster, missing_package
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.upload import missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.platforms import platform_for
 from seatrial.platforms.local import LocalPlatform

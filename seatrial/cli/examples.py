@@ -59,9 +59,10 @@ def _source(name: str, shipped: Mapping[str, Example]) -> Path:
 
 def _list(shipped: Mapping[str, Example], as_json: bool) -> None:
     if as_json:
-        rows = []
-        for name, example in shipped.items():
-            rows.append({"name": name, "path": str(example.path), "purpose": example.purpose})
+        rows = [
+            {"name": name, "path": str(example.path), "purpose": example.purpose}
+            for name, example in shipped.items()
+        ]
         print_json(rows)
         return
     width = max(map(len, shipped))

@@ -64,8 +64,14 @@ def explain(names: tuple[str, ...], as_json: bool) -> None:
         )
     for field in fields:
         texts = {key: str(field[key]).replace("`", "") for key in ("meaning", "legal")}
-        default = (field["default"] or "required").replace("`", "")
-        _print_texts(field["path"], {"in": "; ".join(field["files"]), **texts, "default": default})
+        _print_texts(
+            field["path"],
+            {
+                "in": "; ".join(field["files"]),
+                **texts,
+                "default": (field["default"] or "required").replace("`", ""),
+            },
+        )
 
 
 def _fields_named(name: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTER_SCHEMA
 
 if TYPE_CHECKING:
-    from seatrial.platforms.drafts import Draft
+    from seatrial.platforms.drafts import Choose, Draft, Site
 
 _KINDS = ("kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine", "local")
 
@@ -61,8 +61,7 @@ def init(
         raise _exists(file)
     with waiting("looking at what there is"):
         from seatrial.platforms.drafts import Site
-        from seatrial.platforms.survey import SURVEYS, completed, present
-        from seatrial.text.words import plain
+        from seatrial.platforms.survey import completed, present
 
         site = Site(context, namespace, _legal_hosts(hosts, kind))
         kinds = [kind] if kind else present(site)
@@ -74,20 +73,7 @@ def init(
             else str(_asked(field, click.Choice(there), there[0]))
         )
 
-    while True:
-        kind = choose("platform.kind", kinds)
-        kinds.remove(kind)
-        try:
-            draft = SURVEYS[kind](choose, site)
-            break
-        except SeatrialError as error:
-            if not kinds:
-                raise
-            # A file of another kind is not what the kubeconfig or the commands ask for
-            if yes and not site.hosts:
-                kept = InputError if isinstance(error, InputError) else SeatrialError
-                raise kept(f"{kind}: {error}; --platform {kinds[0]} passes over it") from error
-            click.echo(f"not {kind}: {plain(error)}", err=True)
+    kind, draft = _first_draft(kinds, choose, site, may_pass_over=not yes or bool(site.hosts))
     name = (
         re.sub(r"[^a-z0-9]+", "-", str(draft["name"].value).lower()).strip("-")[:40].strip("-")
         or kind
@@ -100,6 +86,31 @@ def init(
     print(f"{file}: written; check it: seatrial doctor {file}")
     if missing := [field for field, seen in draft.items() if seen.is_open]:
         print(f"to fill in: {', '.join(missing)}")
+
+
+def _first_draft(
+    kinds: list[str], choose: "Choose", site: "Site", *, may_pass_over: bool
+) -> tuple[str, "Draft"]:
+    """Return the first of the platforms that has a draft, with that.
+
+    Raises SeatrialError where none has one, or one that is there has none and may not be passed
+    over: a file of another kind is not what the kubeconfig or the commands ask for.
+    """
+    from seatrial.platforms.survey import SURVEYS
+    from seatrial.text.words import plain
+
+    while True:
+        kind = choose("platform.kind", kinds)
+        kinds.remove(kind)
+        try:
+            return kind, SURVEYS[kind](choose, site)
+        except SeatrialError as error:
+            if not kinds:
+                raise
+            if not may_pass_over:
+                kept = InputError if isinstance(error, InputError) else SeatrialError
+                raise kept(f"{kind}: {error}; --platform {kinds[0]} passes over it") from error
+            click.echo(f"not {kind}: {plain(error)}", err=True)
 
 
 def _legal_hosts(hosts: tuple[str, ...], kind: str | None) -> tuple[str, ...]:
@@ -211,7 +222,8 @@ def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
 
     from seatrial.text.words import plain
 
-    seen, name = draft[field], field.rpartition(".")[2]
+    seen = draft[field]
+    name = field.rpartition(".")[2]
     open_note = "to fill in" if seen.is_open else ""
     yield from _comment(
         plain("; ".join(part for part in (description, seen.note, open_note) if part))

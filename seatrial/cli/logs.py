@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 OTHER = "other"
 HOSTNAMES = "hostnames.log"  # of the script for Slurm: what `hostname` prints on each node
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
-_MOST_FILES, _MOST_HOSTS = 10_000, 100_000
+_MOST_FILES = 10_000
+_MOST_HOSTS = 100_000
 
 
 @click.command()
@@ -330,5 +331,9 @@ def _write(file: Path, nodes: int, nights: int, rng: "np.random.Generator") -> d
     fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
     rows = simulated_rows(nodes, nights, fault, rng)
     rows.to_csv(file, index=False, float_format="%.6g")
-    from_run = rows["run_id"].unique()[NIGHTS_BEFORE]
-    return {"file": str(file), "subject": fault.culprit, "size": fault.size, "from_run": from_run}
+    return {
+        "file": str(file),
+        "subject": fault.culprit,
+        "size": fault.size,
+        "from_run": rows["run_id"].unique()[NIGHTS_BEFORE],
+    }

@@ -30,7 +30,6 @@ from seatrial.cli.options import (
     waiting,
 )
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import Reason
 from seatrial.model.result import exit_status
 from seatrial.remote import probes
 from seatrial.text.printable import printable
@@ -286,7 +285,8 @@ def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
         state = f"left behind: seatrial reap --run {run_id}"
     else:
         state = "at work" if states.is_at_work(folder) else "kept"
-    cluster, now = "", ""
+    cluster = ""
+    now = ""
     with suppress(InputError):  # it only just comes up
         cluster = states.recall(folder).name
     with suppress(OSError):  # its folder is another one
@@ -338,5 +338,5 @@ def _followed(folder: Path) -> "RunResult":
             close_killed()
             state = states.find(folder.resolve().name)
             if state and states.is_abandoned(state):
-                raise SeatrialError(Reason.of("run-abandoned", name=folder.name))
+                raise SeatrialError.of("run-abandoned", name=folder.name)
             time.sleep(0.5)

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -17,12 +18,12 @@ from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.checks.suites import load_suite, part_of
 from seatrial.checks.table import CHECKS
-from seatrial.config.cluster import Cluster, load_cluster, missing_package
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
+from seatrial.config.upload import missing_package
 from seatrial.flows.serving.by_hand import by_hand
 from seatrial.history import check_history, open_store
 from seatrial.model.errors import InputError, MissingError
-from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, exit_status
 from seatrial.platforms import platform_for
 from seatrial.report.junit import junit_xml
@@ -56,9 +57,7 @@ def run_by_hand(
     Raises InputError before the flow is started when cluster, suite or folder are not what they
     should be.
     """
-    loaded, planned = _checked(cluster, suite, out, junit, notify=notify)
-    if only:
-        planned = part_of(planned, only)
+    loaded, planned = _checked(cluster, suite, out, junit, only, notify=notify)
     handler = TerminalHandler(
         Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify)
     )
@@ -66,9 +65,8 @@ def run_by_hand(
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             named = escape(printable(f"{cluster} · {suite}"))
             console.print(f"[bold]seatrial[/] {named}", highlight=False, soft_wrap=True)
-        threading.Thread(
-            target=_add_usual_times, args=(handler, loaded.name, planned.name), daemon=True
-        ).start()
+        usual_times = partial(_add_usual_times, handler, loaded.name, planned.name)
+        threading.Thread(target=usual_times, daemon=True).start()
         outcome = by_hand(
             cluster,
             suite,
@@ -81,26 +79,26 @@ def run_by_hand(
         )
         if not isinstance(outcome, RunResult):
             console.quiet = False
-            console.print(
-                secrets_of(loaded).out_of_line(outcome.reason.sentence),
-                markup=False,
-                highlight=False,
-            )
+            sentence = secrets_of(loaded).out_of_line(outcome.reason.sentence)
+            console.print(sentence, markup=False, highlight=False)
             return outcome.exit_status
     if junit:
         junit.write_text(junit_xml(outcome), encoding="utf-8")
-    try:
+    with _reader_may_go():
         _show(outcome, out or Path("runs") / outcome.run_id, as_json, quiet)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone; the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
 
 
 def _checked(
-    cluster: Path, suite: str, out: Path | None, junit: Path | None, *, notify: bool
+    cluster: Path,
+    suite: str,
+    out: Path | None,
+    junit: Path | None,
+    only: Sequence[str],
+    *,
+    notify: bool,
 ) -> tuple[Cluster, Suite]:
-    """Load cluster and suite.
+    """Load cluster and suite, or the part of it.
 
     Raises InputError for what would end the run, or lose its result, later.
     """
@@ -109,7 +107,7 @@ def _checked(
     check_recipe(loaded.image)
     # A person is here to install it
     if loaded.upload and (lacking := missing_package(loaded.upload)):
-        raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
+        raise MissingError.of("upload-package-missing", cluster=cluster, problem=lacking)
     planned = load_suite(suite)
     if notify:
         check_alerts(loaded.notify)
@@ -120,7 +118,7 @@ def _checked(
     writable(out, "--out") if out else check_runs_folder()  # before an hour is spent, not after it
     if junit and not os.access(junit.parent, os.W_OK | os.X_OK):
         raise InputError(f"--junit {junit}: its folder cannot be written to; give another")
-    return loaded, planned
+    return loaded, part_of(planned, only) if only else planned
 
 
 def _check_address_space() -> None:
@@ -189,20 +187,28 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
         logger.removeHandler(handler)
 
 
+@contextmanager
+def _reader_may_go() -> Iterator[None]:
+    """Go on where the reader of standard output has gone: the verdict stands."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """Print the summary; with `as_json` to standard error, and run.json alone to standard
     output.
     """
-    from seatrial.report.terminal import closing_lines, show_summary, unwrapped
+    from seatrial.report.terminal import closing_lines, print_rows, show_summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
     console.print()
     show_summary(result, console)
     report = folder / "report.html"
     shown = report if report.exists() else "missing: it could not be written"
-    console.print(f"\nreport: {shown}", markup=False, highlight=False, soft_wrap=True)
-    for note in result.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    print_rows(console, [f"\nreport: {shown}", *result.notes])
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     closing = closing_lines(result)

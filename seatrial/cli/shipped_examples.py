@@ -42,13 +42,14 @@ def shipped_examples() -> dict[str, Example]:
 
     clusters = (REPOSITORY / CLUSTERS).glob("*.yaml")
     shipped_suites = Path(suites.__file__).parent.glob("*.yaml")
-    examples = {}
-    for file in [
-        *sorted(clusters),
-        *sorted(shipped_suites),
-        *sorted(SHIPPED_FOLDER.glob("*.yaml")),
-    ]:
-        examples[file.stem] = Example(file, _first_line(file))
+    examples = {
+        file.stem: Example(file, _first_line(file))
+        for file in [
+            *sorted(clusters),
+            *sorted(shipped_suites),
+            *sorted(SHIPPED_FOLDER.glob("*.yaml")),
+        ]
+    }
     for name, folder in _FOLDERS.items():
         examples[name] = Example(REPOSITORY / folder, _PURPOSES[name])
     return examples

@@ -113,7 +113,6 @@ def prune(
     if both let it go. The last run that passed, runs that baselines are pinned from, and runs at
     work always stay; of Slurm's output, that of the newest job in which nothing failed.
     """
-    from seatrial.model.reason import Reason
     from seatrial.runs.prune import Limits, prune_runs
     from seatrial.runs.slurm_output import prune_outputs
 
@@ -136,7 +135,7 @@ def prune(
         _show(outcome)
     if outcome.failed:
         first = outcome.failed[0]
-        raise SeatrialError(Reason.of("run-not-removed", name=first.name, problem=first.problem))
+        raise SeatrialError.of("run-not-removed", name=first.name, problem=first.problem)
 
 
 def _duration(age: str) -> timedelta:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
@@ -31,6 +30,7 @@ from seatrial.config.faults import Fault, fault_problems
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.qualify import Qualify
+from seatrial.config.upload import Address
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.extensions import loaders, usable
@@ -38,8 +38,6 @@ from seatrial.system.shipped import example
 
 NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
 THIS_MACHINE = "this-machine"
-# Known without loading fsspec: rendering starts in no time
-_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")
 DEFAULT_PORT = 222
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
 Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
@@ -75,8 +73,11 @@ def this_machine() -> dict[str, Any]:
     """
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
     # The host's, so that machines with one history do not mix
-    name = words[:40].rstrip("-") or THIS_MACHINE
-    content = {"name": name, "nodes": 1, "platform": {"kind": THIS_MACHINE}}
+    content = {
+        "name": words[:40].rstrip("-") or THIS_MACHINE,
+        "nodes": 1,
+        "platform": {"kind": THIS_MACHINE},
+    }
     models = _gpu_models()
     if not models:
         # A single rank exchanges no data
@@ -98,62 +99,6 @@ def _gpu_models() -> list[str]:
         ) from error
     # As many as a node may have
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]
-
-
-def _legal_address(url: str) -> str:
-    match = re.fullmatch(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", url, re.IGNORECASE)
-    if not match or "::" in url:
-        raise ValueError(
-            f"must be the URL of a folder, such as gs://bucket/testbed-logs, is {url!r}"
-        )
-    protocol, host, _ = match.groups()
-    if protocol not in _USUAL and protocol not in _protocols():
-        raise ValueError(f"unknown protocol {protocol!r}; legal: {', '.join(_protocols())}")
-    if "@" in host and protocol not in ("abfs", "abfss", "az"):  # there it is container@account
-        raise ValueError(
-            "must not hold a login, because it is shown; give it by environment or configuration"
-        )
-    if protocol == "file" and (host or not match[3]):
-        raise ValueError(
-            f"must be file:// and a full path, such as file:///srv/testbed-logs, is {url!r}"
-        )
-    if protocol != "file" and not (host or match[3]):
-        raise ValueError(f"must name a bucket or folder behind {protocol}://")
-    return url.rstrip("/")
-
-
-Address = Annotated[str, AfterValidator(_legal_address)]
-
-
-def _protocols() -> list[str]:
-    from fsspec.registry import known_implementations
-
-    return sorted(known_implementations)
-
-
-def missing_package(url: str) -> str | None:
-    """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
-    from fsspec.registry import get_filesystem_class, known_implementations
-
-    protocol = url.partition("://")[0]
-    package = known_implementations[protocol]["class"].partition(".")[0]
-    if package != "fsspec":
-        extra = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}.get(package)
-        step = (
-            f"install seatrial with its extra `{extra}`"
-            if extra
-            else f"{sys.executable} -m pip install {package}"
-        )
-        return (
-            None
-            if find_spec(package)
-            else f"{package} is not installed, which {protocol}:// needs: {step}"
-        )
-    try:
-        get_filesystem_class(protocol)
-    except ImportError as error:  # one of fsspec's own, and its words name the package
-        return f"{' '.join(str(error).split())}: {sys.executable} -m pip install it"
-    return None
 
 
 def _legal_env(value: dict[str, str]) -> dict[str, str]:
@@ -430,15 +375,12 @@ class Cluster(Strict):
 
     def _problems(self) -> Iterator[str]:
         """Yield what does not fit together; each begins with the field to change."""
-        if self.hardware.name == "cpu" and self.gpus_per_node:
+        hardware = self.hardware
+        if hardware.name == "cpu" and self.gpus_per_node:
             yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
-        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
-            yield f"gpus_per_node: is required with hardware {self.hardware.name}"
-        if (
-            self.fabric
-            and not self.hardware.node_link_gb_s
-            and (unknown := unknown_fabric(self.fabric))
-        ):
+        if hardware.name != "cpu" and not (self.gpus_per_node or hardware.gpus_per_node):
+            yield f"gpus_per_node: is required with hardware {hardware.name}"
+        if self.fabric and not hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
             yield f"fabric: {unknown}"
         yield from self.platform.problems(self)
         yield from (

@@ -177,8 +177,7 @@ def _default(field: Schema) -> str:
         return "unset" if value is None and "default" in field else "none"
     if isinstance(value, dict):
         return f"`{value['name']}`" if "name" in value else "its fields' own"
-    document = yaml.safe_dump(value, default_flow_style=True).strip()
-    written = document.removesuffix("...").strip()
+    written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
     return f"`{written}`"
 
 
@@ -212,10 +211,7 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
 
 
 def _any_of(parts: Sequence[Schema], titles: dict[str, str], link: Link) -> str:
-    kinds = []
-    for part in parts:
-        if part.get("type") != "null":
-            kinds.append(_legal(part, titles, link))
+    kinds = [_legal(part, titles, link) for part in parts if part.get("type") != "null"]
     return " or ".join(filter(None, dict.fromkeys(kinds)))
 
 

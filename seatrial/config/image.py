@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.yamlfile import Strict, no_boolean
+from seatrial.config.yamlfile import Strict, matching, no_boolean
 from seatrial.system.shipped import IMAGES, REPOSITORY
 from seatrial.text.redact import looks_secret
 
@@ -26,6 +26,10 @@ Platform = Literal["linux/amd64", "linux/arm64"]
 Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
+Repository = Annotated[
+    str,
+    matching(_PATH, "registry/path without tag, such as us-docker.pkg.dev/PROJECT/REPOSITORY"),
+]
 _REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
 _ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
 _LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
@@ -132,15 +136,6 @@ def _legal_file(value: str) -> str:
     return value
 
 
-def _legal_repository(value: str) -> str:
-    if not re.fullmatch(_PATH, value):
-        raise ValueError(
-            "must be registry/path without tag, such as "
-            f"us-docker.pkg.dev/PROJECT/REPOSITORY, is {value!r}"
-        )
-    return value
-
-
 def _legal_build(value: str) -> str:
     folder = _folder(value)
     if not (folder / "Dockerfile").is_file():
@@ -188,7 +183,6 @@ def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-Repository = Annotated[str, AfterValidator(_legal_repository)]
 Texts = Annotated[dict[str, str], AfterValidator(_nothing_private)]
 
 

@@ -5,24 +5,22 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import Strict, matching
 
 Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
+Mention = Annotated[
+    str,
+    matching(
+        r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}",
+        "here, channel, everyone, or the id of a member (U...) or of a user group (S...)",
+    ),
+]
 
 
 def legal_channel(value: str) -> str:
     if not re.fullmatch(r"#?[\w][\w.-]{0,79}", value):
         raise ValueError(
             f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}"
-        )
-    return value
-
-
-def _legal_mention(value: str) -> str:
-    if not re.fullmatch(r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}", value):
-        raise ValueError(
-            "must be here, channel, everyone, or the id of a member (U...) or of a user "
-            f"group (S...), is {value!r}"
         )
     return value
 
@@ -40,7 +38,6 @@ def _legal_address(value: str) -> str:
 
 
 Channel = Annotated[str, AfterValidator(legal_channel)]
-Mention = Annotated[str, AfterValidator(_legal_mention)]
 
 
 class SlackNotify(Strict):

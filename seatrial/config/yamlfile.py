@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Tag, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Tag,
+    ValidationError,
+)
 
 from seatrial.model.errors import FileError, InputError
 from seatrial.model.sizes import parse_size
@@ -119,7 +127,8 @@ def _place(
     there; for a field that is unknown or missing, the model that holds it.
     """
     at: Any = model
-    node, line = document, None
+    node = document
+    line = None
     fields: list[str] = []
     for part in location:
         if part == "[key]":
@@ -275,6 +284,17 @@ def no_boolean(value: object) -> object:
     return value
 
 
+def matching(pattern: str, legal: str) -> AfterValidator:
+    """Take a text of that pattern; `legal` says what it must be."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {legal}, is {value!r}")
+        return value
+
+    return AfterValidator(check)
+
+
 Model = TypeVar("Model", bound=Strict)
 
 
@@ -331,10 +351,7 @@ def _mapping(text: str, path: Path) -> Values:
     if not isinstance(content, dict):
         kind = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: must be a mapping of fields, is {kind}")
-    fields = {}
-    for key, value in content.items():
-        fields[str(key)] = value
-    return fields
+    return {str(key): value for key, value in content.items()}
 
 
 class _UniqueKeyLoader(Loader):

@@ -89,7 +89,8 @@ class CampaignState:
 
     def lines(self) -> list[str]:
         """Return what `seatrial status` shows of it."""
-        hours, goal = self.spent_s / 3600, self.goal_s / 3600
+        hours = self.spent_s / 3600
+        goal = self.goal_s / 3600
         where = "ended" if self.ended else f"hour {hours:.2f} of {goal:.2f}"
         lines = [f"campaign {self.suite}: {where}, {len(self.counted)} phases"]
         if self.phases:

@@ -27,7 +27,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from seatrial.history.schema import HEAD, OLDEST, VERSION_TABLE, metadata
 from seatrial.model.errors import InputError, MissingError, SeatrialError
-from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
 from seatrial.text.redact import SECRET_OPTION, Secrets
@@ -189,14 +188,11 @@ def upgrade(connection: Connection) -> None:
     try:
         command.upgrade(_config(connection), HEAD)
     except CommandError as error:
-        place, before = shown(connection.engine.url), version(connection)
+        place = shown(connection.engine.url)
+        before = version(connection)
         if before and before < OLDEST:
-            raise SeatrialError(
-                Reason.of("history-too-old", place=place, revision=before)
-            ) from error
-        raise SeatrialError(
-            Reason.of("history-too-new", place=place, problem=str(error))
-        ) from error
+            raise SeatrialError.of("history-too-old", place=place, revision=before) from error
+        raise SeatrialError.of("history-too-new", place=place, problem=str(error)) from error
 
 
 def lock(connection: Connection, key: int) -> None:
@@ -241,23 +237,19 @@ def explained(url: URL, action: str) -> Iterator[None]:
     try:
         yield
     except (NoSuchModuleError, ImportError) as error:
-        raise MissingError(
-            Reason.of(
-                "history-driver-missing", place=name, action=action, problem=first_line(error, url)
-            )
+        raise MissingError.of(
+            "history-driver-missing", place=name, action=action, problem=first_line(error, url)
         ) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
         cause, next_step = (
             (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
         )
-        raise SeatrialError(
-            Reason.of(
-                "history-failed",
-                place=name,
-                action=action,
-                problem=first_line(cause, url),
-                next_step=next_step,
-            )
+        raise SeatrialError.of(
+            "history-failed",
+            place=name,
+            action=action,
+            problem=first_line(cause, url),
+            next_step=next_step,
         ) from error
 
 

@@ -124,7 +124,21 @@ def advance(
     if outcome.kind and not any(
         i.kind == outcome.kind and i.last_run == outcome.run_id for i in after
     ):
-        after.append(_opened(cluster, suite, outcome.kind, outcome))
+        opened = Incident(
+            cluster,
+            suite,
+            outcome.kind,
+            outcome.at,
+            outcome.at,
+            outcome.run_id,
+            outcome.verdict,
+            outcome.verdict,
+            outcome.reason,
+            outcome.suspects,
+            outcome.checks,
+            changes=(f"{outcome.verdict.value}: {outcome.reason}",),
+        )
+        after.append(opened)
     names = tuple(sinks)
     return [_addressed(incident, names, outcome.at) for incident in after]
 
@@ -169,23 +183,6 @@ def _change(incident: Incident, outcome: RunOutcome) -> str | None:
     if checks := [name for name in outcome.checks if name not in incident.checks]:
         new.append(f"now also {words.some_of(checks, 3)}")
     return "; ".join(new) or None
-
-
-def _opened(cluster: str, suite: str, kind: Kind, outcome: RunOutcome) -> Incident:
-    return Incident(
-        cluster,
-        suite,
-        kind,
-        outcome.at,
-        outcome.at,
-        outcome.run_id,
-        outcome.verdict,
-        outcome.verdict,
-        outcome.reason,
-        outcome.suspects,
-        outcome.checks,
-        changes=(f"{outcome.verdict.value}: {outcome.reason}",),
-    )
 
 
 def _addressed(incident: Incident, sinks: Iterable[str], now: datetime) -> Incident:

@@ -58,6 +58,5 @@ def tables(
         parts = sorted(of_parts)
         readings = np.full((len(times_s), len(parts)), np.nan, dtype=np.float32)
         for column, part in enumerate(parts):
-            places = list(of_parts[part])
-            readings[places, column] = list(of_parts[part].values())
+            readings[list(of_parts[part]), column] = list(of_parts[part].values())
         yield MetricMinutes(metric, parts, [round(at, 1) for at in times_s], readings)

@@ -51,7 +51,8 @@ def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
     """Yield the test of each node of the run."""
     names = [str(node["name"]) for node in result.nodes]
     held_s = sum(seconds for step, seconds in result.timings.items() if step not in _NOT_HELD)
-    blamed, unblamed = _blamed(result), _unblamed(result, is_alone=len(names) == 1)
+    blamed = _blamed(result)
+    unblamed = _unblamed(result, is_alone=len(names) == 1)
     for nth, (node, name) in enumerate(zip(result.nodes, names, strict=True)):
         verdict, code = blamed.get(name, unblamed)
         yield NodeTest(

@@ -42,8 +42,7 @@ def earlier_names(current: Hardware, earlier: Hardware) -> EarlierNames:
     own = _distinctive(current)
     before = _distinctive(earlier)
     same = _same_machines(own, before)
-    fewer = min(len(own), len(before))
-    if 2 * len(same) < fewer:
+    if 2 * len(same) < min(len(own), len(before)):
         same = {}
     taken = set(same.values())
     names: dict[str, str | None] = {}
@@ -164,10 +163,8 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
         nodes.append(was)
     name = "--".join(nodes)
     if subject.kind != "link":
-        part = subject.name.removeprefix(subject.nodes[0])
-        name = nodes[0] + part
-    earlier_subject = replace(subject, name=name)
-    return replace(m, subject=earlier_subject).series()
+        name = nodes[0] + subject.name.removeprefix(subject.nodes[0])
+    return replace(m, subject=replace(subject, name=name)).series()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +304,7 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     count = np.bincount(cell, minlength=size)
     has_any = count > 0
     start = np.cumsum(count) - count
-    order = np.argsort(cell, kind="stable")
-    in_turn = value[order]
+    in_turn = value[np.argsort(cell, kind="stable")]
     first = _at(in_turn, start, has_any)
     sums = np.bincount(cell, value, minlength=size)
     rest = np.full(size, np.nan)
@@ -336,8 +332,7 @@ def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
     single one.
     """
     usual = mean[cell]
-    ones = np.ones(value.size)
-    ratios = np.divide(value, usual, out=ones, where=usual > 0)
+    ratios = np.divide(value, usual, out=np.ones(value.size), where=usual > 0)
     distances = ratios - 1
     sums = np.bincount(cell, distances**2, minlength=mean.size)
     return np.asarray(sums, dtype=np.float64)
@@ -346,8 +341,7 @@ def _squares(cell: Ints, value: Floats, mean: Floats) -> Floats:
 def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
     """Return the values at `places` where `exists`, NaN elsewhere."""
     taken = np.full(places.shape, np.nan)
-    existing = places[exists]
-    taken[exists] = values[existing]
+    taken[exists] = values[places[exists]]
     return taken
 
 
@@ -355,7 +349,8 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     parts = []
     for key in sorted({*before, *now}):
-        was, version = before.get(key), now.get(key)
+        was = before.get(key)
+        version = now.get(key)
         if was != version:
             parts.append(f"{key} {_short(was)} -> {_short(version)}")
     more = len(parts) - _CHANGES_SHOWN

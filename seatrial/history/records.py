@@ -1,48 +1,19 @@
-"""Convert a run to rows of the tables, and read runs, series and readings back."""
+"""Convert a run to rows of the tables. Pure."""
 
 import hashlib
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from sqlalchemy import (
-    JSON,
-    Connection,
-    Row,
-    Select,
-    Text,
-    and_,
-    case,
-    cast,
-    func,
-    literal,
-    outerjoin,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
-
 from seatrial.history.node_tests import NodeTest
-from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
-from seatrial.history.schema import (
-    checks,
-    clean,
-    node_hardware,
-    readings,
-    runs,
-    samples,
-    series,
-    suspects,
-)
-from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason
-from seatrial.model.result import Check, CheckResult, RunResult, Suspect
-from seatrial.model.setup import Hardware, NodeHardware, Setup, hardware_by_node
+from seatrial.history.rows import Pin
+from seatrial.history.schema import checks, clean
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, RunResult
+from seatrial.model.setup import hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
@@ -86,8 +57,7 @@ def keyed(result: RunResult) -> list[Keyed]:
     for check in result.checks:
         name = clean(check.name)
         for m in check.measurements:
-            digest = series_key(m.series())
-            key = (digest, name, clean(m.unit))
+            key = (series_key(m.series()), name, clean(m.unit))
             measured.append((key, check, m))
     return measured
 
@@ -95,10 +65,7 @@ def keyed(result: RunResult) -> list[Keyed]:
 def series_records(measured: Sequence[Keyed]) -> dict[Key, Record]:
     """Return a description of each series."""
     one_of_each = {key: (check, m) for key, check, m in measured}
-    records = {}
-    for key, (check, m) in one_of_each.items():
-        records[key] = _described(key, check, m)
-    return records
+    return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
 
 
 def reading_records(
@@ -106,7 +73,8 @@ def reading_records(
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
     verdicts = {id(check): _judged(check) for check in result.checks}
-    numbers, raw = [], []
+    numbers = []
+    raw = []
     counts = Counter[int]()
     for key, check, m in measured:
         series_id = ids[key]
@@ -115,8 +83,7 @@ def reading_records(
         verdict = verdicts[id(check)].get(m.series())
         numbers.append({**place, "value": _number(m.value), "verdict": verdict})
         if m.samples:
-            samples_of_m = list(map(_number, m.samples))
-            raw.append({**place, "samples": samples_of_m})
+            raw.append({**place, "samples": list(map(_number, m.samples))})
     return numbers, raw
 
 
@@ -131,8 +98,7 @@ def hardware_records(result: RunResult) -> list[Record]:
     for described, ids_by_node in alike.items():
         row: Record = {"run_id": result.run_id, **dict(zip(columns, described, strict=True))}
         row["nodes"] = list(ids_by_node)
-        known = {name: ids for name, ids in ids_by_node.items() if ids}
-        row["ids"] = known or None
+        row["ids"] = {name: ids for name, ids in ids_by_node.items() if ids} or None
         rows.append(row)
     return rows
 
@@ -151,14 +117,8 @@ def node_test_record(test: NodeTest) -> Record:
     return {**asdict(test), "verdict": test.verdict.value}
 
 
-def node_test(row: Row[Any]) -> NodeTest:
-    fields = {**row._mapping, "verdict": Verdict(row.verdict)}
-    return NodeTest(**fields)
-
-
 def pin_record(cluster: str, pin: Pin) -> Record:
-    digest = series_key(pin.series)
-    return {"cluster": cluster, "series_key": digest, **asdict(pin)}
+    return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
 
 
 def _described(key: Key, check: Check, m: Measurement) -> Record:
@@ -188,289 +148,10 @@ def _judged(check: Check) -> dict[str, str]:
     verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
         name = judgement.measurement.series()
-        verdict = judgement.verdict
-        if name in verdicts:
-            verdict = worst((verdict, verdicts[name]))
-        verdicts[name] = verdict
+        verdicts[name] = worst((judgement.verdict, verdicts.get(name, judgement.verdict)))
     return {name: verdict.value for name, verdict in verdicts.items()}
 
 
 def _number(value: float) -> float | None:
     """Return the value, None for NaN and infinity, which JSON does not have."""
     return float(value) if math.isfinite(value) else None
-
-
-def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
-    """Return a query of the values as one parameter, since databases limit the number of
-    parameters.
-    """
-    each = func.json_array_elements_text
-    if connection.dialect.name == "sqlite":
-        each = func.json_each
-    parameter = literal(list(values), JSON)
-    return select(each(parameter).table_valued("value").c.value)
-
-
-def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
-    """Return the id of each series, adding new ones; others may add the same at the same time."""
-    ids = _ids(connection, requested)
-    # Always in the same order, or two runs that add the same series could wait for each other for
-    # ever.
-    new = [requested[key] for key in sorted(requested) if key not in ids]
-    if not new:
-        return ids
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(series).on_conflict_do_nothing(), new)
-    return _ids(connection, requested)
-
-
-def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
-    columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
-    digests = sorted({digest for digest, _, _ in requested})
-    is_requested = series.c.series_key.in_(listed(connection, digests))
-    query = select(*columns).where(is_requested)
-    ids = {}
-    for *key, series_id in _plain(connection, query):
-        digest, check, unit = key
-        ids[digest, check, unit] = series_id
-    return ids
-
-
-def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
-    """Return the readings of the series in the runs, as indexes of both lists."""
-    place = {series_key(name): i for i, name in enumerate(names)}
-    digests = listed(connection, sorted(place))
-    is_requested = series.c.series_key.in_(digests)
-    query = select(series.c.series_key, series.c.id).where(is_requested)
-    index = {}
-    for digest, series_id in _plain(connection, query):
-        index[series_id] = place[digest]
-    highest = max(index, default=0)
-    at = np.full(highest + 2, -1, dtype=np.int64)
-    for series_id, i in index.items():
-        at[series_id] = i
-    # A few series are looked up one by one; of more, runs are read whole.
-    few = sorted(index) if len(index) <= 500 else None
-    tables = []
-    for run_id in run_ids:
-        rows = _rows(connection, run_id, few)
-        table = np.array(rows, dtype=np.float64)
-        tables.append(table.reshape(-1, 3))
-    lengths = [len(table) for table in tables]
-    run = np.repeat(np.arange(len(tables)), lengths)
-    nothing = np.empty((0, 3))
-    ids, value, verdict = np.concatenate([nothing, *tables]).T
-    known = np.minimum(ids.astype(np.int64), at.size - 1)
-    where = at[known]
-    stored = Readings(run, where, value, verdict.astype(np.int64))
-    return stored.moved(where)
-
-
-def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
-    """Return the finite numbers of the run, of all series if `few` is None."""
-    # Nearly all passed
-    common_first = (Verdict.PASS, *VERDICTS)
-    places = {verdict.value: VERDICTS.index(verdict) for verdict in common_first}
-    verdict = case(places, value=readings.c.verdict, else_=-1)
-    is_finite = readings.c.value.is_not(None)
-    query = (
-        select(readings.c.series_id, readings.c.value, verdict)
-        .where(and_(readings.c.run_id == run_id, is_finite))
-        .order_by(readings.c.series_id, readings.c.nth)
-    )
-    if few is not None:
-        query = query.where(readings.c.series_id.in_(few))
-    return _plain(connection, query)
-
-
-def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
-    """Return the driver's rows: SQLAlchemy's cost three times as much as reading."""
-    cursor = connection.execute(query).cursor
-    assert cursor is not None
-    return list(cursor.fetchall())
-
-
-def run_row(row: Row[Any]) -> RunRow:
-    fields = dict(row._mapping)
-    for name in ("setup", "code"):
-        fields.pop(name, None)
-    fields["verdict"] = Verdict(row.verdict)
-    fields["reason"] = Reason(row.code, {}, row.reason)
-    return RunRow(**fields)
-
-
-def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
-    """Return every measurement of the run with its check; NaN for values that were not finite."""
-    beside = and_(
-        samples.c.run_id == readings.c.run_id,
-        samples.c.series_id == readings.c.series_id,
-        samples.c.nth == readings.c.nth,
-    )
-    described = (
-        "check_name",
-        "metric",
-        "unit",
-        "subject_kind",
-        "subject_name",
-        "conditions",
-        "better",
-    )
-    columns = [series.c[name] for name in described]
-    of_series = readings.join(series, readings.c.series_id == series.c.id)
-    query = (
-        select(*columns, readings.c.value, samples.c.samples)
-        .select_from(outerjoin(of_series, samples, beside))
-        .where(readings.c.run_id == run_id)
-        .order_by(readings.c.series_id, readings.c.nth)
-    )
-    measured = []
-    for row in connection.execute(query):
-        measured.append((row.check_name, _measurement(row)))
-    return measured
-
-
-def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
-    """Return every series of the subject with NaN for a value."""
-    no_value = literal(None).label("value")
-    no_samples = literal(None).label("samples")
-    of_kind = series.c.subject_kind == subject.kind
-    of_name = series.c.subject_name == subject.name
-    query = select(series, no_value, no_samples).where(of_kind, of_name).order_by(series.c.id)
-    measured = map(_measurement, connection.execute(query))
-    return list({m.series(): m for m in measured}.values())
-
-
-def hardware_of(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
-    """Return the hardware by run and node."""
-    columns = node_hardware.c
-    query = (
-        select(
-            columns.run_id,
-            columns.gpu_model,
-            columns.gpu_clock_mhz,
-            columns.cpu_model,
-            columns.driver,
-            cast(columns.nodes, Text),
-            cast(columns.ids, Text),
-        )
-        .where(columns.run_id.in_(run_ids))
-        .order_by(columns.id)
-    )
-    nodes = cache(_nodes)
-    by_run: dict[str, dict[str, NodeHardware]] = defaultdict(dict)
-    for run_id, *row in connection.execute(query):
-        by_run[run_id].update(nodes(*row))
-    return dict(by_run)
-
-
-def _nodes(
-    gpu_model: str,
-    gpu_clock_mhz: int | None,
-    cpu_model: str,
-    driver: str,
-    nodes: str,
-    ids: str | None,
-) -> Hardware:
-    """Parse the nodes of one row; `nodes` and `ids` are JSON."""
-    ids_by_node = (json.loads(ids) if ids else None) or {}
-    by_node = {}
-    for name in json.loads(nodes):
-        own_ids = frozenset(ids_by_node.get(name, ()))
-        by_node[name] = NodeHardware(gpu_model, gpu_clock_mhz, cpu_model, driver, own_ids)
-    return by_node
-
-
-def stored_result(connection: Connection, run_id: str) -> RunResult | None:
-    query = select(runs).where(runs.c.run_id == run_id)
-    row = connection.execute(query).first()
-    if row is None:
-        return None
-    of_run = select(suspects).where(suspects.c.run_id == run_id)
-    blamed = connection.execute(of_run.order_by(suspects.c.id))
-    run = run_row(row)
-    hardware_by_name = hardware_of(connection, [run_id]).get(run_id, {})
-    nodes = []
-    for name, hardware in hardware_by_name.items():
-        node: Record = {"name": name}
-        for key, value in asdict(hardware).items():
-            if value and key != "ids":
-                node[key] = value
-        if hardware.ids:
-            node["hardware_ids"] = sorted(hardware.ids)
-        nodes.append(node)
-    return RunResult(
-        run.run_id,
-        run.cluster,
-        run.suite,
-        run.started,
-        run.finished,
-        run.verdict,
-        run.reason,
-        nodes=nodes,
-        checks=_checks(connection, run),
-        suspects=[_suspect(row._mapping) for row in blamed],
-        fingerprint=run.fingerprint,
-        setup=Setup(**row.setup) if row.setup else None,
-    )
-
-
-def _checks(connection: Connection, run: RunRow) -> list[Check]:
-    measured: dict[str, list[Measurement]] = defaultdict(list)
-    for name, m in stored_measurements(connection, run.run_id):
-        measured[name].append(m)
-    of_run = select(checks).where(checks.c.run_id == run.run_id)
-    found = []
-    for row in connection.execute(of_run.order_by(checks.c.nth)):
-        of_check = measured.pop(row.name, [])
-        found.append(_check(row, of_check))
-    return found
-
-
-def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    own = row.found
-    check_result = CheckResult(
-        Verdict(own["verdict"]),
-        reason=_reason(own, own["reason"]),
-        suspects=tuple(map(_suspect, own["suspects"])),
-    )
-    return Check(
-        row.name,
-        Verdict(row.verdict),
-        Reason(row.code, {}, row.reason),
-        row.seconds,
-        tuple(measured),
-        raw_result=check_result,
-    )
-
-
-def _reason(saved: Any, sentence: str) -> Reason:
-    """Return the reason; earlier versions saved no code or values."""
-    return Reason(saved.get("code"), saved.get("values", {}), sentence)
-
-
-def _suspect(saved: Any) -> Suspect:
-    """Return the suspect; earlier versions saved none with a verdict."""
-    verdict = saved.get("verdict")
-    return Suspect(
-        kind=saved["kind"],
-        name=saved["name"],
-        confidence=saved["confidence"],
-        evidence=_reason(saved, saved["evidence"]),
-        verdict=Verdict(verdict) if verdict else None,
-    )
-
-
-def _measurement(row: Any) -> Measurement:
-    value = math.nan if row.value is None else row.value
-    taken = []
-    for sample in row.samples or ():
-        taken.append(math.nan if sample is None else sample)
-    return Measurement(
-        row.metric,
-        value,
-        row.unit,
-        subject=Subject(row.subject_kind, row.subject_name),
-        conditions=row.conditions,
-        samples=tuple(taken),
-        better=row.better,
-    )

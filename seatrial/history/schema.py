@@ -25,7 +25,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-OLDEST, HEAD = "0009", "0012"
+OLDEST = "0009"
+HEAD = "0012"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its
 # version under that name.
 VERSION_TABLE = "seatrial_version"

@@ -1,23 +1,13 @@
 """Save runs and incidents, and query them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Row,
-    and_,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history.campaigns import CampaignState, campaign_of
@@ -25,25 +15,27 @@ from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.minutes import MetricMinutes, unpacked
 from seatrial.history.node_tests import NodeTest, node_tests_of
-from seatrial.history.records import (
-    check_records,
+from seatrial.history.queries import (
     described_series,
     hardware_of,
-    hardware_records,
-    keyed,
     listed,
     node_test,
-    node_test_record,
     numbers_of,
+    run_row,
+    series_ids,
+    stored_measurements,
+    stored_result,
+)
+from seatrial.history.records import (
+    check_records,
+    hardware_records,
+    keyed,
+    node_test_record,
     pin_record,
     reading_records,
     run_record,
-    run_row,
-    series_ids,
     series_key,
     series_records,
-    stored_measurements,
-    stored_result,
     suspect_records,
 )
 from seatrial.history.rows import Pin, Readings, RunRow
@@ -72,12 +64,10 @@ _ADVISORY_LOCK = 7228466
 
 def _write(connection: Connection, incident: Incident) -> Incident:
     """Insert the incident, or replace the one of its id; return it with its id."""
-    if incident.id is not None:
-        which = incidents.c.id == incident.id
-        change = update(incidents).where(which)
-        connection.execute(change, _record(incident))
-        return incident
     record = _record(incident)
+    if incident.id is not None:
+        connection.execute(update(incidents).where(incidents.c.id == incident.id), record)
+        return incident
     inserted = connection.execute(insert(incidents), record)
     (key,) = inserted.inserted_primary_key or (None,)
     return replace(incident, id=key)
@@ -130,6 +120,18 @@ class Store:
     def close(self) -> None:
         self._engine.dispose()
 
+    @contextmanager
+    def _reading(self, failure: str) -> Iterator[Connection]:
+        """Begin a transaction; `failure` is what an error of the store says first."""
+        with explained(self._engine.url, failure), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self, failure: str) -> Iterator[Connection]:
+        """Begin a transaction that writes."""
+        with explained(self._engine.url, failure), self._writer.begin() as connection:
+            yield connection
+
     def save(self, result: RunResult, out: Path) -> None:
         """Save the run in one transaction; replace a run of the same id."""
         with explained(self._engine.url, f"run {result.run_id} cannot be saved"):
@@ -146,8 +148,7 @@ class Store:
             numbers, raw = reading_records(result, measured, ids)
             run_id = result.run_id
             for table in (runs, node_tests):
-                replaced = delete(table).where(table.c.run_id == run_id)
-                connection.execute(replaced)
+                connection.execute(delete(table).where(table.c.run_id == run_id))
             connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
                 (node_hardware, hardware_records(result)),
@@ -169,18 +170,14 @@ class Store:
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the runs of those ids that are there, oldest first."""
         query = select(runs).order_by(runs.c.started, runs.c.run_id)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            is_chosen = runs.c.run_id.in_(listed(connection, run_ids))
-            chosen = query.where(is_chosen)
+        with self._reading("runs cannot be read") as connection:
+            chosen = query.where(runs.c.run_id.in_(listed(connection, run_ids)))
             return [run_row(row) for row in connection.execute(chosen)]
 
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
         query = select(runs).where(runs.c.run_id == run_id)
-        with (
-            explained(self._engine.url, f"run {run_id} cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading(f"run {run_id} cannot be read") as connection:
             row = connection.execute(query).first()
             return run_row(row) if row else None
 
@@ -199,7 +196,7 @@ class Store:
         """Count the cluster's runs of that suite that started later."""
         which = [*_of_suite(cluster, suite), runs.c.started > after]
         query = select(func.count()).select_from(runs).where(*which)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+        with self._reading("runs cannot be read") as connection:
             return int(connection.execute(query).scalar_one())
 
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
@@ -214,13 +211,10 @@ class Store:
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
-        ended = runs.c.finished == at
-        return self._last(cluster, suite, ended)
+        return self._last(cluster, suite, runs.c.finished == at)
 
     def _last(self, cluster: str, suite: str, *which: ColumnElement[bool]) -> RunRow | None:
-        for run in self._newest(1, *_of_suite(cluster, suite), *which):
-            return run
-        return None
+        return next(iter(self._newest(1, *_of_suite(cluster, suite), *which)), None)
 
     def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
         query = (
@@ -229,7 +223,7 @@ class Store:
             .order_by(runs.c.started.desc(), runs.c.run_id.desc())
             .limit(limit)
         )
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+        with self._reading("runs cannot be read") as connection:
             return [run_row(row) for row in connection.execute(query)]
 
     def remove_runs(self, run_ids: Sequence[str]) -> int:
@@ -237,12 +231,8 @@ class Store:
 
         Pins and incidents stay.
         """
-        with (
-            explained(self._engine.url, "runs cannot be removed"),
-            self._writer.begin() as connection,
-        ):
-            chosen = runs.c.run_id.in_(listed(connection, run_ids))
-            removal = delete(runs).where(chosen)
+        with self._writing("runs cannot be removed") as connection:
+            removal = delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))
             return connection.execute(removal).rowcount
 
     def incidents(
@@ -256,13 +246,9 @@ class Store:
             incidents.c.suite == suite,
             incidents.c.settled.is_(False),
         )
-        with (
-            explained(self._engine.url, "incidents cannot be kept"),
-            self._writer.begin() as connection,
-        ):
+        with self._writing("incidents cannot be kept") as connection:
             lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
-            in_order = query.order_by(incidents.c.id)
-            rows = connection.execute(in_order)
+            rows = connection.execute(query.order_by(incidents.c.id))
             before = [_incident(row) for row in rows]
             after = advance(before, cluster, suite, outcome, sinks)
             return [_write(connection, incident) for incident in after]
@@ -271,14 +257,10 @@ class Store:
         """Add receipts to the incident of that id, which another run may have changed during
         delivery.
         """
-        with (
-            explained(self._engine.url, f"incident {incident} cannot be kept"),
-            self._writer.begin() as connection,
-        ):
+        with self._writing(f"incident {incident} cannot be kept") as connection:
             lock(connection, _ADVISORY_LOCK)
             which = incidents.c.id == incident
-            query = select(incidents).where(which)
-            row = connection.execute(query).first()
+            row = connection.execute(select(incidents).where(which)).first()
             if row is None:
                 return
             now = _incident(row)
@@ -288,28 +270,21 @@ class Store:
                     now = now.with_receipt(sink, receipt)
             record = _record(now)
             changed = {name: record[name] for name in ("receipts", "settled")}
-            change = update(incidents).where(which)
-            connection.execute(change, changed)
+            connection.execute(update(incidents).where(which), changed)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""
-        with (
-            explained(self._engine.url, "measurements cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("measurements cannot be read") as connection:
             return numbers_of(connection, run_ids, series)
 
     def series_of_cluster(self, cluster: str) -> list[Measurement]:
         """Return every series of the cluster as a whole, without values."""
-        with (
-            explained(self._engine.url, "measurements cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("measurements cannot be read") as connection:
             return described_series(connection, Subject("cluster", cluster))
 
     def hardware(self, run_ids: Sequence[str]) -> Mapping[str, Hardware]:
         """Return the hardware of the runs by run and node, where it is recorded."""
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+        with self._reading("runs cannot be read") as connection:
             return hardware_of(connection, run_ids)
 
     def node_tests(self, cluster: str, since: datetime) -> list[NodeTest]:
@@ -319,10 +294,7 @@ class Store:
             .where(node_tests.c.cluster == cluster, node_tests.c.ended >= since)
             .order_by(node_tests.c.ended, node_tests.c.run_id)
         )
-        with (
-            explained(self._engine.url, "tests of nodes cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("tests of nodes cannot be read") as connection:
             return [node_test(row) for row in connection.execute(query)]
 
     def campaign(self, cluster: str, suite: str | None = None) -> CampaignState | None:
@@ -335,30 +307,21 @@ class Store:
         )
         if suite is not None:
             query = query.where(campaigns.c.suite == suite)
-        with (
-            explained(self._engine.url, "campaigns cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("campaigns cannot be read") as connection:
             row = connection.execute(query).first()
             return campaign_of(row) if row else None
 
     def keep_campaign(self, state: CampaignState) -> None:
         """Save the campaign; replace its earlier state."""
         which = campaigns.c.campaign_id == state.campaign_id
-        with (
-            explained(self._engine.url, "the campaign cannot be kept"),
-            self._writer.begin() as connection,
-        ):
+        with self._writing("the campaign cannot be kept") as connection:
             connection.execute(delete(campaigns).where(which))
             connection.execute(insert(campaigns), asdict(state))  # a verdict is a text
 
     def add_node_tests(self, tests: Iterable[NodeTest]) -> None:
         """Save tests of nodes that the result of their run does not have: they never came up."""
         if records := [node_test_record(test) for test in tests]:
-            with (
-                explained(self._engine.url, "tests of nodes cannot be saved"),
-                self._writer.begin() as connection,
-            ):
+            with self._writing("tests of nodes cannot be saved") as connection:
                 connection.execute(insert(node_tests), records)
 
     def keep_minutes(self, run_id: str, series: Iterable[MetricMinutes]) -> None:
@@ -375,12 +338,8 @@ class Store:
             }
             for each in series
         ]
-        with (
-            explained(self._engine.url, "minutes cannot be kept"),
-            self._writer.begin() as connection,
-        ):
-            earlier = minutes.c.run_id == run_id
-            connection.execute(delete(minutes).where(earlier))
+        with self._writing("minutes cannot be kept") as connection:
+            connection.execute(delete(minutes).where(minutes.c.run_id == run_id))
             if rows:
                 connection.execute(insert(minutes), rows)
 
@@ -388,10 +347,7 @@ class Store:
         """Return what devices reported of the metric during the run; None without any."""
         of_run = minutes.c.run_id == run_id
         query = select(minutes).where(of_run, minutes.c.metric == metric)
-        with (
-            explained(self._engine.url, "minutes cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("minutes cannot be read") as connection:
             row = connection.execute(query).first()
             if row is None:
                 return None
@@ -400,12 +356,8 @@ class Store:
     def minute_metrics(self, run_ids: Sequence[str]) -> list[str]:
         """Return the metrics that devices reported in the runs."""
         query = select(minutes.c.metric).distinct().order_by(minutes.c.metric)
-        with (
-            explained(self._engine.url, "minutes cannot be read"),
-            self._engine.begin() as connection,
-        ):
-            is_chosen = minutes.c.run_id.in_(listed(connection, run_ids))
-            chosen = query.where(is_chosen)
+        with self._reading("minutes cannot be read") as connection:
+            chosen = query.where(minutes.c.run_id.in_(listed(connection, run_ids)))
             return list(connection.execute(chosen).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
@@ -423,27 +375,18 @@ class Store:
             )
             .group_by(series.c.subject_name)
         )
-        with (
-            explained(self._engine.url, "measurements cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("measurements cannot be read") as connection:
             return dict(connection.execute(query).tuples().all())
 
     def measurements(self, run_id: str) -> list[Measurement]:
         """Return the finite measurements of the run, without samples."""
-        with (
-            explained(self._engine.url, f"run {run_id} cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading(f"run {run_id} cannot be read") as connection:
             stored = stored_measurements(connection, run_id)
             return [m for _, m in stored if m.finite]
 
     def result(self, run_id: str) -> RunResult | None:
         """Return the run without judgements and timings, and of the nodes their hardware."""
-        with (
-            explained(self._engine.url, f"run {run_id} cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading(f"run {run_id} cannot be read") as connection:
             return stored_result(connection, run_id)
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
@@ -451,27 +394,18 @@ class Store:
         columns = [baselines.c[field.name] for field in fields(Pin)]
         of_cluster = select(*columns).where(baselines.c.cluster == cluster)
         query = of_cluster.order_by(baselines.c.series)
-        with (
-            explained(self._engine.url, "pinned baselines cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("pinned baselines cannot be read") as connection:
             return {row.series: Pin(*row) for row in connection.execute(query)}
 
     def pinned_clusters(self) -> list[str]:
         """Return the names of clusters with pinned baselines."""
         query = select(baselines.c.cluster).distinct().order_by(baselines.c.cluster)
-        with (
-            explained(self._engine.url, "pinned baselines cannot be read"),
-            self._engine.begin() as connection,
-        ):
+        with self._reading("pinned baselines cannot be read") as connection:
             return list(connection.execute(query).scalars())
 
     def pin(self, cluster: str, pins: Sequence[Pin]) -> None:
         """Save `pins` in one transaction; each replaces the pin of its series."""
-        with (
-            explained(self._engine.url, "baselines cannot be pinned"),
-            self._writer.begin() as connection,
-        ):
+        with self._writing("baselines cannot be pinned") as connection:
             _forget(connection, cluster, [pin.series for pin in pins])
             records = [pin_record(cluster, pin) for pin in pins]
             if records:
@@ -479,10 +413,7 @@ class Store:
 
     def unpin(self, cluster: str, series: Iterable[str]) -> int:
         """Delete pins; return how many there were."""
-        with (
-            explained(self._engine.url, "baselines cannot be unpinned"),
-            self._writer.begin() as connection,
-        ):
+        with self._writing("baselines cannot be unpinned") as connection:
             return _forget(connection, cluster, series)
 
 
@@ -495,7 +426,5 @@ def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
     of_cluster = baselines.c.cluster == cluster
     for name in series:
         of_series = baselines.c.series_key == series_key(name)
-        match = and_(of_cluster, of_series)
-        removal = delete(baselines).where(match)
-        gone += connection.execute(removal).rowcount
+        gone += connection.execute(delete(baselines).where(of_cluster, of_series)).rowcount
     return gone

@@ -196,7 +196,8 @@ def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
 
 
 def _point(message_bytes: int, reading: Reading) -> Point:
-    m, judgement = reading.measurement, reading.judgement
+    m = reading.measurement
+    judgement = reading.judgement
     if judgement is None:
         return Point(message_bytes, m.value, Expected(), None, series=m.series())
     return Point(

@@ -3,6 +3,7 @@ step.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from seatrial.model.reason import Reason, join, placed, uncoded
 
@@ -11,6 +12,11 @@ class SeatrialError(Exception):
     """Base of every error that seatrial raises on purpose; its argument is a Reason, or a text that
     has no code.
     """
+
+    @classmethod
+    def of(cls, code: str, /, **values: object) -> Self:
+        """Return the error whose reason has that code and those values."""
+        return cls(Reason.of(code, **values))
 
     @property
     def reason(self) -> Reason:

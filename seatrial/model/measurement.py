@@ -65,7 +65,8 @@ class Measurement:
         """The collective, and the arm that it was swept in: "all_reduce", "all_reduce (network)";
         None for others.
         """
-        operation, arm = self.conditions.get("operation"), self.conditions.get("arm")
+        operation = self.conditions.get("operation")
+        arm = self.conditions.get("arm")
         return None if operation is None else f"{operation} ({arm})" if arm else str(operation)
 
     def series(self) -> str:

@@ -170,8 +170,10 @@ class CheckResult:
     suspects: tuple[Suspect, ...] = ()
 
     def to_dict(self) -> Document:
-        suspects = [suspect.to_dict() for suspect in self.suspects]
-        return {**_outcome(self.verdict, self.reason), "suspects": suspects}
+        return {
+            **_outcome(self.verdict, self.reason),
+            "suspects": [suspect.to_dict() for suspect in self.suspects],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +228,11 @@ class Check:
         }
 
     def to_dict(self) -> Document:
-        judgements = [j.to_dict() for j in self.judgements]
-        return {**self.summary(), "judged": self.coverage.extent, "judgements": judgements}
+        return {
+            **self.summary(),
+            "judged": self.coverage.extent,
+            "judgements": [j.to_dict() for j in self.judgements],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +333,8 @@ def coverage(checks: Iterable[Check]) -> Coverage:
     for check in checks:
         for judgement in check.judgements:
             m = judgement.measurement
-            series, metric = (check.name, m.series()), f"{check.name}: {m.operation or m.metric}"
+            series = (check.name, m.series())
+            metric = f"{check.name}: {m.operation or m.metric}"
             compared[series] = compared.get(series, False) or judgement.compared
             by_metric[metric] = by_metric.get(metric, False) or judgement.compared
     open_metrics = tuple(metric for metric, judged in by_metric.items() if not judged)

@@ -32,5 +32,6 @@ def format_size(size: int) -> str:
 
 def size_span(smallest: int, largest: int) -> str:
     """Format a range of sizes: "8 to 64K", or one size."""
-    first, last = format_size(smallest), format_size(largest)
+    first = format_size(smallest)
+    last = format_size(largest)
     return first if first == last else f"{first} to {last}"

@@ -108,8 +108,7 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     where = file or f"cluster {cluster.name}"
     try:
         # On first use: their SDKs are heavy
-        module = import_module(cluster.platform.implementation())
-        platform: Platform = module.platform(cluster)
+        platform: Platform = import_module(cluster.platform.implementation()).platform(cluster)
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
     except ImportError as error:  # of another package

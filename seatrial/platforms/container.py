@@ -20,7 +20,8 @@ _ENTRY_FILES = (
     "sshd_config",
 )
 ENTRY_FILES = tuple(Path(name).name for name in _ENTRY_FILES)
-ENTRY_POINT, READY = ["/bin/sh", f"{KEYS}/seatrial-node"], ["/bin/sh", f"{KEYS}/seatrial-ready"]
+ENTRY_POINT = ["/bin/sh", f"{KEYS}/seatrial-node"]
+READY = ["/bin/sh", f"{KEYS}/seatrial-ready"]
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand
 # over a terminal, and what root needs for files of other owners, as on a shared volume.

@@ -9,6 +9,7 @@ from seatrial.catalog import hardware_of, known_hardware
 
 # A field, and the values that are there, the likeliest first
 Choose = Callable[[str, Sequence[str]], str]
+MOST_NODES = 10_000  # that a cluster file takes
 IMAGE = "registry.example.com/seatrial/acceptance:1"  # stands for the one that the site has
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from seatrial.config.cluster import this_machine
 from seatrial.model.errors import InputError, LaunchError, MissingError
-from seatrial.model.reason import Reason
 from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields, open_fields
 
 _GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 _MOST_GPUS = 1024
-_LOGIN_S, _ANSWER_S = 15, 60
+_LOGIN_S = 15
+_ANSWER_S = 60
 _NOT_FOUND = (126, 127)  # exit statuses of a shell without that command
 
 
@@ -124,18 +124,16 @@ def _gpus_of(host: str) -> list[str]:
         try:
             finished = run_bounded([*ssh, "--", host, shlex.join(_GPUS)], environment, _ANSWER_S)
         except FileNotFoundError:
-            raise MissingError(Reason.of("ssh-missing")) from None
+            raise MissingError.of("ssh-missing") from None
         except subprocess.TimeoutExpired:
             problem = f"no answer within {_ANSWER_S} s"
-            raise LaunchError(
-                Reason.of("baremetal-unreachable", host=host, problem=problem)
-            ) from None
+            raise LaunchError.of("baremetal-unreachable", host=host, problem=problem) from None
         if finished.status == openssh.SSH_FAILED:
             raise LaunchError(openssh.reason_of(host, finished.errors, options))
     if finished.status in _NOT_FOUND:
         return []
     if finished.status:
         problem = f"nvidia-smi ended with status {finished.status}"
-        raise LaunchError(Reason.of("baremetal-host-failed", host=host, problem=problem))
+        raise LaunchError.of("baremetal-host-failed", host=host, problem=problem)
     lines = (line.strip() for line in finished.output.splitlines()[:_MOST_GPUS])
     return [line for line in lines if line]

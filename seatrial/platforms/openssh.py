@@ -10,16 +10,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from seatrial.config.cluster import Seconds
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import Strict, matching
 from seatrial.model.reason import Reason
 from seatrial.platforms import commands
 from seatrial.platforms.commands import start_stream, tail
 from seatrial.text.printable import printable
 
-_JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
+_JUMP = r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?"
+Jump = Annotated[
+    str,
+    matching(f"{_JUMP}(,{_JUMP})*", "[USER@]HOST[:PORT], several with commas, first hop first"),
+]
+PathText = Annotated[
+    str,
+    matching(
+        r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*",
+        "a path of letters, digits, spaces and _ . / + @ -",
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
 User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
@@ -68,24 +79,6 @@ _LOST = re.compile(
 _SHOWN = 300
 Options = Callable[[], dict[str, str]]
 SSH_FAILED = 255  # the exit status of ssh itself
-
-
-def _legal_jump(value: str) -> str:
-    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
-        raise ValueError(
-            f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}"
-        )
-    return value
-
-
-def legal_path(value: str) -> str:
-    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
-        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
-    return value
-
-
-Jump = Annotated[str, AfterValidator(_legal_jump)]
-PathText = Annotated[str, AfterValidator(legal_path)]
 
 
 class LoginSettings(Strict):
@@ -162,7 +155,8 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
     if match := _REVOKED.search(errors):
         return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
     if match := _CHANGED.search(errors):
-        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
+        place = _host_text(match[1])
+        entry = _OFFENDING.search(errors)
         file = printable(entry[1]) if entry else _files(options())
         return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
     if match := _UNKNOWN.search(errors):

@@ -65,8 +65,12 @@ class NodeService(Scheduler, Protocol):
 
 def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":
     """Return the cluster of a test of those nodes alone; `changed` are settings of its platform."""
-    platform = cluster.platform.model_copy(update=changed)
-    own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
+    own = {
+        "nodes": len(names),
+        "platform": cluster.platform.model_copy(update=changed),
+        "keep": "never",
+        "isolate": None,
+    }
     return cluster.model_copy(update=own)
 
 

@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from seatrial.config import PLATFORMS
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError, LaunchError
-from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Leftover
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
@@ -114,7 +113,8 @@ def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
     """Make the folder of a run that starts, the key that logs in to its nodes, and their host
     key.
     """
-    run_key, host_key = new_key_pair(), new_key_pair()
+    run_key = new_key_pair()
+    host_key = new_key_pair()
     folder = make_folder(run.run_id, kind)
     remember(folder, run.cluster)
     write_private(folder / KEY_FILE, run_key.private)
@@ -172,7 +172,7 @@ def make_folder(run_id: str, kind: str) -> Path:
         closed_folder(folder.parent)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise LaunchError(Reason.of("run-keys-refused", problem=_refusal(folder, error))) from error
+        raise LaunchError.of("run-keys-refused", problem=_refusal(folder, error)) from error
     write_owner(folder, "owner", this_process())
     return folder
 
@@ -189,7 +189,8 @@ def write_owner(folder: Path, name: str, owner: Process) -> None:
 def read_owner(folder: Path, name: str) -> Process | None:
     """Return the process in the file; None if it is missing or broken."""
     content = _record(folder / f"{name}.json")
-    pid, started = content.get("pid"), content.get("started")
+    pid = content.get("pid")
+    started = content.get("started")
     return (
         Process(pid, started)
         if type(pid) is int and type(started) is int and 0 < pid < 2**31
@@ -265,6 +266,14 @@ def read_file(folder: Path, name: str) -> str:
         ) from error
 
 
+def read_json(folder: Path, name: str) -> Any:
+    """Return the document in a file of the run's folder; None if it is missing or broken."""
+    try:
+        return json.loads(read_file(folder, name))
+    except (InputError, ValueError):
+        return None
+
+
 def keep(folder: Path, seconds: float) -> None:
     """Keep the run for `seconds` from now on, even after its process has ended."""
     write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))
@@ -335,7 +344,8 @@ def this_owner(kind: str) -> str:
     """Return the owner of objects that others see too: the host name, and a hash of machine, user
     and state folder.
     """
-    machine, process_tree = "", ""
+    machine = ""
+    process_tree = ""
     with suppress(OSError):
         machine = Path("/etc/machine-id").read_text().strip()
     # The PID namespace: containers of one machine may share its id and host name

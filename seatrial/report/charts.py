@@ -1,15 +1,9 @@
-"""The charts of the report as inline SVG: busbw, training loss, hours of a campaign, and how a
-headline number went.
+"""The charts of the report: busbw, training loss, hours of a campaign, and how a headline number
+went.
 """
 
-import io
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from html import escape
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seatrial.campaign.bands import Band
@@ -17,162 +11,14 @@ from seatrial.model.curves import Curve, Point
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import Headline, HeadlinePoint
+from seatrial.report.svg import BAD, INK, SERIES, WEAK, Mark, inline_svg
 from seatrial.text import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-# Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable
-# of the page's style.
-_OF_SERIES = tuple(f"--series-{n}" for n in range(1, 9))
-VARIABLES = (*_OF_SERIES, "--soft", "--line", "--fail", "--degraded")
-SERIES = tuple(f"C{n}" for n in range(8))
-INK = "C8"
-GRID = "C9"
-BAD = "C10"
-WEAK = "C11"
-# matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put
-# in their place.
-_PLACEHOLDERS = {variable: f"#0101{n:02x}" for n, variable in enumerate(VARIABLES, 0x10)}
-
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
-    "text.parse_math": False,  # names come from outside; a "$" in one is no formula
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.linewidth": 0.7,
-    "ytick.left": False,
-    "xtick.minor.bottom": False,
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "path.simplify": True,
-}
-_CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"<!--.*?-->", re.DOTALL), ""),
-    (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
-    (re.compile(r"<style.*?</style>", re.DOTALL), ""),  # its "*" rule would reach the whole page
-    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
-    (re.compile(r"xlink:href="), "href="),
-    (re.compile(r"\s*\n\s*"), " "),
-)
-_COORDINATES = re.compile(r' (?:d|x|y|transform)="[^"]*"')
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
 _WORST = (Verdict.FAIL, Verdict.CORRUPT)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A point of the axes and the lines that pointing at it shows; not those that are empty."""
-
-    x: float
-    y: float
-    lines: tuple[str, ...]
-
-
-Draw = Callable[["Axes"], Sequence[Mark]]
-
-
-def inline_svg(
-    name: str,
-    title: str,
-    draw: Draw,
-    width_in: float = 5.2,
-    height_in: float = 2.6,
-    top: float = 24,
-) -> str:
-    """Render `draw` on empty axes as inline SVG, with the marks that it returns.
-
-    `name` is unique on the page; `top` is the room above the axes, in points.
-    """
-    text = io.StringIO()
-    with styled(_PLACEHOLDERS, {"svg.hashsalt": name}):
-        figure, axes = empty_axes(width_in, height_in, top)
-        marks = draw(axes)
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    circles = []  # to point at: larger than what is seen
-    for mark in marks:
-        x, y = axes.transData.transform((mark.x, mark.y))
-        from_top = 72 * height_in - y
-        circle = f'<circle cx="{x:.1f}" cy="{from_top:.1f}" r="7">'
-        tooltip = escape("\n".join(filter(None, mark.lines)))
-        circles.append(f"{circle}<title>{tooltip}</title></circle>")
-    hits = ""
-    if circles:
-        hits = f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>'
-    return _inline(text.getvalue(), name, title, hits)
-
-
-@contextmanager
-def styled(
-    colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[None]:
-    """Draw in the style of the report within the context, with a colour for each of VARIABLES."""
-    import matplotlib
-    from cycler import cycler
-
-    settings = dict(_STYLE)
-    cycle = [colours[variable] for variable in VARIABLES]
-    settings["axes.prop_cycle"] = cycler(color=cycle)
-    for text in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"):
-        settings[text] = colours["--soft"]
-    for line in ("axes.edgecolor", "grid.color"):
-        settings[line] = colours["--line"]
-    settings |= style
-    with matplotlib.rc_context(settings):
-        yield
-
-
-def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, Axes]":
-    """Return axes on a figure of their own, without pyplot's global state."""
-    from matplotlib.figure import Figure
-
-    figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
-    width = 72 * width_in
-    height = 72 * height_in
-    # A layout that fits itself would draw everything twice
-    left = 44
-    right = 10
-    bottom = 22
-    inside = (
-        left / width,
-        bottom / height,
-        (width - left - right) / width,
-        (height - top - bottom) / height,
-    )
-    return figure, figure.add_axes(inside)
-
-
-def _inline(svg: str, name: str, title: str, hits: str) -> str:
-    """Make an SVG document fit for a page: no prologue, no outside address, ids of its own, a
-    title.
-    """
-    body = svg[svg.index("<svg") :]
-    for pattern, replacement in _CLEANUP:
-        body = pattern.sub(replacement, body)
-    body = _COORDINATES.sub(_to_hundredths, body)
-    body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
-    for variable, colour in _PLACEHOLDERS.items():
-        body = body.replace(colour, f"var({variable})")
-    match = re.search(r'viewBox="[^"]*"', svg)
-    view_box = match[0] if match else ""
-    label = escape(title)
-    frame = f'{view_box} class="chart" role="img" aria-label="{label}"'
-    start = body.index(">") + 1
-    drawn = body[start : body.rindex("</svg>")]
-    return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
-
-
-def _to_hundredths(attribute: re.Match[str]) -> str:
-    """Return coordinates to a hundredth of a point, which is finer than any screen."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
@@ -263,8 +109,9 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
 def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
     sizes = [point.message_bytes for point in curve.points]
     rates = [point.busbw_gb_s for point in curve.points]
-    label = words.plain(curve.operation)[:60]
-    axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
+    axes.plot(
+        sizes, rates, "o-", color=colour, label=words.plain(curve.operation)[:60], ms=3.5, lw=1.8
+    )
     _draw_expected(axes, curve, colour)
     before = []
     for point in curve.points:
@@ -278,7 +125,8 @@ def _draw_curve(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> Non
 
 def _shade_open_above(axes: "Axes", points: Sequence[Point]) -> None:
     """Shade above what is expected at least, where nothing is expected at most."""
-    sizes, lows = [], []
+    sizes = []
+    lows = []
     for point in points:
         expected = point.expected
         if expected.low is not None and expected.high is None:
@@ -316,10 +164,12 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """Shade where points have both bounds, dash where only one; else the plateau's bound over the
     largest messages.
     """
-    both, lows = [], []
+    both = []
+    lows = []
     for point in curve.points:
         size = point.message_bytes
-        low, high = point.expected.low, point.expected.high
+        low = point.expected.low
+        high = point.expected.high
         if low is not None:
             lows.append((size, low))
             if high is not None:
@@ -333,7 +183,8 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
         return
     largest = max(2, len(curve.points) // 4)
     large = [point.message_bytes for point in curve.points[-largest:]]
-    low, high = curve.plateau.low, curve.plateau.high
+    low = curve.plateau.low
+    high = curve.plateau.high
     if low is not None and high is not None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
     elif low is not None:
@@ -349,8 +200,7 @@ def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
     for verdict in set(Verdict) - {Verdict.PASS}:
         marked = [(p.message_bytes, p.busbw_gb_s) for p in points if p.verdict is verdict]
         if marked:
-            colour = _bad_colour(verdict)
-            axes.plot(*_columns(marked), "x", color=colour, ms=5, mew=1.8, zorder=5)
+            axes.plot(*_columns(marked), "x", color=_bad_colour(verdict), ms=5, mew=1.8, zorder=5)
 
 
 def _bad_colour(verdict: Verdict | None) -> str:
@@ -364,8 +214,7 @@ def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
     for size in reversed(sizes[:-1]):
         if math.log2(ticks[0] / size) >= apart:
             ticks.insert(0, size)
-    labels = list(map(format_size, ticks))
-    axes.set_xticks(ticks, labels, minor=False)
+    axes.set_xticks(ticks, list(map(format_size, ticks)), minor=False)
     axes.set_xticks([], minor=True)
 
 
@@ -438,7 +287,8 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     _mark_verdicts(axes, trend)
     last = len(trend) - 1
     axes.plot([last], values[-1:], "o", ms=8, mfc="none", color=INK, clip_on=False)
-    low, high = headline.expected.low, headline.expected.high
+    low = headline.expected.low
+    high = headline.expected.high
     bound = high if low is None else low
     if low is not None and high is not None:
         axes.axhspan(low, high, color=SERIES[0], alpha=0.12, lw=0)
@@ -449,20 +299,18 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
     _time_axis(axes, trend)
     _widen_value_axis(axes)
-    marks = []
-    for i, then in enumerate(trend):
-        lines = _mark_lines(then, unit)
-        marks.append(Mark(i, then.value, lines))
-    return marks
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
 def _mark_verdicts(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     for verdict in dict.fromkeys(then.verdict for then in trend):
         places = [i for i, then in enumerate(trend) if then.verdict is verdict]
         values = [trend[i].value for i in places]
-        colour, sign = _bad_colour(verdict), "x"
+        colour = _bad_colour(verdict)
+        sign = "x"
         if verdict in (None, Verdict.PASS):
-            colour, sign = SERIES[0], "o"
+            colour = SERIES[0]
+            sign = "o"
         axes.plot(places, values, sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
 
 

@@ -6,6 +6,7 @@ Pure.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -133,17 +134,13 @@ def heat_map(result: RunResult) -> HeatMap | None:
                 cells |= marked
     if not columns:
         return None
-    rows = []
-    for name in names:
-        of_node = blames.get(name, ())
-        rows.append(_row(name, columns, cells, of_node))
+    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines
     if len(lines) > NODES_SHOWN:
         bad = [line for line in lines if not line.clean]
         alone = tuple(bad[:NODES_SHOWN])
-    alike = _grouped(lines[len(alone) :])
-    return HeatMap(tuple(columns), lines, alone, alike)
+    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
 
 
 def _blamed_cells(
@@ -213,18 +210,16 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
 
 
 def _blamed_node(suspect: Suspect) -> str:
-    kind = cast(SubjectKind, suspect.kind)
-    return _node(Subject(kind, suspect.name))
+    return _node(Subject(cast(SubjectKind, suspect.kind), suspect.name))
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     """Return columns and cells of the metrics that were judged on any node."""
-    readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(_no_readings)
+    readings_by_node: dict[Column, dict[str, Readings]] = defaultdict(partial(defaultdict, list))
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
-                metric = words.metric_of(reading.measurement)
-                column = Column(check.name, metric)
+                column = Column(check.name, words.metric_of(reading.measurement))
                 readings_by_node[column][node].append(reading)
     judged = []
     cells: dict[Place, Cell] = {}
@@ -235,10 +230,6 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
             for node, group in by_node.items():
                 cells[node, column] = _cell(group)
     return judged, cells
-
-
-def _no_readings() -> dict[str, Readings]:
-    return defaultdict(list)
 
 
 def _node(subject: Subject) -> str:
@@ -253,7 +244,8 @@ def _node(subject: Subject) -> str:
 def _cell(group: Sequence[Reading]) -> Cell:
     """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
-    m, judgement = worst.measurement, worst.judgement
+    m = worst.measurement
+    judgement = worst.judgement
     value = words.quantity(m.value, m.unit)
     facts = [words.measurement_name(m), value]
     if judgement:

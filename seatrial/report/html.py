@@ -166,7 +166,8 @@ def section(check: Check, context: ReportContext) -> Section:
     """Collect the content of a check's section."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.passed]
-    curves, loss = busbw_curves(check), losses(check)
+    curves = busbw_curves(check)
+    loss = losses(check)
     problems: list[str] = []
 
     def last(point: Point) -> float | None:
@@ -340,10 +341,8 @@ def _judged(judgement: Judgement) -> str:
     """Say how a number was judged; of a pass, which change would have been noticed."""
     if not judgement.compared:
         return "no baseline yet"
-    m, bound = (
-        judgement.measurement,
-        judgement.expected.high if judgement.measurement.better == "lower" else None,
-    )
+    m = judgement.measurement
+    bound = judgement.expected.high if judgement.measurement.better == "lower" else None
     bound = judgement.expected.low if bound is None else bound
     if (
         not judgement.passed
@@ -370,7 +369,8 @@ def _with_code(text: str) -> "Markup":
 def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:
     """Return step, seconds, and start and width of its bar in percent."""
     whole = sum(timings.values()) or 1.0
-    rows, start = [], 0.0
+    rows = []
+    start = 0.0
     for step, seconds in timings.items():
         rows.append((step, seconds, 100 * start / whole, 100 * seconds / whole))
         start += seconds

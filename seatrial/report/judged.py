@@ -68,8 +68,7 @@ def _named(logs: "Iterable[Log]") -> "Iterator[tuple[str, Finding]]":
     for log in logs:
         for sweep in log.sweeps:
             for finding in (*sweep.findings, *sweep.notes):
-                evidence = Secrets().out_of_line(finding.evidence)
-                yield log.name, replace(finding, evidence=evidence)
+                yield log.name, replace(finding, evidence=Secrets().out_of_line(finding.evidence))
 
 
 def _measurement(m: Measurement) -> Document:

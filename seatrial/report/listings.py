@@ -120,7 +120,8 @@ def print_suites(outlines: Sequence[Outline]) -> None:
     console = output()
     for outline in outlines:
         print_line(console, f"{outline.suite}: {outline.purpose}")
-        rows, before = [], ""
+        rows = []
+        before = ""
         for check, part in outline.parts:
             rows.append(
                 (
@@ -259,7 +260,8 @@ def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
     grid = table(list(compress(columns, shown)), lines, encoding)
     grid.expand = True
     # Whole in run.json and with --json
-    grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"
+    grid.columns[-1].ratio = 1
+    grid.columns[-1].overflow = "ellipsis"
     return grid
 
 
@@ -303,12 +305,11 @@ def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> Json:
             ages["last_measured"], ages["last_measured"].notna(), strict=True
         )
     ]
-    links = dict(zip(ages["link"], times, strict=True))
     return {
         "cluster": newest.cluster,
         "nodes": node_count,
         "now": newest.started.isoformat(),
-        "links": links,
+        "links": dict(zip(ages["link"], times, strict=True)),
     }
 
 

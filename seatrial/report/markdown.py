@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.result import RunResult
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMapRow, heat_map
 from seatrial.text import words
@@ -59,8 +59,7 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
-    headlines = headline_numbers(result, context.past)
-    numbers = _table(title, head, map(_headline_row, headlines))
+    numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
     rows = []
     for fact in software(result, context.past):
         if last and fact.before != fact.after:
@@ -83,7 +82,7 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
     judged = []
     for check in result.checks:
         judged += [(check, judgement) for judgement in check.judgements]
-    judged.sort(key=_severity)
+    judged.sort(key=lambda judged: judged[1].verdict.severity)
     return [
         {
             "check": check.name,
@@ -99,11 +98,6 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
         }
         for check, j in judged[:limit]
     ]
-
-
-def _severity(judged: tuple[Check, Judgement]) -> int:
-    _, judgement = judged
-    return judgement.verdict.severity
 
 
 def _facts(result: RunResult) -> str:
@@ -161,9 +155,7 @@ def _bad(result: RunResult) -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = []
-    for row in rows:
-        body.append(_line(map(escape, row)))
+    body = [_line(map(escape, row)) for row in rows]
     if not body:
         return ""
     rule = "|" + "---|" * len(head)
@@ -195,8 +187,7 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
         rows = heat.lines
     last_good = None
     if last:
-        started = last.started.isoformat(timespec="seconds")
-        last_good = {"run_id": last.run_id, "started": started}
+        last_good = {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")}
     headlines = headline_numbers(result, context.past)
     return {
         "run": result.to_dict(),

@@ -84,7 +84,8 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     """
     from prometheus_client import CollectorRegistry, Gauge
 
-    into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
+    into = CollectorRegistry()
+    own = {"cluster": result.cluster, "suite": result.suite}
     verdict = Gauge(
         "seatrial_verdict",
         "1 for the verdict of the last run",
@@ -137,10 +138,8 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
         ("pair", "two leaf switches", ("first", "second"), covered.pairs),
     ]
     for kind, noun, labels, ages in last_passes:
-        name, description = (
-            f"seatrial_{kind}_last_pass_timestamp_seconds",
-            f"last passed test of {noun}",
-        )
+        name = f"seatrial_{kind}_last_pass_timestamp_seconds"
+        description = f"last passed test of {noun}"
         gauge = Gauge(name, description, ("cluster", *labels), registry=into)
         for subject, age in ages.items():
             names = (subject,) if kind != "pair" else subject

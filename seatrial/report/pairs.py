@@ -6,6 +6,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from seatrial.model.result import RunResult
@@ -68,7 +69,9 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
     """Return a matrix for each operation in a localisation's document, all with the nodes in the
     same order.
     """
-    by_operation: dict[str, dict[frozenset[str], list[Test]]] = defaultdict(_no_pairs)
+    by_operation: dict[str, dict[frozenset[str], list[Test]]] = defaultdict(
+        partial(defaultdict, list)
+    )
     for test in document.get("tests", ()):
         pair = frozenset(test["nodes"])
         if len(pair) == 2:
@@ -90,10 +93,6 @@ def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> li
         _matrix(operation, pairs, nodes, frozenset(marked), sides)
         for operation, pairs in by_operation.items()
     ]
-
-
-def _no_pairs() -> dict[frozenset[str], list[Test]]:
-    return defaultdict(list)
 
 
 def _ordered(operations: Iterable[Pairs], blamed: Set[str], sides: Sides) -> list[str]:

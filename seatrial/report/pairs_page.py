@@ -34,8 +34,7 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
     name = encoding.lower().replace("-", "")
     marks = _BLOCKS if name in ("utf8", "utf16") else _PLAIN
     lines = [_legend(matrix, marks)]
-    longest = max(map(len, matrix.nodes))
-    width = min(_NAME, longest)
+    width = min(_NAME, max(map(len, matrix.nodes)))
     for place in range(len(matrix.nodes)):
         if place in matrix.starts:
             lines.append("")

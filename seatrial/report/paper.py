@@ -13,7 +13,8 @@ from seatrial.model.curves import Curve, Point, busbw_curves
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict, worst
-from seatrial.report.charts import busbw_caption, busbw_title, draw_busbw, empty_axes, styled
+from seatrial.report.charts import busbw_caption, busbw_title, draw_busbw
+from seatrial.report.svg import empty_axes, styled
 from seatrial.text import words
 from seatrial.text.headline import lines
 

@@ -108,8 +108,7 @@ def show_summary(result: RunResult, console: Console) -> None:
     """
     encoding = console.encoding
     if result.suspects:
-        suspects = _suspects(result.suspects, result.nodes, encoding)
-        console.print(suspects)
+        console.print(_suspects(result.suspects, result.nodes, encoding))
         console.print()
     rows = []
     curves = []
@@ -141,9 +140,7 @@ def closing_lines(result: RunResult, encoding: str | None = None) -> str:
     """
     verdict, *others = lines(result)
     encoding = encoding or sys.stdout.encoding or "ascii"
-    plain = []
-    for line in (*others, verdict):
-        plain.append(words.plain(line, encoding))
+    plain = [words.plain(line, encoding) for line in (*others, verdict)]
     return "\n".join(plain)
 
 
@@ -151,9 +148,7 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """Return one line per operation: its plateau, and its curve from the smallest message to the
     largest.
     """
-    shares = []
-    for check, curve in curves:
-        shares.append(share(check, curve.operation))
+    shares = [share(check, curve.operation) for check, curve in curves]
     # A column of its own only where there is something to say
     has_shares = any(share is not None for share in shares)
     headings = ["operation", "busbw", "curve", "expected"]
@@ -206,11 +201,8 @@ def _suspects(
     headings = ("suspect", "confidence", "evidence")
     rows: list[Cells] = []
     for suspect in suspects[:MAX_SUSPECTS]:
-        name = words.suspect_name(suspect, nodes)
-        shown = Text(words.plain(name, encoding), "bold")
-        confidence = words.fraction(suspect.confidence)
-        evidence = suspect.evidence.sentence
-        rows.append((shown, confidence, evidence))
+        shown = Text(words.plain(words.suspect_name(suspect, nodes), encoding), "bold")
+        rows.append((shown, words.fraction(suspect.confidence), suspect.evidence.sentence))
     more = len(suspects) - MAX_SUSPECTS
     if more > 0:
         note = Text(f"and {more:,} more", "dim")
@@ -223,7 +215,8 @@ def show_difference(difference: "Difference") -> None:
     says so.
     """
     console = output()
-    before, after = difference.before, difference.after
+    before = difference.before
+    after = difference.after
     for name, run in (("before", before), ("after", after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")
         verdict, *_ = lines(run)
@@ -244,18 +237,14 @@ def show_difference(difference: "Difference") -> None:
     # What moved less did not move
     beyond = measurements[measurements["sigmas"] >= 1.0]
     headings = (*sides, "change", "sigmas", "")
-    shown = map(_cells, beyond[:MAX_ROWS].itertuples())
-    _show(console, "measurements", headings, shown)
+    _show(console, "measurements", headings, map(_cells, beyond[:MAX_ROWS].itertuples()))
     left_out = (
         (len(beyond) - MAX_ROWS, "more moved beyond their noise"),
         (len(measurements) - len(beyond), "moved no further than their noise"),
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    rest = []
-    for count, text in left_out:
-        if count > 0:
-            rest.append(f"{count} {text}")
+    rest = [f"{count} {text}" for count, text in left_out if count > 0]
     print_line(console, ", ".join(rest) or "nothing else was measured in both")
 
 

@@ -99,7 +99,8 @@ def pins(
 
 
 def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approval) -> Pin:
-    centre, width = median(values), _width(m, values)
+    centre = median(values)
+    width = _width(m, values)
     low = None if m.better == "lower" else centre * math.exp(-width)
     high = centre * math.exp(width) if m.better == "lower" else None
     return Pin(
@@ -121,7 +122,8 @@ def _width(m: Measurement, values: Sequence[float]) -> float:
 
     The median of n normal values has the variance pi/(2n) of one, which is what the root adds.
     """
-    logs, tolerance = [math.log(value) for value in values], tolerance_of(m)
+    logs = [math.log(value) for value in values]
+    tolerance = tolerance_of(m)
     centre = median(logs)
     spread = median(abs(log - centre) for log in logs)
     sigma = max(_MAD * spread, tolerance.sigma) * math.sqrt(1 + math.pi / (2 * len(logs)))
@@ -214,7 +216,8 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
 
     Raises InputError for one that is unknown, bad, or rests on too little.
     """
-    run, result = stored_run(store, run_id), store.result(run_id)
+    run = stored_run(store, run_id)
+    result = store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
     # What passing runs with the same software have, up to this one.

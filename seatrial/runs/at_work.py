@@ -83,7 +83,8 @@ def recorded(run_id: str, result_if_killed: str, out: Path, flow_run: UUID) -> I
 
     `result_if_killed` is the text of a run.json.
     """
-    folder, process = _root() / run_id, this_process()
+    folder = _root() / run_id
+    process = this_process()
     record = _Record(
         pid=process.pid, started=process.started, boot=_boot(), out=str(out), flow_run=flow_run
     )

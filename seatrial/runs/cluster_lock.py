@@ -61,7 +61,8 @@ class FileLock:
     """The lock of one cluster for this user on this machine. Raises OSError."""
 
     def __init__(self, cluster: str, run_id: str) -> None:
-        self._cluster, self._run_id = cluster, run_id
+        self._cluster = cluster
+        self._run_id = run_id
         path = closed_folder(state_home() / "locks") / f"{cluster}.lock"
         self._line = Line(path.with_suffix(".line"))
         # Never removed: a lock on a removed file is none.

@@ -105,7 +105,8 @@ def moves(differences: Sequence[Difference]) -> "DataFrame":
 
 def difference(before: RunResult, after: RunResult) -> Difference:
     """Compare two runs."""
-    old, new = _by_series(before), _by_series(after)
+    old = _by_series(before)
+    new = _by_series(after)
     return Difference(
         before=before,
         after=after,
@@ -129,7 +130,8 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
         if (m := new.measurement).finite and m.value > 0 and old.measurement.finite and old.measurement.value > 0
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=[*_COLUMNS, "better", "sigma"])
-    ratio, better = frame["after"] / frame["before"], frame.pop("better")
+    ratio = frame["after"] / frame["before"]
+    better = frame.pop("better")
     frame["ratio"] = ratio
     frame["sigmas"] = np.abs(np.log(ratio.astype(float))) / (frame.pop("sigma") * math.sqrt(2))
     conditions = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
@@ -200,9 +202,8 @@ def _run(run: RunResult) -> dict[str, Any]:
 
 
 def _moved(row: Mapping[Any, Any]) -> dict[str, Any]:
-    subject = {"kind": row["subject_kind"], "name": row["subject"]}
     own = {
-        "subject": subject,
+        "subject": {"kind": row["subject_kind"], "name": row["subject"]},
         "sigmas": round(row["sigmas"], 3),
         "direction": row["direction"] or None,
     }

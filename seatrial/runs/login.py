@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError, MissingError, RemoteError
-from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
@@ -113,7 +112,8 @@ def folder_of(run: str) -> tuple[str, Path]:
 
     Raises InputError.
     """
-    path, run_id = Path(run), run
+    path = Path(run)
+    run_id = run
     if os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
         run_id = load_result(path).run_id if (path / "run.json").exists() else path.resolve().name
     folder = states.find(run_id)
@@ -167,20 +167,15 @@ def ssh_argv(
 
 def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
     """Replace this process with ssh. Raises InputError, or MissingError without ssh."""
-    _check_order(run, node)
+    if _is_up(node) and not _is_up(run):
+        raise InputError(f"ssh: RUN comes before NODE: seatrial ssh {node} {run}")
     testbed = testbed_of(run)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
-        raise MissingError(Reason.of("ssh-missing")) from error
-
-
-def _check_order(run: str, node: str) -> None:
-    """Raise InputError if the second argument is the run."""
-    if _is_up(node) and not _is_up(run):
-        raise InputError(f"ssh: RUN comes before NODE: seatrial ssh {node} {run}")
+        raise MissingError.of("ssh-missing") from error
 
 
 def _is_up(run: str) -> bool:

@@ -77,7 +77,8 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
     collective = str(document.get("collective") or "")
     tests = []
     for test in document.get("tests", ()):
-        nodes, rate = tuple(test["nodes"]), test["busbw_gb_s"]
+        nodes = tuple(test["nodes"])
+        rate = test["busbw_gb_s"]
         gpus = tuple(str(gpu) for gpu in test.get("gpus") or ())
         name = f"{row.run_id}/{test.get('name', '')}"
         ends = (gpus,) * len(nodes) if gpus else ()

@@ -146,7 +146,8 @@ class RedactingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         plain = copy.copy(record)
-        plain.msg, plain.args = self._secrets.out_of_line(record.getMessage()), ()
+        plain.msg = self._secrets.out_of_line(record.getMessage())
+        plain.args = ()
         # Another handler's text of it may be kept there
         plain.exc_info = plain.exc_text = plain.stack_info = None
         trace = self.formatException(record.exc_info) if record.exc_info else ""

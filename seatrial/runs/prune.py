@@ -22,12 +22,11 @@ from seatrial.config.run import is_written_by_runs
 from seatrial.history import RunRow, open_store
 from seatrial.history.past import chosen_runs
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import Reason
 from seatrial.model.result import now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state
 from seatrial.runs.cluster_lock import runs_at_work
-from seatrial.runs.load import MAX_BYTES
+from seatrial.runs.measurements_file import MAX_BYTES
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -163,7 +162,8 @@ class RunsFolder:
             raise ValueError("is a link" if stat.S_ISLNK(status.st_mode) else "is no folder")
         if status.st_uid != os.geteuid():
             raise ValueError("belongs to another user")
-        size, changed = 0, status.st_mtime
+        size = 0
+        changed = status.st_mtime
         for folder, _, files, descriptor in os.fwalk(name, dir_fd=self._descriptor, onerror=_raise):
             if folder == name and (
                 foreign := [
@@ -316,4 +316,4 @@ def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
     try:
         return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
     except OSError as error:
-        raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
+        raise SeatrialError.of("runs-at-work-unknown", problem=error) from error

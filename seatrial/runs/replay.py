@@ -191,8 +191,7 @@ class _Replay:
         """Yield the judgement of each run by those before it."""
         for run_id, rows in self._frame.groupby("run_id", sort=False):
             places, values = _readings(rows)
-            started = str(rows["started"].iloc[0])
-            self._weekdays.append(_weekday(started))
+            self._weekdays.append(_weekday(str(rows["started"].iloc[0])))
             judge = SeriesJudge(self._table(rows, places), self._past(places))
             judged = _read(judge, values)
             broken = list(_broken(judge.table.first, values[0]))
@@ -402,6 +401,7 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     knowledge = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged, len(run.nodes))
-    suspects = merge_suspects(judged)
-    result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=suspects)
+    result = replace(
+        run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged)
+    )
     return replace(result, next_steps=next_steps(result))

@@ -197,7 +197,7 @@ class RunState:
     def testbed(self) -> Testbed:
         """The nodes that are left. Raises LaunchError before the launch."""
         if self.nodes_up is None:
-            raise LaunchError(Reason.of("no-testbed"))
+            raise LaunchError.of("no-testbed")
         return self.nodes_up
 
     def add(self, check: Check) -> None:
@@ -381,10 +381,8 @@ def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
 
     Return the same object if nothing changes: a thousand nodes have a hundred thousand of them.
     """
-    measurement, reason = (
-        _measurement(judgement.measurement, clean),
-        rewritten(judgement.reason, clean),
-    )
+    measurement = _measurement(judgement.measurement, clean)
+    reason = rewritten(judgement.reason, clean)
     if measurement is judgement.measurement and reason is judgement.reason:
         return judgement
     return replace(judgement, measurement=measurement, reason=reason)

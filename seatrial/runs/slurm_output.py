@@ -99,7 +99,8 @@ def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
             by_job[int(match[1])].append(name)
-    outputs, skipped = [], []
+    outputs = []
+    skipped = []
     for job, names in by_job.items():
         try:
             outputs.append(_output(descriptor, job, names))

@@ -12,7 +12,8 @@ from pathlib import Path
 from seatrial.model.errors import InputError
 
 RESERVE = ".run.json.reserve"
-_BYTES, _BYTES_PER_NODE = 1024**2, 32 * 1024
+_BYTES = 1024**2
+_BYTES_PER_NODE = 32 * 1024
 _held: dict[Path, int] = {}  # the open file by the run's folder
 
 

@@ -138,7 +138,9 @@ def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
     Raises OSError.
     """
-    at, left, links = Path("/"), list(path.parts[1:]), 0
+    at = Path("/")
+    left = list(path.parts[1:])
+    links = 0
     yield at, at.lstat()
     while left:
         component = at / left.pop(0)
@@ -149,7 +151,8 @@ def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         yield component, status
         at = component
         if stat.S_ISLNK(status.st_mode):
-            target, links = component.readlink(), links + 1
+            target = component.readlink()
+            links = links + 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, "has too many symbolic links", str(path))
             at = Path("/") if target.is_absolute() else component.parent

@@ -80,7 +80,8 @@ class RawLog:
         return ready
 
     def _end(self) -> None:
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file:
             with suppress(OSError):  # what could not be written is tried once more
                 file.close()

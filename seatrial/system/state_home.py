@@ -29,7 +29,8 @@ def state_home() -> Path:
 
 def check_state_home() -> None:
     """Raise InputError if a run needs the folder and cannot write to it."""
-    elsewhere, is_root = os.environ.get("SEATRIAL_HISTORY"), os.geteuid() == 0
+    elsewhere = os.environ.get("SEATRIAL_HISTORY")
+    is_root = os.geteuid() == 0
     if elsewhere and is_root:
         return
     other = ", or SEATRIAL_HISTORY to a database elsewhere" if is_root else ""

@@ -291,10 +291,7 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
         names = suspects.setdefault(replace(step, suspect=""), [])
         if step.suspect:
             names.append(step.suspect)
-    lines = []
-    for step, names in suspects.items():
-        joined = replace(step, suspect=host_list(names))
-        lines.append(next_line(joined))
+    lines = [next_line(replace(step, suspect=host_list(names))) for step, names in suspects.items()]
     more = len(lines) - MAX_STEPS
     if more <= 0:
         return lines

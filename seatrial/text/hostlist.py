@@ -58,8 +58,7 @@ def _ranges(stem: str, width: int, digits: Sequence[str]) -> str:
     last_by_first: dict[int, int] = {}
     first = -1
     last = -1
-    numbers = sorted(map(int, digits))
-    for number in numbers:
+    for number in sorted(map(int, digits)):
         if not last_by_first or number > last + 1:
             first = number
         last = number

@@ -12,7 +12,8 @@ class LazyPattern:
     """
 
     def __init__(self, pattern: str, flags: int) -> None:
-        self.pattern, self.flags = pattern, flags
+        self.pattern = pattern
+        self.flags = flags
 
     def __getattr__(self, name: str) -> Any:  # asked only for what is not there yet
         compiled = re.compile(self.pattern, self.flags)

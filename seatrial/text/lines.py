@@ -49,7 +49,8 @@ def last_bytes(chunks: Iterable[bytes]) -> bytes:
     chunk.
     """
     kept: deque[bytes] = deque()
-    size, cut = 0, False
+    size = 0
+    cut = False
     for chunk in chunks:
         kept.append(chunk)
         size += len(chunk)

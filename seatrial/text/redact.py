@@ -283,7 +283,8 @@ class Redactor:
 
     def end(self) -> str:
         """Return the rest after the last text."""
-        rest, self._pending = self._pending, ""
+        rest = self._pending
+        self._pending = ""
         return self.line(rest) if rest else ""
 
     def line(self, line: str) -> str:
@@ -362,7 +363,8 @@ def _without_assigned(text: str, names: frozenset[str]) -> str:
 
     Its time does not depend on how many there are.
     """
-    shown, done = [], 0
+    shown = []
+    done = 0
     for assignment in _ASSIGNMENT.finditer(text):
         if assignment.start() < done or not _is_one_of(assignment["name"], names):
             continue

@@ -132,7 +132,8 @@ def file_size(count: int) -> str:
 
 def interval(expected: Expected, unit: str = "") -> str:
     """Format an expected interval: "370 – 405 GB/s", "≥ 370 GB/s", or a dash without one."""
-    low, high = expected.low, expected.high
+    low = expected.low
+    high = expected.high
     if low is not None and high is not None:
         return f"{number(low)} – {quantity(high, unit)}"
     if low is not None:
@@ -183,7 +184,8 @@ def suspect_name(suspect: Suspect, nodes: Iterable[Mapping[str, Any]] = ()) -> s
     """Format the suspect, with its kind if its name does not say it, and its host name or address
     if in `nodes`.
     """
-    name, of = named(suspect.kind, suspect.name), suspect.name.partition("/")[0]
+    name = named(suspect.kind, suspect.name)
+    of = suspect.name.partition("/")[0]
     node = next((node for node in nodes if node.get("name") == of), {})
     host = next(
         (str(node[key]) for key in ("hostname", "address") if node.get(key) not in (None, "", of)),

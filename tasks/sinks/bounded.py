@@ -66,7 +66,8 @@ class BoundedSink:
 
 def main() -> None:
     sink, method, arguments = pickle.load(sys.stdin.buffer)
-    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    out = sys.stdout.buffer
+    sys.stdout = sys.stderr
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = in_use + (MEMORY_MIB << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

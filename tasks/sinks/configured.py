@@ -149,7 +149,8 @@ class AppriseSink:
         import apprise
         from apprise.plugins.email import NotifyEmail
 
-        service, sender = self._service(), apprise.Apprise()
+        service = self._service()
+        sender = apprise.Apprise()
         sender.add(service)
         if thread and isinstance(service, NotifyEmail):
             service.headers |= {"References": thread, "In-Reply-To": thread}
@@ -158,7 +159,8 @@ class AppriseSink:
             try:
                 # As text: what is HTML to the service is escaped on the way, and letters hold
                 # nothing that is Markdown.
-                text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
+                text = apprise.NotifyFormat.TEXT
+                as_kind = apprise.NotifyType(kind)
                 if sender.notify(
                     body=body,
                     title=title,
@@ -215,7 +217,8 @@ def _captured_log() -> Iterator[list[str]]:
             if record.levelno >= logging.WARNING or _CAUSE in message:
                 messages.append(message.rpartition(_CAUSE)[2])
 
-    logger, listener = logging.getLogger("apprise"), Listener()
+    logger = logging.getLogger("apprise")
+    listener = Listener()
     before = logger.level, logger.propagate
     logger.addHandler(listener)
     logger.setLevel(logging.DEBUG)

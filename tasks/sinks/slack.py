@@ -184,7 +184,8 @@ class SlackSink:
         return f"slack {shown(self.channel)}"
 
     def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        delivered, channel = receipt, shown(self.channel)
+        delivered = receipt
+        channel = shown(self.channel)
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
             news = alert.incident.changes[receipt.reported :]
@@ -192,7 +193,8 @@ class SlackSink:
                 return Delivery(receipt, f"message in {channel} {updated}")
             mentions = mentions_for(alert.incident, self.mentions)
             if updated:
-                place, summary = receipt.place, f"sent the change to {channel}"
+                place = receipt.place
+                summary = f"sent the change to {channel}"
                 text = change(alert, news, mentions)
                 self._call(
                     "chat_postMessage",
@@ -206,10 +208,8 @@ class SlackSink:
                 sent = self._call(
                     "chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET
                 )
-                place, summary = (
-                    {key: str(sent[key]) for key in ("channel", "ts")},
-                    f"sent to {channel}",
-                )
+                place = {key: str(sent[key]) for key in ("channel", "ts")}
+                summary = f"sent to {channel}"
             delivered = full_receipt(alert, place)
             missed = self._thread(alert, delivered, files)
             return Delivery(delivered, "; ".join([summary, *missed]))

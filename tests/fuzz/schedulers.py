@@ -12,7 +12,8 @@ from unittest.mock import patch
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.runai.platform import ending, read_workload
 from seatrial.platforms.service import node_service
-from seatrial.platforms.slurm.jobs import never_starts, parse_jobs, read_nodes_log, waits_for
+from seatrial.platforms.slurm.bringup import read_nodes_log
+from seatrial.platforms.slurm.jobs import never_starts, parse_jobs, waits_for
 from seatrial.platforms.slurm.login import Login
 from tests.fuzz.mutations import HOSTILE
 from tests.fuzz.target import Target, line_of, text_of

@@ -20,7 +20,8 @@ from seatrial.checks.storage.check import Storage
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.section import Training
-from seatrial.config.cluster import load_cluster, missing_package
+from seatrial.config.cluster import load_cluster
+from seatrial.config.upload import missing_package
 from seatrial.model.errors import FileError, InputError
 from seatrial.model.sizes import format_size, parse_size
 
@@ -38,7 +39,8 @@ def test_only_the_platform_that_the_file_names_is_imported() -> None:
     program = f"""
 import sys
 from pathlib import Path
-from seatrial.config.cluster import load_cluster, missing_package
+from seatrial.config.cluster import load_cluster
+from seatrial.config.upload import missing_package
 load_cluster(Path({str(CLUSTERS[0].with_name("local.yaml"))!r}))
 print(*sorted({{name.split(".")[2] for name in sys.modules if name.startswith("seatrial.platforms.")}} - {{"reasons"}}))
 """  # and the codes that all platforms share
@@ -387,7 +389,7 @@ def test_a_package_that_an_upload_lacks_is_named_with_the_command_that_installs_
 ) -> None:
     for comes_with_fsspec in ("file:///srv/logs", "memory://bucket"):
         assert missing_package(comes_with_fsspec) is None
-    monkeypatch.setattr("seatrial.config.cluster.find_spec", lambda _: None)
+    monkeypatch.setattr("seatrial.config.upload.find_spec", lambda _: None)
     message = missing_package("gs://bucket/logs")
     assert message
     assert "gcsfs is not installed, which gs:// needs: " in message

@@ -63,16 +63,17 @@ def _constants(path: Path) -> set[str]:
 
 
 def _made(path: Path) -> Iterator[tuple[str, str, set[str] | None]]:
-    """Where code makes a reason with a literal code: place, code, and the names of the values if
-    all are literal.
+    """Where code makes a reason, or an error with one, by a literal code.
+
+    Place, code, and the names of the values if all are literal.
     """
     for node in nodes(path):
         match node:
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="Reason"), attr="of"),
+                func=ast.Attribute(value=ast.Name(id=owner), attr="of"),
                 args=[ast.Constant(value=str(code))],
                 keywords=values,
-            ):
+            ) if owner == "Reason" or owner.endswith("Error"):
                 names = {value.arg for value in values if value.arg}
                 yield (
                     f"{path.name}:{node.lineno}",

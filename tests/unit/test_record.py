@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from seatrial.config.run import Run
-from seatrial.flows import check
+from seatrial.flows import chain
 from seatrial.flows.serving import by_hand
 from seatrial.history import RunRow
 from seatrial.history.store import Store
@@ -104,23 +104,23 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     full: RunState, caplog: pytest.LogCaptureFixture
 ) -> None:
     full.done.add("record")
-    assert check.rewrite_run_json(full).verdict is Verdict.FAIL
+    assert chain.rewrite_run_json(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
 def test_a_run_that_was_told_though_not_recorded_did_not_die(
     full: RunState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "deployment", SimpleNamespace(id="1"))
+    monkeypatch.setattr(chain, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
-    assert check.rewrite_run_json(full).verdict is Verdict.FAIL
+    assert chain.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(
     full: RunState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
-        check.rewrite_run_json(full)
+        chain.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: raised.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -133,8 +133,8 @@ def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(
     full: RunState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploaded: list[Run] = []
-    monkeypatch.setattr(check, "upload", lambda run, *_: uploaded.append(run))
-    check.record_cut(full, KeyboardInterrupt())
+    monkeypatch.setattr(chain, "upload", lambda run, *_: uploaded.append(run))
+    chain.record_cut(full, KeyboardInterrupt())
     assert uploaded == [full.run]
 
 
@@ -145,7 +145,7 @@ def test_a_run_that_is_cut_off_without_a_result_gets_one(
     run: Run, cut: BaseException, code: str | None
 ) -> None:
     """As a campaign between two phases; what failed is no run that was cut off."""
-    with pytest.raises(type(cut)), check.recorded_if_cut(run):
+    with pytest.raises(type(cut)), chain.recorded_if_cut(run):
         raise cut
     file = run.out / "run.json"
     assert (load_result(file).reason.code if file.exists() else None) == code

@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
-from seatrial.flows import check
+from seatrial.flows import chain
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult
@@ -65,12 +65,12 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         "current": SimpleNamespace(id="00000000-0000-0000-0000-000000000000"),
     }
     for name, step in steps.items():
-        monkeypatch.setattr(check, name, step)
-    monkeypatch.setattr(check, "notify_task", notify)
-    monkeypatch.setattr(check, "record_task", record.record)
+        monkeypatch.setattr(chain, name, step)
+    monkeypatch.setattr(chain, "notify_task", notify)
+    monkeypatch.setattr(chain, "record_task", record.record)
     monkeypatch.setattr(record, "_report", lambda *_: "")
-    monkeypatch.setattr(check, "upload_task", lambda *_: None)
-    monkeypatch.setattr(check, "metrics_task", lambda *_: None)
+    monkeypatch.setattr(chain, "upload_task", lambda *_: None)
+    monkeypatch.setattr(chain, "metrics_task", lambda *_: None)
     monkeypatch.setenv("SEATRIAL_METRICS", "textfile:/nowhere")
     return sent
 
@@ -82,7 +82,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def went_through(run: Run) -> tuple[RunResult, dict[str, Any]]:
-    result = check.run_chain(run, notify=True, rebuild=False, wait_s=0)
+    result = chain.run_chain(run, notify=True, rebuild=False, wait_s=0)
     return result, json.loads((run.out / "run.json").read_text())
 
 
@@ -95,8 +95,8 @@ def test_a_run_in_which_nothing_breaks_passes(run: Run, alerts: list[RunResult])
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        *((check, name) for name in (*MEASURING, *LEAVING)),
-        *((check, name) for name in TELLING),
+        *((chain, name) for name in (*MEASURING, *LEAVING)),
+        *((chain, name) for name in TELLING),
         *((run_state, name) for name in RESULT_MAKING),
         *((record, name) for name in WRITING),
     ],
@@ -142,7 +142,7 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
             context.testbed,
         )
 
-    monkeypatch.setattr(check, "check_task", checked)
+    monkeypatch.setattr(chain, "check_task", checked)
     monkeypatch.setattr(run_state, "without_secrets", lambda *_: 1 / 0)
     result, document = went_through(run)
     assert (result.verdict, document["verdict"]) == (Verdict.CORRUPT, "corrupt")

@@ -41,7 +41,7 @@ from seatrial.checks.storage.nodes import (
     is_object_store,
     ring,
 )
-from seatrial.config.cluster import Address
+from seatrial.config.upload import Address
 from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

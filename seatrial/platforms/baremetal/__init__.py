@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import FullPath, Mount, Ulimits
-from seatrial.platforms.openssh import LoginSettings, PathText, SshSettings, legal_path
+from seatrial.platforms.openssh import LoginSettings, PathText, SshSettings
 from seatrial.text.hostlist import expand
 
 
@@ -39,9 +39,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="where a run makes its folder; not mounted noexec"
     )
-    python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="on the nodes, with torch"
-    )
+    python: PathText = Field("python3", description="on the nodes, with torch")
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",
         description="what starts `image`; devices and ulimits need docker or podman",
@@ -52,9 +50,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         default_factory=dict,
         description="by name; memlock is -1 (unlimited) with GPUs",
     )
-    container_python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="in the containers, with torch"
-    )
+    container_python: PathText = Field("python3", description="in the containers, with torch")
     pull_timeout_s: Seconds = Field(1800, description="seconds until an image is pulled")
     start_timeout_s: Seconds = Field(60, description="seconds that started nodes have to answer")
     deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(

@@ -63,12 +63,14 @@ def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Containe
 
     `folder` is the run's on the host, mounted at the same path.
     """
-    cluster, program, image = run.cluster, settings.runtime, run.nodes_image
+    cluster = run.cluster
+    program = settings.runtime
+    image = run.nodes_image
     if program == "none":
         return None
     if settings.has_daemon:
-        name, options = container_name(settings, run.run_id), _options(cluster, settings, folder)
-        command = (program, "run", f"--name={name}", *options, image)
+        name = container_name(settings, run.run_id)
+        command = (program, "run", f"--name={name}", *_options(cluster, settings, folder), image)
         return Container(program, image, command, name, user="root")
     binds = [f"{folder}:{folder}", *map(bind, settings.mounts)]
     return Container(
@@ -143,9 +145,7 @@ def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
     request = {"verb": "image", "container": asdict(container)}
     answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
     if answer.missing:
-        raise HostError(
-            Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program))
-        )
+        raise HostError.of("baremetal-host-lacks", host=host, programs=printable(container.program))
     if answer.image_missing and not container.name:
         raise HostError(image_missing(container, host, "there is no such file"))
     return answer
@@ -243,10 +243,13 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
         if isinstance(answer, SeatrialError):
             log.warning("%s", answer.reason)
             options = hosts.options(host)
-            address, user = options.get("hostname", host), options.get("user", "root")
             addresses.append(
                 HostAddress(
-                    name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host)
+                    name=host,
+                    address=options.get("hostname", host),
+                    port=port,
+                    user=options.get("user", "root"),
+                    proxied=hosts.is_proxied(host),
                 )
             )
         else:
@@ -260,11 +263,9 @@ def _start(
     proxied = hosts.is_proxied(host)
     answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
     if answer.held is not None:
-        raise HostError(Reason.of("baremetal-host-busy", host=host, holder=answer.held))
+        raise HostError.of("baremetal-host-busy", host=host, holder=answer.held)
     if answer.port is None or answer.user is None:
-        raise HostError(
-            Reason.of("baremetal-host-failed", host=host, problem="its answer has no port")
-        )
+        raise HostError.of("baremetal-host-failed", host=host, problem="its answer has no port")
     address = answer.address or hosts.options(host).get("hostname", host)
     return HostAddress(
         name=host,

@@ -172,7 +172,8 @@ class Hosts:
     listen: str | None = None
 
     def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
-        self._settings, self._config = settings, config
+        self._settings = settings
+        self._config = config
         # sshd drops some of more than ten logins (MaxStartups)
         self._through_jumps = threading.Semaphore(8)
 
@@ -193,17 +194,13 @@ class Hosts:
         if answer is None and status == SSH_FAILED:
             raise HostError(reason_of(host, errors, lambda: self.options(host)))
         if answer is None and status in (126, 127):  # of a shell that cannot run the program
-            raise HostError(
-                Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python)
-            )
+            raise HostError.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         if answer is None:
             problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
-            raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem))
+            raise HostError.of("baremetal-host-failed", host=host, problem=problem)
         if answer.problem is not None:
-            raise HostError(
-                Reason.of(
-                    "baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]
-                )
+            raise HostError.of(
+                "baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]
             )
         return answer
 
@@ -285,15 +282,13 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
         return run_bounded(argv, environment(), timeout_s, stdin=stdin)
     except (FileNotFoundError, PermissionError):
         if argv[0] == "ssh":
-            raise MissingError(Reason.of("ssh-missing")) from None
-        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=argv[0])) from None
+            raise MissingError.of("ssh-missing") from None
+        raise HostError.of("baremetal-host-lacks", host=host, programs=argv[0]) from None
     except subprocess.TimeoutExpired:
-        raise HostError(
-            Reason.of(
-                "baremetal-connection-lost",
-                host=host,
-                problem=f"it did not answer within {timeout_s:g} s",
-            )
+        raise HostError.of(
+            "baremetal-connection-lost",
+            host=host,
+            problem=f"it did not answer within {timeout_s:g} s",
         ) from None
 
 
@@ -305,10 +300,8 @@ def _answer(host: str, output: str) -> Answer | None:
     try:
         return Answer.model_validate(json.loads(lines[-1].removeprefix(MARK)))
     except (ValueError, RecursionError, ValidationError) as error:
-        raise HostError(
-            Reason.of(
-                "baremetal-host-failed",
-                host=host,
-                problem="its answer is not what the program prints",
-            )
+        raise HostError.of(
+            "baremetal-host-failed",
+            host=host,
+            problem="its answer is not what the program prints",
         ) from error

@@ -69,10 +69,7 @@ def deadline_of(folder: Path) -> float:
     """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch
     by this clock.
     """
-    try:
-        deadline = json.loads(states.read_file(folder, "deadline.json"))
-    except (InputError, ValueError):
-        return 0.0  # nothing was started
+    deadline = states.read_json(folder, "deadline.json")  # None: nothing was started
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
 
 
@@ -90,10 +87,7 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
     """Return the hosts that may hold something of the run: every one, if it was cut off while it
     started.
     """
-    try:
-        untouched = json.loads(states.read_file(folder, "untouched.json"))
-    except (InputError, ValueError):
-        return list(hosts)
+    untouched = states.read_json(folder, "untouched.json") or ()
     return [host for host in hosts if host not in untouched]
 
 
@@ -156,16 +150,19 @@ def _host_problems(
 class Baremetal(RunsWithState[BaremetalState]):
     """Nodes as hosts that run one more sshd for the time of the run."""
 
-    kind, leaves = "baremetal", "sshd on the hosts and the keys of a run whose process is gone"
+    kind = "baremetal"
+    leaves = "sshd on the hosts and the keys of a run whose process is gone"
     state_type = BaremetalState
     hosts_type = Hosts
 
     def __init__(self, cluster: "Cluster", settings: BaremetalPlatform) -> None:
-        self._cluster, self._settings = cluster, settings
+        self._cluster = cluster
+        self._settings = settings
 
     def render(self, run: Run) -> Rendered:
         folder = node_folder(self._settings, run.run_id)
-        python, hosts = shlex.quote(self._settings.python), self._settings.hosts
+        python = shlex.quote(self._settings.python)
+        hosts = self._settings.hosts
         container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
         port = run.cluster.ssh_port
         nodes = [
@@ -186,19 +183,18 @@ class Baremetal(RunsWithState[BaremetalState]):
         )
 
     def launch(self, run: Run) -> Testbed:
+        settings = self._settings
         folder, run_key, host_key = states.begin(run, self.kind)
-        deadline = (
-            time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
-        )
-        write_private(folder / "ssh_config", ssh_config(self._settings))
+        deadline = time.time() + lifetime_s(settings, run.cluster) + settings.start_timeout_s
+        write_private(folder / "ssh_config", ssh_config(settings))
         write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
-        if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
+        if container := container_of(run, settings, run_folder(settings, run.run_id)):
             # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
-            write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
-            ensure_images(hosts, self._settings, container)
+            write_private(folder / "untouched.json", json.dumps(settings.hosts))
+            ensure_images(hosts, settings, container)
             (folder / "untouched.json").unlink()
-        started = start_nodes(hosts, run, self._settings, run_key, host_key)
+        started = start_nodes(hosts, run, settings, run_key, host_key)
         remember_untouched(folder, started)
         addresses = addresses_of(started, hosts, run.cluster.ssh_port)
         state = BaremetalState(host_key=host_key.public, nodes=addresses)
@@ -215,7 +211,8 @@ class Baremetal(RunsWithState[BaremetalState]):
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = self._folder(run_id)
-        hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
+        hosts = self._hosts(folder)
+        addresses = {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             proxied = addresses[node.name].proxied
@@ -267,12 +264,11 @@ class Baremetal(RunsWithState[BaremetalState]):
         with suppress(InputError):
             at_launch = states.recall(folder).platform  # the cluster file may have changed since
             settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
-        container = {"program": settings.runtime, "name": container_name(settings, run_id)}
         request = {
             "verb": "stop",
             "run_id": run_id,
             "folder": run_folder(settings, run_id),
-            "container": container,
+            "container": {"program": settings.runtime, "name": container_name(settings, run_id)},
         }
         hosts = self.hosts_type(settings, folder / "ssh_config")
         touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
@@ -283,19 +279,18 @@ class Baremetal(RunsWithState[BaremetalState]):
             states.remove_folder(folder)
             return
         (folder / states.KEY_FILE).unlink(missing_ok=True)
-        raise SeatrialError(
-            Reason.of(
-                "baremetal-hosts-remain",
-                count=len(remaining),
-                hosts=len(settings.hosts),
-                problems=some_of(remaining),
-                until=f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC",
-            )
+        raise SeatrialError.of(
+            "baremetal-hosts-remain",
+            count=len(remaining),
+            hosts=len(settings.hosts),
+            problems=some_of(remaining),
+            until=f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC",
         )
 
     def missing(self) -> list[Reason]:
         """List what would keep a run from starting, on every host. Changes nothing on them."""
-        cluster, settings = self._cluster, self._settings
+        cluster = self._cluster
+        settings = self._settings
         run = trial_run(cluster)
         container = container_of(run, settings, run_folder(settings, run.run_id))
         request = {

@@ -17,7 +17,8 @@ class HostService:
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, BaremetalPlatform)
-        self._cluster, self._settings = cluster, cluster.platform
+        self._cluster = cluster
+        self._settings = cluster.platform
 
     def nodes(self) -> list[ServiceNode]:
         return [ServiceNode(host, "named") for host in self._settings.hosts]

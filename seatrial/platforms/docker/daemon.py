@@ -79,25 +79,21 @@ class Daemon:
             AttributeError,
         ) as error:
             # the last three: what docker's SDK makes of a broken context
-            raise MissingError(
-                Reason.of(
-                    "docker-unreachable",
-                    address=printable(self.address),
-                    source=self.source,
-                    problem=error_text(error),
-                )
+            raise MissingError.of(
+                "docker-unreachable",
+                address=printable(self.address),
+                source=self.source,
+                problem=error_text(error),
             ) from error
         if (
             tuple(int(part) for part in client.api.api_version.split(".") if part.isdecimal())
             < MIN_API
         ):
-            raise MissingError(
-                Reason.of(
-                    "docker-too-old",
-                    address=self.address,
-                    version=client.api.api_version,
-                    oldest=".".join(map(str, MIN_API)),
-                )
+            raise MissingError.of(
+                "docker-too-old",
+                address=self.address,
+                version=client.api.api_version,
+                oldest=".".join(map(str, MIN_API)),
             )
         return client
 
@@ -110,10 +106,12 @@ class Daemon:
         from docker.utils import kwargs_from_env
 
         if self._settings.host:
-            self.address, self.source = self._settings.host, "platform.host"
+            self.address = self._settings.host
+            self.source = "platform.host"
             return {**kwargs_from_env(), "base_url": self.address}
         if not self._settings.context and os.environ.get("DOCKER_HOST"):
-            self.address, self.source = os.environ["DOCKER_HOST"], "DOCKER_HOST"
+            self.address = os.environ["DOCKER_HOST"]
+            self.source = "DOCKER_HOST"
             return dict(kwargs_from_env())
         name = self._settings.context or os.environ.get("DOCKER_CONTEXT")
         self.source = f"context {printable(name or 'of ~/.docker/config.json')}"
@@ -197,13 +195,9 @@ def explained(action: str) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        raise GoneError(
-            Reason.of("docker-refused", action=action, problem=error_text(error))
-        ) from error
+        raise GoneError.of("docker-refused", action=action, problem=error_text(error)) from error
     except (DockerException, RequestException, OSError) as error:
-        raise LaunchError(
-            Reason.of("docker-refused", action=action, problem=error_text(error))
-        ) from error
+        raise LaunchError.of("docker-refused", action=action, problem=error_text(error)) from error
 
 
 def error_text(error: Exception) -> str:
@@ -228,12 +222,11 @@ def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> li
     try:
         info = daemon.info()
         if uses_cdi(plan):
-            runtime, there = (
-                "CDI devices",
-                bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices")),
-            )
+            runtime = "CDI devices"
+            there = bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
         else:
-            runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
+            runtime = "nvidia runtime"
+            there = "nvidia" in (info.get("Runtimes") or {})
         if cluster.gpus and not there:
             return [
                 Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)

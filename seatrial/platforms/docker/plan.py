@@ -56,9 +56,11 @@ class DockerPlan:
 
     @property
     def labels(self) -> dict[str, str]:
-        made, expires = "<launch>", "<launch and deadline_s>"
+        made = "<launch>"
+        expires = "<launch and deadline_s>"
         if self.made_s is not None:
-            made, expires = str(int(self.made_s)), str(int(self.made_s + self.lives_s))
+            made = str(int(self.made_s))
+            expires = str(int(self.made_s + self.lives_s))
         whose = {RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name, OWNER: self.owner}
         return {**whose, MADE: made, EXPIRES: expires}
 
@@ -70,7 +72,8 @@ def network_body(plan: DockerPlan) -> Body:
 
 def container_body(plan: DockerPlan, index: int) -> Body:
     """Return the container that is node number `index`."""
-    cluster, node = plan.run.cluster, plan.run.cluster.node_names()[index]
+    cluster = plan.run.cluster
+    node = cluster.node_names()[index]
     env = {
         "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(plan.lives_s),
@@ -95,14 +98,13 @@ def container_body(plan: DockerPlan, index: int) -> Body:
 
 
 def _host_config(plan: DockerPlan, index: int) -> Body:
-    settings, ulimits = (
-        plan.settings,
-        sorted(limits(plan.run.cluster, plan.settings.ulimits).items()),
-    )
+    cluster = plan.run.cluster
+    settings = plan.settings
+    ulimits = sorted(limits(cluster, settings.ulimits).items())
     config: Body = {
         "NetworkMode": plan.network if settings.network == "own" else "host",
         "CapDrop": ["ALL"],
-        "CapAdd": capabilities(plan.run.cluster, settings.devices, settings.capabilities),
+        "CapAdd": capabilities(cluster, settings.devices, settings.capabilities),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": settings.ipc,
         "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in ulimits],
@@ -124,11 +126,11 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
     }
     if settings.ipc == "private":
         config["ShmSize"] = int(
-            (settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * 1024**3
+            (settings.shared_memory_gib or (16 if cluster.gpus else 1)) * 1024**3
         )
     if settings.network == "own":
         config["PortBindings"] = {
-            f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]
+            f"{cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]
         }
     return {key: value for key, value in config.items() if value != []}
 
@@ -166,11 +168,13 @@ def keys_archive(files: Mapping[str, str]) -> bytes:
     folder = KEYS.removeprefix("/etc/")
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         entry = tarfile.TarInfo(folder)
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o700
+        entry.type = tarfile.DIRTYPE
+        entry.mode = 0o700
         archive.addfile(entry)
         for name, text in files.items():
             content = text.encode()
             entry = tarfile.TarInfo(f"{folder}/{name}")
-            entry.size, entry.mode = len(content), 0o600
+            entry.size = len(content)
+            entry.mode = 0o600
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()

@@ -78,8 +78,8 @@ def ensure_image(daemon: Daemon, image: str) -> None:
             if isinstance(message, dict) and message.get("error"):
                 raise DockerException(str(message["error"]))
     except DockerException as error:
-        raise LaunchError(
-            Reason.of("docker-image-missing", image=image, problem=error_text(error))
+        raise LaunchError.of(
+            "docker-image-missing", image=image, problem=error_text(error)
         ) from error
 
 
@@ -118,8 +118,7 @@ def _running(containers: "Sequence[Container]") -> "list[Container]":
     """Return the containers that run. Raises LaunchError if none does."""
     up = [container for container in containers if container.status == "running"]
     if not up:
-        reasons = map(why_ended, containers[:3])
-        raise LaunchError(join(reasons))
+        raise LaunchError(join(map(why_ended, containers[:3])))
     return up
 
 
@@ -144,7 +143,7 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
     try:
         return ContainerAddress.model_validate(fields)
     except ValidationError as error:
-        raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
+        raise LaunchError.of("docker-no-address", node=printable(name)) from error
 
 
 def why_ended(container: "Container") -> Reason:
@@ -155,8 +154,7 @@ def why_ended(container: "Container") -> Reason:
         problem = "it ran out of memory"
     if not problem:
         with suppress(GoneError, LaunchError), explained("logs"):
-            log_end = container.logs(tail=20)[-10_000:]
-            problem = last_line(log_end.decode(errors="replace"))
+            problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     shown = printable(problem)[:500] or "it printed nothing"
     return Reason.of(
         "docker-node-ended",
@@ -204,15 +202,15 @@ class DockerState(PlatformState):
 class Docker(RunsWithState[DockerState]):
     """Nodes as containers of one Docker host."""
 
-    kind, state_type, leaves = KIND, DockerState, "its keys on this machine"
+    kind = KIND
+    state_type = DockerState
+    leaves = "its keys on this machine"
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, DockerPlatform)
-        self._cluster, self._settings, self._daemon = (
-            cluster,
-            cluster.platform,
-            Daemon(cluster.platform),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._daemon = Daemon(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
@@ -245,22 +243,23 @@ class Docker(RunsWithState[DockerState]):
         ensure_image(daemon, plan.image)
         create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        nodes = node_addresses(daemon, plan)
-        network = self._network(run.run_id)
-        state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
+        state = DockerState(
+            host_key=host_key.public,
+            nodes=node_addresses(daemon, plan),
+            network=self._network(run.run_id),
+            cores=cores,
+        )
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         limit_s = self._settings.start_timeout_s
         if not wait_for_sshd(
             testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2
         ):
-            raise LaunchError(
-                Reason.of(
-                    "docker-nodes-silent",
-                    nodes=some_of(testbed.names),
-                    limit_s=f"{limit_s:g}",
-                    address=daemon.remote_host or "this machine",
-                )
+            raise LaunchError.of(
+                "docker-nodes-silent",
+                nodes=some_of(testbed.names),
+                limit_s=f"{limit_s:g}",
+                address=daemon.remote_host or "this machine",
             )
         return testbed
 
@@ -363,7 +362,8 @@ platform = Docker
 
 def _log_of(container: "Container") -> str:
     """Return the end of the container's log."""
-    chunks, size = [], 0
+    chunks = []
+    size = 0
     with suppress(GoneError), explained(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=100_000):
             chunks.append(chunk)

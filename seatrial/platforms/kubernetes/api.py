@@ -17,17 +17,16 @@ from yaml import YAMLError
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.plan import Kind, Object
 from seatrial.text.lines import last_bytes, one_line
 from seatrial.text.redact import Secrets, redacted
 
 _ASKS_NOTHING = ("gke-gcloud-auth-plugin", "aws", "aws-iam-authenticator", "gcloud")
-POD, NODE, SECRET, EVENT = (
-    Kind("v1", "Pod"),
-    Kind("v1", "Node"),
-    Kind("v1", "Secret"),
-    Kind("v1", "Event"),
-)
+POD = Kind("v1", "Pod")
+NODE = Kind("v1", "Node")
+SECRET = Kind("v1", "Secret")
+EVENT = Kind("v1", "Event")
 TIMEOUT_S = 30  # of one request
 LIMIT = {"_request_timeout": TIMEOUT_S}
 _TAIL_LINES = 20_000
@@ -53,27 +52,25 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     message = own_words or f"{error.status} {error.reason}"
     match error.status:
         case 401:
-            return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
+            return MissingError.of("not-logged-in", doing=doing, message=message)
         case 403:
-            return MissingError(
-                Reason.of("forbidden", doing=f"{doing} in namespace {namespace}", problem=message)
+            return MissingError.of(
+                "forbidden", doing=f"{doing} in namespace {namespace}", problem=message
             )
         case 404 if not own_words:  # nothing is served there any more
-            return UnknownKindError(
-                Reason.of(
-                    "kind-unknown",
-                    problem=f"cannot {doing}: the cluster does not know that kind any more",
-                    install="",
-                )
+            return UnknownKindError.of(
+                "kind-unknown",
+                problem=f"cannot {doing}: the cluster does not know that kind any more",
+                install="",
             )
         case 404 if "namespaces" in message:
-            return MissingError(
-                Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace)
+            return MissingError.of(
+                "namespace-missing", doing=doing, message=message, namespace=namespace
             )
         case _ if "trainingRuntime must be created" in message:
-            return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
+            return RuntimeUnseenError.of("api-server-refused", doing=doing, message=message)
         case _:
-            return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
+            return LaunchError.of("api-server-refused", doing=doing, message=message)
 
 
 def short(error: object) -> str:
@@ -103,8 +100,8 @@ def connect(context: str | None) -> Any:
     except (config.ConfigException, OSError) as error:
         raise MissingError(_lacking(kubeconfig, context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-        raise MissingError(
-            Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
+        raise MissingError.of(
+            "no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}"
         ) from error
     return client.ApiClient(configuration)
 
@@ -135,7 +132,7 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
             if "NoneType" in words
             else Secrets.of(os.environ).out_of_text(short(words))
         )
-        raise MissingError(Reason.of("login-plugin-failed", problem=problem))
+        raise MissingError.of("login-plugin-failed", problem=problem)
 
 
 def _require_plugin(kubeconfig: str, context: str | None) -> bool:
@@ -153,7 +150,7 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
     command = plugin.get("command")
     # A path may be relative to the kubeconfig
     if command and "/" not in command and not shutil.which(command):
-        raise MissingError(Reason.of("login-plugin-missing", program=command))
+        raise MissingError.of("login-plugin-missing", program=command)
     return (
         plugin.get("interactiveMode") != "Never"
         and os.path.basename(command or "") not in _ASKS_NOTHING
@@ -174,83 +171,6 @@ def _lacking(kubeconfig: str, context: str | None) -> Reason:
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     problem = f"platform.context {context!r} is not in the kubeconfig" if context else "no context"
     return Reason.of("kube-context-unknown", problem=problem, known=known)
-
-
-class Discovery:
-    """The kinds of objects that a cluster knows: one request per group and version, at their first
-    use.
-
-    The library's own discovery asks for every group, caches the answer in a file of /tmp with a
-    predictable name, and trusts that file when the cluster has changed.
-    """
-
-    def __init__(self, client: Any, timeout_s: float) -> None:
-        self._client, self._timeout_s = client, timeout_s
-        self._served: dict[str, dict[str, Object]] = {}
-
-    @cached_property
-    def _dynamic(self) -> Any:
-        from kubernetes.dynamic import DynamicClient
-
-        return DynamicClient(self._client, discoverer=lambda client, cache_file: None)
-
-    def resource(self, kind: Kind) -> Any | None:
-        """Return the library's resource of a kind; None if the cluster does not know it.
-
-        Raises the library's errors.
-        """
-        from kubernetes.dynamic.resource import Resource
-
-        entry = self._kinds(kind.api_version).get(kind.kind)
-        if entry is None:
-            return None
-        group, _, version = kind.api_version.rpartition("/")
-        return Resource(
-            prefix="apis" if group else "api",
-            group=group,
-            api_version=version,
-            kind=kind.kind,
-            namespaced=entry["namespaced"],
-            name=entry["name"],
-            client=self._dynamic,
-        )
-
-    def versions(self, kind: Kind) -> list[str]:
-        """Return the versions in which the cluster serves a kind, such as batch/v1."""
-        group, _, _ = kind.api_version.rpartition("/")
-        served = (self._get(f"/apis/{group}") or {}).get("versions", ()) if group else ()
-        return [
-            each["groupVersion"]
-            for each in served
-            if kind.kind in self._kinds(each["groupVersion"])
-        ]
-
-    def _kinds(self, api_version: str) -> dict[str, Object]:
-        """Return the kinds in one version of a group.
-
-        What is missing is looked up again the next time.
-        """
-        if api_version not in self._served:
-            listed = self._get(
-                f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-            )
-            if listed is None:
-                return {}
-            # Without subresources
-            entries = [entry for entry in listed["resources"] if "/" not in entry["name"]]
-            self._served[api_version] = {entry["kind"]: entry for entry in entries}
-        return self._served[api_version]
-
-    def _get(self, path: str) -> Object | None:
-        from kubernetes.dynamic.exceptions import NotFoundError
-
-        try:
-            served: Object = self._dynamic.request(
-                "GET", path, serializer=lambda _, answer: answer, _request_timeout=self._timeout_s
-            )
-        except NotFoundError:
-            return None
-        return served
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +209,11 @@ class Api:
             for version in filter(None, (kind.api_version, kind.older)):
                 if resource := self._discovery.resource(replace(kind, api_version=version)):
                     return resource
-        problem = f"the cluster does not know {kind.kind} ({kind.api_version})"
-        install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install))
+        raise UnknownKindError.of(
+            "kind-unknown",
+            problem=f"the cluster does not know {kind.kind} ({kind.api_version})",
+            install=f": install {kind.needs}" if kind.needs else "",
+        )
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object, and reject fields that the API server does not know.
@@ -373,8 +295,7 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
-            listing = resource.get(label_selector=selector, **scope, **LIMIT)
-            return list(plain(listing)["items"])
+            return list(plain(resource.get(label_selector=selector, **scope, **LIMIT))["items"])
 
     def version(self) -> str:
         """Return the API server's version.
@@ -397,13 +318,11 @@ class Api:
                 versions = self._discovery.versions(kind)
             if not versions:
                 raise
-            raise UnknownKindError(
-                Reason.of(
-                    "kind-unknown",
-                    problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak "
-                    f"{kind.api_version}",
-                    install=": install a release that serves it",
-                )
+            raise UnknownKindError.of(
+                "kind-unknown",
+                problem=f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak "
+                f"{kind.api_version}",
+                install=": install a release that serves it",
             ) from error
 
     def may(self, verb: str, right: Permission) -> bool:
@@ -473,13 +392,11 @@ class Api:
                 raise refused(doing, self.namespace, error) from error
             # TLS failed: there is no status
             problem = error.reason if isinstance(error, ApiException) else error
-            raise LaunchError(
-                Reason.of(
-                    "api-server-unreachable",
-                    doing=doing,
-                    host=self.client.configuration.host,
-                    error=short(problem),
-                )
+            raise LaunchError.of(
+                "api-server-unreachable",
+                doing=doing,
+                host=self.client.configuration.host,
+                error=short(problem),
             ) from error
 
 

@@ -11,10 +11,7 @@ from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, caused, extended, uncoded
 from seatrial.platforms.kubernetes import waiting
 from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
-from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
-from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
-from seatrial.platforms.kubernetes.waiting import (
+from seatrial.platforms.kubernetes.kueue import (
     UNMANAGED_S,
     WORKLOAD,
     Queued,
@@ -22,6 +19,9 @@ from seatrial.platforms.kubernetes.waiting import (
     unmanaged,
     waits_for,
 )
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
+from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 
 log = logging.getLogger("seatrial.kubernetes")
 
@@ -165,22 +165,23 @@ class BringUp:
         self._look_at = time.monotonic() + _LOOK_S
 
     def _take(self, change: WatchEvent) -> None:
+        seen = change.object
         match change.kind, change.change:
             case "Pod", "LISTED":
-                self._seen.take_pods(change.object["items"])
+                self._seen.take_pods(seen["items"])
             case _, "LISTED":
-                for item in change.object["items"]:
+                for item in seen["items"]:
                     self._take(WatchEvent(change.kind, "ADDED", item))
             case "Pod", _:
-                self._seen.take_pod(change.change, change.object)
+                self._seen.take_pod(change.change, seen)
             case "Event", _:
-                if change.object["involvedObject"]["name"].startswith(self._plan.name):
-                    self._seen.take_event(change.object, time.monotonic())
+                if seen["involvedObject"]["name"].startswith(self._plan.name):
+                    self._seen.take_event(seen, time.monotonic())
             case "Workload", _:
-                if is_of(change.object, self._parent["metadata"]["uid"]):
-                    self._seen.take_workload(change.change, change.object)
+                if is_of(seen, self._parent["metadata"]["uid"]):
+                    self._seen.take_workload(change.change, seen)
             case _:
-                self._seen.take_parent(change.change, change.object)
+                self._seen.take_parent(change.change, seen)
 
     def _raise_if_hopeless(self) -> None:
         pods = self._seen.pods.values()
@@ -196,8 +197,8 @@ class BringUp:
         if parent and (why := failed(parent)):
             raise LaunchError(why)
         if self._seen.deleted:
-            raise LaunchError(
-                Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name)
+            raise LaunchError.of(
+                "object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name
             )
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
@@ -234,9 +235,13 @@ class BringUp:
             self._placed = None
         elif self._placed is None and len(waiting.placed(pods)) >= self._plan.node_count:
             self._placed = now
-        since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
+        since = self._begun
+        limit_s = settings.queue_timeout_s
+        setting = "queue_timeout_s"
         if self._placed is not None:
-            since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
+            since = self._placed
+            limit_s = settings.start_timeout_s
+            setting = "start_timeout_s"
         if now - since > limit_s:
             reason = Reason.of(
                 "launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress

@@ -1,51 +1,18 @@
-"""The settings of a Kubernetes cluster in a cluster file, and fragments of a pod that it may
-hold.
-"""
+"""The settings of a Kubernetes cluster in a cluster file."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.cluster import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
+from seatrial.platforms.kubernetes.fragments import ContainerFragment, PodFragment
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 
-Fragment = dict[str, Any]
-
-# Set by seatrial, or by a field of its own.
-_OWN_POD = {
-    **dict.fromkeys(
-        ("automountServiceAccountToken", "containers", "hostname", "restartPolicy", "subdomain"), ""
-    ),
-    "hostNetwork": "host_network",
-    "imagePullSecrets": "image_pull_secrets",
-    "nodeSelector": "node_selector",
-    "priorityClassName": "priority_class",
-    "serviceAccount": "service_account",
-    "serviceAccountName": "service_account",
-    "tolerations": "tolerations",
-}
-_OWN_CONTAINER = {
-    **dict.fromkeys(
-        ("args", "command", "lifecycle", "livenessProbe", "name", "ports", "startupProbe"), ""
-    ),
-    "env": "env of the cluster file, or secret_env",
-    "envFrom": "env of the cluster file, or secret_env",
-    "image": "image of the cluster file",
-    "imagePullPolicy": "image_pull_policy",
-}
-_LIST, _MAP = re.compile(r"[Ll]ist\[(\w+)\]"), re.compile(r"[Dd]ict[\[(]")
-_SCALARS: dict[str, Any] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "float": (int, float),
-    "datetime": str,
-}
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 # What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
 _TAKEN = (
@@ -65,74 +32,6 @@ _TAKEN = (
     ),
     *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
 )
-
-
-def _checked(model: str, own: Mapping[str, str]) -> AfterValidator:
-    def check(fragment: Fragment) -> Fragment:
-        for key in fragment:
-            if key in own:
-                raise ValueError(f"{key} is set by {own[key] or 'seatrial'}; leave it out here")
-        for problem in _problems(fragment, model, ""):
-            raise ValueError(problem)
-        return fragment
-
-    return AfterValidator(check)
-
-
-PodFragment = Annotated[Fragment, _checked("V1PodSpec", _OWN_POD)]
-ContainerFragment = Annotated[Fragment, _checked("V1Container", _OWN_CONTAINER)]
-
-
-def _problems(value: object, model: str, where: str) -> Iterator[str]:
-    """Yield what `value` has that the model of Kubernetes' client lacks; models are named as in its
-    `openapi_types`.
-    """
-    if in_list := _LIST.fullmatch(model):
-        if not isinstance(value, list):
-            yield f"{where} must be a list"
-            return
-        for i, each in enumerate(value):
-            yield from _problems(each, in_list[1], f"{where}[{i}]")
-    elif _MAP.match(model):
-        if not isinstance(value, dict) or not all(
-            isinstance(each, str | int | float) for each in value.values()
-        ):
-            yield f"{where} must be a map of names to values"
-    elif model in _SCALARS:
-        if not isinstance(value, _SCALARS[model]) or isinstance(value, bool) != (model == "bool"):
-            yield f"{where} must be of type {model}"
-    elif model != "object":
-        yield from _problems_of_object(value, model, where)
-
-
-def _problems_of_object(value: object, kind: str, where: str) -> Iterator[str]:
-    from kubernetes.client import models  # a second to import, and few files need it
-
-    model = getattr(models, kind)
-    types = {model.attribute_map[name]: each for name, each in model.openapi_types.items()}
-    if not isinstance(value, dict):
-        yield f"{where} must be a map; legal: {', '.join(sorted(types))}"
-        return
-    for key, each in value.items():
-        place = f"{where}.{key}".removeprefix(".")
-        if key in types:
-            yield from _problems(each, types[key], place)
-        else:
-            yield f"{place} is unknown to Kubernetes; legal: {', '.join(sorted(types))}"
-
-
-def merged(base: Fragment, fragment: Fragment) -> Fragment:
-    """Merge the fragment into `base`: maps are merged, lists appended, other values replaced."""
-    result = dict(base)
-    for key, value in fragment.items():
-        there = result.get(key)
-        if isinstance(there, dict) and isinstance(value, dict):
-            result[key] = merged(there, value)
-        elif isinstance(there, list) and isinstance(value, list):
-            result[key] = [*there, *value]
-        else:
-            result[key] = value
-    return result
 
 
 def text(pattern: str, legal: str) -> AfterValidator:

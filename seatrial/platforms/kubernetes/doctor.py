@@ -1,7 +1,6 @@
 """Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
 
-deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer,
-is not reported.
+What may not be read, or does not answer, is not reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,9 @@ from seatrial.model.reason import Reason, join, placed
 from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
-from seatrial.platforms.kubernetes.launchers import LAUNCHERS, Launcher, objects
-from seatrial.platforms.kubernetes.machines import MACHINES, Machine
+from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
+from seatrial.platforms.kubernetes.launchers import LAUNCHERS, objects
+from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, plan, true_condition
 from seatrial.platforms.kubernetes.pod import (
     GCS_FUSE,
@@ -28,14 +28,13 @@ from seatrial.platforms.kubernetes.pod import (
     not_requested,
     tolerations,
 )
-from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
+from seatrial.platforms.kubernetes.rights import qualify_rights, rights
 from seatrial.platforms.testbed import trial_run
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_MADE = ("create", "patch", "list", "deletecollection")
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
@@ -106,18 +105,26 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
         return [error.reason]
     queue = queues.get(str(settings.queue))
     if queue is None:
-        there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
         return [
             Reason.of(
-                "queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there
+                "queue-not-found",
+                queue=settings.queue,
+                namespace=settings.namespace,
+                there=f"there are: {', '.join(sorted(queues))}" if queues else "there is none",
             )
         ]
     active = conditions(queue).get("Active")
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
-        reason, message = active.get("reason"), active.get("message")
-        return [Reason.of("queue-inactive", queue=settings.queue, reason=reason, message=message)]
+        return [
+            Reason.of(
+                "queue-inactive",
+                queue=settings.queue,
+                reason=active.get("reason"),
+                message=active.get("message"),
+            )
+        ]
     return []
 
 
@@ -228,7 +235,8 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     for name in settings.image_pull_secrets:
-        where, step = "platform.image_pull_secrets", f"create secret docker-registry {name}"
+        where = "platform.image_pull_secrets"
+        step = f"create secret docker-registry {name}"
         secret = api.find(SECRET, name)
         if secret is None:
             yield _missing(where, f"no Secret {name} in namespace {api.namespace}", step, api)
@@ -257,9 +265,12 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
             problem = f"no Secret {variable.secret} in namespace {api.namespace}"
             yield _missing(where, problem, f"create secret generic {variable.secret}", api)
         elif variable.key not in (data := secret.get("data") or {}):
-            has = ", ".join(sorted(data)) or "none"
             yield Reason.of(
-                "secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has
+                "secret-key-missing",
+                where=where,
+                secret=variable.secret,
+                key=variable.key,
+                has=", ".join(sorted(data)) or "none",
             )
 
 
@@ -286,7 +297,8 @@ def _preemptible_class(
     """Look for the class by which tests of idle nodes give way."""
     if cluster.qualify is None:
         return
-    where, name = "qualify.priority_class", cluster.qualify.priority_class
+    where = "qualify.priority_class"
+    name = cluster.qualify.priority_class
     step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
     priority_class = next(
         (each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None
@@ -308,10 +320,8 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
                 wrong=f"is not in namespace {api.namespace}: create it, or correct the name"
             )
             continue
-        phase, modes = (
-            claim.get("status", {}).get("phase"),
-            set(claim["spec"].get("accessModes", ())),
-        )
+        phase = claim.get("status", {}).get("phase")
+        modes = set(claim["spec"].get("accessModes", ()))
         if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
             look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
             yield unusable(wrong=f"is {phase}, so no pod can have it: {look}")
@@ -358,89 +368,3 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
         yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
-
-
-def qualify_rights(cluster: "Cluster") -> list[Permission]:
-    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants
-    exactly these.
-    """
-    if cluster.qualify is None:
-        return []
-    verbs = ("list",) if cluster.qualify.dry_run else ("list", "patch")
-    needed = [
-        Permission(
-            "",
-            "nodes",
-            verbs,
-            "find idle nodes, and let nodes in or keep them out",
-            cluster_wide=True,
-        ),
-        Permission("", "pods", ("list",), "see which nodes are idle", cluster_wide=True),
-    ]
-    if not cluster.qualify.dry_run:
-        needed.append(
-            Permission("", "nodes/status", ("patch",), "set SeatrialQualified", cluster_wide=True)
-        )
-    return needed
-
-
-def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:
-    """Return every right that a run needs with this launcher on such machines."""
-    group = launcher.kind.api_version.rpartition("/")[0]
-    plural = f"{launcher.kind.kind.lower()}s"
-    needed = [
-        Permission(
-            group,
-            plural,
-            ("create", "list", "watch", "deletecollection"),
-            "submit, follow and remove the nodes",
-        ),
-        Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
-        Permission("", "services", _MADE, "give the nodes names"),
-        Permission(
-            "",
-            "pods",
-            ("list", "watch", "deletecollection"),
-            "see the nodes come up, and remove them",
-        ),
-        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it
-        # as well.
-        Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
-        Permission(
-            "",
-            "pods/log",
-            ("get",),
-            "keep the nodes' logs, show the last words of one that does not come up",
-        ),
-        Permission(
-            "", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"
-        ),
-        Permission(
-            "",
-            "nodes",
-            ("list",),
-            "order the hosts by topology, check the GPUs",
-            cluster_wide=True,
-            optional=True,
-        ),
-    ]
-    if launcher.kind.kind == "TrainJob":
-        needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
-    if profile.compute_domain:
-        needed.append(
-            Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
-        )
-    if profile.rdma_claims:
-        needed.append(
-            Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
-        )
-    if queue:
-        needed.append(
-            Permission(
-                "kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"
-            )
-        )
-        needed.append(
-            Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there")
-        )
-    return needed

@@ -22,6 +22,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
 from seatrial.platforms.kubernetes.bringup import Watches
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.kueue import WORKLOAD, is_of, preempted
 from seatrial.platforms.kubernetes.launchers import Launcher, failed, kinds, needs
 from seatrial.platforms.kubernetes.plan import (
     EXPIRES,
@@ -35,7 +36,6 @@ from seatrial.platforms.kubernetes.plan import (
     selector,
     true_condition,
 )
-from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
 
 # Without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 GONE_S = 25.0
@@ -65,14 +65,13 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
     if ill:
         raise NodesError(ill)
     if left:
-        where, some = ", ".join(sorted(set(left.values()))), ", ".join(sorted(left)[:4])
-        raise LaunchError(
-            Reason.of(
-                "pods-do-not-end",
-                pods=f"{len(left)} pods of {run_id} are still ending, and none went for "
-                f"{GONE_S:g} s: {some}",
-                where=where,
-            )
+        where = ", ".join(sorted(set(left.values())))
+        some = ", ".join(sorted(left)[:4])
+        raise LaunchError.of(
+            "pods-do-not-end",
+            pods=f"{len(left)} pods of {run_id} are still ending, and none went for "
+            f"{GONE_S:g} s: {some}",
+            where=where,
         )
 
 
@@ -93,7 +92,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
                 # Also a pod that a controller made at the last moment
                 left.update([_name_and_node(change.object)])
     if left is None:
-        raise LaunchError(Reason.of("teardown-unconfirmed", run_id=run_id))
+        raise LaunchError.of("teardown-unconfirmed", run_id=run_id)
     return left
 
 

@@ -113,9 +113,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             if _KUBELET in text:
                 raise OSError(f"pod {pod}: the kubelet of its node does not answer") from error
             if refused or attempt == _TRIES:
-                raise LaunchError(
-                    Reason.of("port-forward-failed", pod=pod, text=text[:300])
-                ) from error
+                raise LaunchError.of("port-forward-failed", pod=pod, text=text[:300]) from error
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -18,7 +18,8 @@ class Cordon:
     """Cordon and taint, by the API; `command` is the same by kubectl."""
 
     def __init__(self, settings: KubernetesPlatform, api: Api) -> None:
-        self._settings, self._api = settings, api
+        self._settings = settings
+        self._api = api
 
     def command(self, node: str, run_id: str, why: str) -> str:
         kubectl = [

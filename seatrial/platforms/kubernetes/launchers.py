@@ -244,8 +244,8 @@ class MPIJob:
 
 
 def _waiting_pod(plan: KubernetesPlan) -> Object:
-    node = node_template(plan)
-    spec, container = node["spec"], node["spec"]["containers"][0]
+    spec = node_template(plan)["spec"]
+    container = spec["containers"][0]
     waits = {
         "name": "launcher",
         "image": container["image"],
@@ -305,13 +305,15 @@ def claims(plan: KubernetesPlan) -> list[Object]:
     profile = plan.settings.profile
     made: list[Object] = []
     if profile.compute_domain:
-        channel = {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}}
         made.append(
             {
                 "apiVersion": "resource.nvidia.com/v1beta1",
                 "kind": "ComputeDomain",
                 "metadata": plan.metadata(),
-                "spec": {"numNodes": plan.node_count, "channel": channel},
+                "spec": {
+                    "numNodes": plan.node_count,
+                    "channel": {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}},
+                },
             }
         )
     if profile.rdma_claims:

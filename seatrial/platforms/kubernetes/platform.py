@@ -4,10 +4,9 @@ import logging
 import platform as this_machine
 import socket
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import ENTRY_FILES, KEY_FILES, entry_files, key_files
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
 from seatrial.platforms.kubernetes.bringup import BringUp
@@ -35,16 +33,18 @@ from seatrial.platforms.kubernetes.ending import (
     wait_for_deletion,
 )
 from seatrial.platforms.kubernetes.forward import dial_pod
+from seatrial.platforms.kubernetes.kueue import WORKLOAD
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS, kind_of, kinds, needs, objects
+from seatrial.platforms.kubernetes.logs import EVENTS, POD_LOGS, events_text, write_pod_logs
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
-from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
+from seatrial.platforms.kubernetes.topology import address, names, ordered, topology_groups
+from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.platforms.testbed import node_of, testbed_of, trial_run
 from seatrial.remote.ssh import new_key_pair, pinned_keys
 from seatrial.system.private import write_private
 from seatrial.system.rawlog import write_log
-from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets, looks_secret
 
 if TYPE_CHECKING:
@@ -58,221 +58,9 @@ except ImportError:  # PyYAML was built without it
 
 log = logging.getLogger("seatrial.launch")
 
-POD_LOGS, EVENTS = "pod-logs", "events.txt"
-_AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
-_REQUEST_S = 15.0
-_MAX_EVENTS = 10_000  # the last ones
-# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
-LEVELS = (
-    "topology.kubernetes.io/zone",
-    "cloud.google.com/gce-topology-block",
-    "cloud.google.com/gce-topology-subblock",
-    "cloud.google.com/gce-topology-host",
-    "network.topology.nvidia.com/accelerator",
-    "network.topology.nvidia.com/block",
-    # Of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
-    "nvidia.com/gpu.clique",
-    "kubernetes.io/hostname",
-)
 _KIND = "kubernetes"
 _TRIES = 10  # a second apart
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
-
-
-@dataclass(frozen=True, slots=True)
-class PodLog:
-    """One container's log: its file, and the title above it."""
-
-    file: str
-    pod: str
-    container: str
-    title: str
-
-
-def write_pod_logs(
-    api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets
-) -> None:
-    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic),
-    the head first.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def write(log: PodLog) -> None:
-        left_s = deadline - time.monotonic()
-        text = b"# not read: time is up\n"
-        try:
-            if left_s > 0:
-                timeout_s = min(left_s, _REQUEST_S)
-                text = api.log_tail(log.pod, log.container, timeout_s)
-        except SeatrialError as error:
-            # It never ran, its kubelet is silent: a state worth keeping too
-            text = f"# no log: {error}\n".encode()
-        title = f"# {log.title}\n".encode()
-        write_log(folder / log.file, title + text, secrets)
-
-    call_each(pod_logs(pods), write, _AT_ONCE)
-
-
-def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
-    sidecars. Pure.
-    """
-    nodes = []
-    for pod in pods:
-        role = pod["metadata"]["labels"].get(ROLE)
-        if role == NODE_ROLE:
-            nodes.append(pod)
-    # What an operator runs besides: the MPI operator's launcher
-    others = [pod for pod in pods if pod not in nodes]
-    called = [f"worker-{name}" for name in names(nodes)]
-    if nodes:
-        called[0] = "coordinator"
-    called += [pod["metadata"]["name"] for pod in others]
-    logs = []
-    for pod, name in zip((*nodes, *others), called, strict=True):
-        logs += _of_pod(pod, name)
-    return logs
-
-
-def _of_pod(pod: Object, called: str) -> list[PodLog]:
-    spec = pod["spec"]
-    status = pod.get("status", {})
-    state_of = {}
-    for kind in ("containerStatuses", "initContainerStatuses"):
-        for each in status.get(kind, ()):
-            state_of[each["name"]] = _state(each.get("state", {}))
-    phase = status.get("phase", "unknown")
-    name = pod["metadata"]["name"]
-    where = ", on no node"
-    if spec.get("nodeName"):
-        where = f" on {spec['nodeName']}"
-    address = ""
-    if status.get("podIP"):
-        address = f" ({status['podIP']})"
-    containers = [*spec["containers"], *spec.get("initContainers", ())]
-    first, *beside = [each["name"] for each in containers]
-    files = {first: f"{called}.log"}
-    for container in beside:
-        files[container] = f"{called}.{container}.log"
-    title = f"pod {name}{where}{address}, container"
-    logs = []
-    for container, file in files.items():
-        state = state_of.get(container, phase)
-        log_title = f"{title} {container}: {state}"
-        logs.append(PodLog(file, name, container, log_title))
-    return logs
-
-
-def _state(state: Object) -> str:
-    for kind, details in state.items():
-        if details is not None:
-            facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
-            known = [one_line(word) for word in facts if word not in (None, "")]
-            return " ".join([kind, *known])
-    return "state unknown"
-
-
-def events_text(events: Iterable[Object], name: str) -> str:
-    """Return the events of objects whose name contains `name`, one line each, the oldest first.
-
-    Pure.
-    """
-    own = []
-    for event in events:
-        about = event["involvedObject"].get("name") or ""
-        if name in about:
-            own.append(event)
-    lines = []
-    for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
-        involved = event["involvedObject"]
-        count = event.get("count") or 1
-        often = f" (x{count})" if count > 1 else ""
-        message = one_line(event.get("message"))
-        kind = event.get("type") or "Normal"
-        reason = event.get("reason") or ""
-        lines.append(
-            f"{_time(event)} {kind:<7} {reason:<20} "
-            f"{involved.get('kind')}/{involved.get('name')}{often}: {message}\n"
-        )
-    return "".join(lines)
-
-
-def _time(event: Object) -> str:
-    series: Mapping[str, str] = event.get("series") or {}
-    created = event["metadata"].get("creationTimestamp") or ""
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    for each in times:
-        if each:
-            return each
-    return str(created)
-
-
-def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the topology of a node, as a sort key."""
-    return tuple(labels.get(level, "") for level in LEVELS)
-
-
-def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """Return the nodes of each zone, block and so on; its name is the values of the labels from the
-    widest level on.
-    """
-    members = defaultdict[str, set[str]](set)
-    for node, labels in labels_by_node.items():
-        for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
-            if labels.get(level):
-                values = topology_key(labels)[:end]
-                name = "/".join(filter(None, values))
-                members[name].add(node)
-    groups = {}
-    for name, nodes in members.items():
-        groups[name] = frozenset(nodes)
-    return groups
-
-
-def ordered(
-    pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]
-) -> list[Object]:
-    """Return the pods in the order of the hostfile, the head first."""
-
-    def place(pod: Object) -> tuple[object, ...]:
-        host = pod["spec"].get("nodeName", "")
-        labels = labels_by_node.get(host, {})
-        return topology_key(labels), _index(pod)
-
-    return sorted(pods, key=place)
-
-
-def names(pods: Sequence[Object]) -> list[str]:
-    """Return the names of nodes as in Kubernetes, as people cordon them.
-
-    Pods that share a node are named as the pod.
-    """
-    hosts = [pod["spec"].get("nodeName") for pod in pods]
-    is_shared = None in hosts or len(set(hosts)) < len(hosts)
-    if is_shared:
-        return [pod["metadata"]["name"] for pod in pods]
-    return list(map(str, hosts))
-
-
-def address(pod: Object, *, by_name: bool) -> str:
-    """Return the address of a pod for its peers: its IP address, or its name in the cluster's
-    DNS.
-    """
-    if not by_name:
-        return str(pod["status"]["podIP"])
-    host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
-    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
-    own = host if all(host) else [pod["metadata"]["name"]]
-    return ".".join((*own, pod["metadata"]["namespace"], "svc"))
-
-
-def _index(pod: Object) -> tuple[bool, int]:
-    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers."""
-    labels = pod["metadata"].get("labels", {})
-    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
-    in_job = labels.get("batch.kubernetes.io/job-completion-index")
-    index = in_job or labels.get("training.kubeflow.org/replica-index") or 0
-    return worker, int(index)
 
 
 class Kubernetes:
@@ -303,8 +91,7 @@ class Kubernetes:
     def launch(self, run: Run) -> Testbed:
         run_key = new_key_pair()
         host_key = new_key_pair()
-        pod = own_pod(self._api, self._settings.context)
-        planned = plan(run, states.this_owner(_KIND), pod)
+        planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
         files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted]
@@ -322,8 +109,7 @@ class Kubernetes:
         for manifest in owned:
             self._api.own(manifest, made)
         bring_up = BringUp(self._api, planned, self._launcher, made)
-        pods = bring_up.wait()
-        return self._testbed(planned, pods, host_key.public, logging.WARNING)
+        return self._testbed(planned, bring_up.wait(), host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
         """Make the object that owns the others; retry if the Trainer's webhook has not seen the new
@@ -360,12 +146,12 @@ class Kubernetes:
             name: (pod["metadata"]["name"], address(pod, by_name=by_name))
             for name, pod in called.items()
         }
-        labels_of = {}
-        for name, pod in called.items():
-            host = pod["spec"].get("nodeName", "")
-            labels_of[name] = labels.get(host, {})
-        groups = topology_groups(labels_of)
-        return replace(self._testbed_of(planned, reached, host_key), groups=groups)
+        labels_of = {
+            name: labels.get(pod["spec"].get("nodeName", ""), {}) for name, pod in called.items()
+        }
+        return replace(
+            self._testbed_of(planned, reached, host_key), groups=topology_groups(labels_of)
+        )
 
     def _testbed_of(
         self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str
@@ -374,8 +160,8 @@ class Kubernetes:
         cluster = planned.run.cluster
         nodes = []
         pod_of = {}
-        for name, (pod, address) in reached.items():
-            nodes.append(node_of(cluster, name, address, host_key))
+        for name, (pod, at) in reached.items():
+            nodes.append(node_of(cluster, name, at, host_key))
             pod_of[name] = pod
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -415,19 +201,14 @@ class Kubernetes:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
-        unordered = self._api.list(POD, selector(run_id))
-        pods = ordered(unordered, self._node_labels())
+        pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
-        listed = self._api.list(EVENT)
-        events = events_text(listed, run_id)
-        write_log(folder / EVENTS, events, secrets)
+        write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        pods = self._api.list(POD, selector(run_id))
-        if not placed(pods):
+        if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start unwatched
-        secrets = self._api.list(SECRET, selector(run_id))
-        for secret in secrets:
+        for secret in self._api.list(SECRET, selector(run_id)):
             metadata = secret["metadata"]
             # Its end is theirs no more
             if TENDED_BY in (metadata.get("annotations") or {}):

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
-from seatrial.platforms.kubernetes.config import (
-    Gcs,
-    KubernetesPlatform,
-    LocalSsd,
-    Nfs,
-    Pvc,
-    Volume,
-    merged,
-)
+from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
+from seatrial.platforms.kubernetes.fragments import merged
 from seatrial.platforms.kubernetes.machines import MACHINES, Machine, gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
@@ -25,7 +18,9 @@ if TYPE_CHECKING:
 
 ROLE = "seatrial/role"
 NODE_ROLE = "node"
-CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
+# Claims
+CHANNEL = "compute-domain-channel"
+RDMA = "rdma"
 _HOSTNAME = "kubernetes.io/hostname"
 _TAS = "kueue.x-k8s.io/podset"
 # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
@@ -56,7 +51,8 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
 
     `container` is the name that the launcher wants its container to have.
     """
-    settings, profile = plan.settings, plan.settings.profile
+    settings = plan.settings
+    profile = settings.profile
     annotations = {
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,

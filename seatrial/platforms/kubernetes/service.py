@@ -18,8 +18,8 @@ from seatrial.platforms.kubernetes.ending import not_ready
 from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
-from seatrial.platforms.kubernetes.platform import LEVELS
 from seatrial.platforms.kubernetes.pod import is_tolerated, node_selector, tolerations
+from seatrial.platforms.kubernetes.topology import LEVELS
 from seatrial.platforms.service import ServiceNode, State, taken
 
 # The taint of nodes that wait for a test, where the cluster file says no other
@@ -58,8 +58,7 @@ class KubernetesService:
             metadata = node["metadata"]
             labels = metadata.get("labels") or {}
             if selected <= labels.items() and self._is_chosen(labels):
-                user = users.get(metadata["name"], "")
-                chosen.append(self._node(node, labels, user))
+                chosen.append(self._node(node, labels, users.get(metadata["name"], "")))
         return chosen
 
     def _is_chosen(self, labels: dict[str, str]) -> bool:
@@ -156,8 +155,7 @@ class KubernetesService:
         )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        keys = _keys(self._nodes.find(name))
-        if self._gate not in keys:
+        if self._gate not in _keys(self._nodes.find(name)):
             self._nodes.isolate(name, run_id, code)
         message = f"{code} in run {run_id}"
         self._set_condition(name, "False", code, message)
@@ -180,10 +178,8 @@ class KubernetesService:
         """Set the node's condition; reasons of conditions are in camel case."""
         from kubernetes import client
 
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        at = now.replace("+00:00", "Z")
-        words_of_code = code.replace("_", "-").split("-")
-        reason = "".join(map(str.capitalize, words_of_code))
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        reason = "".join(map(str.capitalize, code.replace("_", "-").split("-")))
         times = {"lastHeartbeatTime": at, "lastTransitionTime": at}
         condition = {
             "type": CONDITION,

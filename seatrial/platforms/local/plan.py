@@ -155,7 +155,8 @@ def _slow_link(
     """Limit what the switch hands to `target` from `source`; the faults of the nodes' own links are
     at their ends.
     """
-    device, of_link = f"dev n{target.index} parent 1:", f"1:{number}"
+    device = f"dev n{target.index} parent 1:"
+    of_link = f"1:{number}"
     return (
         f"tc class add {device} classid {of_link} htb rate {rate} quantum 60000",
         (

@@ -92,8 +92,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     """Start the keeper in namespaces of its own and wait until the nodes are started."""
     as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
     unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
-    script = Path(__file__).with_name("keeper.py")
-    program = [sys.executable, "-I", str(script), str(plan.state)]
+    program = [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(plan.state)]
     with open(plan.state / "keeper.log", "wb", opener=private_opener) as keeper_log:
         keeper = subprocess.Popen(
             [*unshare, *program],
@@ -108,9 +107,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     if keeper.stdout.readline() != b"ready\n":
         keeper.kill()
         keeper.communicate()
-        raise LaunchError(
-            Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log"))
-        )
+        raise LaunchError.of("local-network-failed", problem=_last_line(plan.state / "keeper.log"))
     return keeper
 
 
@@ -143,8 +140,7 @@ def begin_faults(fifos: Sequence[Path]) -> None:
     while waiting := [fifo for fifo in fifos if fifo.exists()]:
         if time.monotonic() > deadline:
             first = waiting[0]
-            fault = f"{first.parent.name} {first.name}"
-            raise LaunchError(Reason.of("local-fault-failed", fault=fault))
+            raise LaunchError.of("local-fault-failed", fault=f"{first.parent.name} {first.name}")
         for fifo in waiting:
             with suppress(OSError):  # nobody reads there: not yet, or not any more
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -175,40 +171,37 @@ class Local:
         plan = planning.layout(run.run_id, cluster, states.run_folder(run.run_id, _KIND))
         account = _account()
         nodes = tuple(node_of(cluster, node.name, node.address, "") for node in plan.nodes)
-        files = _files(plan, cluster, account)
-        return Rendered(files, _testbed(plan, cluster, account, nodes))
+        return Rendered(_files(plan, cluster, account), _testbed(plan, cluster, account, nodes))
 
     def launch(self, run: Run) -> Testbed:
-        loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
-        if lacking := missing(needs_iptables=loses) or problems(run.cluster.nodes):
+        cluster = run.cluster
+        loses = any(isinstance(fault, LinkFault) and fault.loss for fault in cluster.faults)
+        if lacking := missing(needs_iptables=loses) or problems(cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
-        states.remember(folder, run.cluster)
+        states.remember(folder, cluster)
         if run.taken:  # from now on a job that starts finds the run
             self._check_free(run)
-        plan = planning.layout(run.run_id, run.cluster, folder)
+        plan = planning.layout(run.run_id, cluster, folder)
         account = _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(
-            node_of(run.cluster, node.name, node.address, host_keys[node.name].public)
+            node_of(cluster, node.name, node.address, host_keys[node.name].public)
             for node in plan.nodes
         )
-        files = _files(plan, run.cluster, account)
-        write_files(plan, run.cluster, files, host_keys, nodes)
+        write_files(plan, cluster, _files(plan, cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
-        testbed = _testbed(plan, run.cluster, account, nodes)
+        testbed = _testbed(plan, cluster, account, nodes)
         # One core starts four nodes in a second, with others at work beside it. Connectivity names
         # those that are late.
         timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
         if not wait_for_sshd(testbed, timeout_s):
             head = testbed.head
-            raise LaunchError(
-                Reason.of(
-                    "local-sshd-silent",
-                    port=head.port,
-                    node=head.name,
-                    problem=_last_line(folder / "nodes" / head.name / "node.log"),
-                )
+            raise LaunchError.of(
+                "local-sshd-silent",
+                port=head.port,
+                node=head.name,
+                problem=_last_line(folder / "nodes" / head.name / "node.log"),
             )
         return testbed
 
@@ -217,7 +210,7 @@ class Local:
         stage = read(run.cluster.name)
         for node in run.cluster.node_names():
             if job := stage.job_on(node):
-                raise LaunchError(Reason.of("gave-way", job=job))
+                raise LaunchError.of("gave-way", job=job)
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
@@ -344,9 +337,8 @@ def _namespaces_of(folder: Path) -> list[str]:
     """Return the namespaces of the run that still exist, by its own record: their names show no
     owner.
     """
-    try:
-        spec = json.loads(states.read_file(folder, "spec.json"))
-    except (InputError, ValueError):  # it was ended before it made any
+    spec = states.read_json(folder, "spec.json")
+    if spec is None:  # it was ended before it made any
         return []
     return [
         node["namespace"]

@@ -18,10 +18,10 @@ class LocalService:
 
     def nodes(self) -> list[ServiceNode]:
         stage = read(self._cluster.name)
-        nodes = []
-        for number, name in enumerate(self._cluster.node_names()):
-            nodes.append(self._node(stage, number, name))
-        return nodes
+        return [
+            self._node(stage, number, name)
+            for number, name in enumerate(self._cluster.node_names())
+        ]
 
     def _node(self, stage: Stage, number: int, name: str) -> ServiceNode:
         state: State = "idle"
@@ -46,10 +46,7 @@ class LocalService:
 
     def take(self, names: Sequence[str]) -> Cluster:
         chosen = set(names)
-        faults = []
-        for fault in self._cluster.faults:
-            if chosen.issuperset(fault.nodes):
-                faults.append(fault)
+        faults = [fault for fault in self._cluster.faults if chosen.issuperset(fault.nodes)]
         own = taken(self._cluster, names, names=tuple(names))
         return own.model_copy(update={"faults": tuple(faults)})
 

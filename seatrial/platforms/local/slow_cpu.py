@@ -28,7 +28,8 @@ def main(share: float) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     processors = len(os.sched_getaffinity(0))
     pause = 1 / (share * processors) - 1 / processors  # seconds for each second of processor time
-    before, own_filters = _used(), _filters(os.getpid())
+    before = _used()
+    own_filters = _filters(os.getpid())
     while True:
         time.sleep(_LOOK_S)
         now = _used()

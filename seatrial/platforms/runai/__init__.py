@@ -7,12 +7,20 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Cluster, Name, PlatformSettings, Seconds
+from seatrial.config.yamlfile import matching
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s\"'\\]+)?")
 _OWN_OPTIONS = {
     "project", "image", "workers", "gpu-devices-request", "slots-per-worker", "node-pools", "large-shm", "command",
     "extended-resource", "capability", "no-master", "name-prefix", "attach", "tty", "stdin",
 }  # fmt: skip
+Resource = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}",
+        "a resource of Kubernetes, such as rdma/rdma_shared_device_a",
+    ),
+]
 
 
 def _legal_option(value: str) -> str:
@@ -24,17 +32,6 @@ def _legal_option(value: str) -> str:
     if match[1] in _OWN_OPTIONS:
         raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
     return value
-
-
-def _legal_resource(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}", value):
-        raise ValueError(
-            f"must be a resource of Kubernetes, such as rdma/rdma_shared_device_a, is {value!r}"
-        )
-    return value
-
-
-Resource = Annotated[str, AfterValidator(_legal_resource)]
 
 
 class RunaiPlatform(PlatformSettings):

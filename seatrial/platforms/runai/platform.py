@@ -46,7 +46,8 @@ log = logging.getLogger("seatrial.launch")
 _PHASE = ("actualPhase", "phase", "status")
 _MESSAGES = ("message", "reason")
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
-_GONE_S, _GONE_PAUSE_S = 180.0, 0.5
+_GONE_S = 180.0
+_GONE_PAUSE_S = 0.5
 _ABSENT = ("not found", "notfound", "does not exist")
 # Joins standard input and output with a port of the pod.
 _TUNNEL = """\
@@ -123,7 +124,8 @@ def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
     """Return the submit of a workload that holds the nodes until it is deleted or its time is
     over.
     """
-    cluster, mpi = run.cluster, settings.framework == "mpi"
+    cluster = run.cluster
+    mpi = settings.framework == "mpi"
     workers = cluster.nodes if mpi else cluster.nodes - 1
     named = (
         cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
@@ -225,12 +227,12 @@ class Client:
         try:
             status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
         except FileNotFoundError:
-            raise MissingError(Reason.of("runai-command-missing")) from None
+            raise MissingError.of("runai-command-missing") from None
         except OSError as error:
             raise CommandError(error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
-            raise LaunchError(
-                Reason.of("runai-command-failed", problem=f"it did not end within {timeout_s:g} s")
+            raise LaunchError.of(
+                "runai-command-failed", problem=f"it did not end within {timeout_s:g} s"
             ) from None
         if status:
             raise CommandError(printable(one_line(errors) or one_line(output[-1000:]))[:1000])
@@ -255,12 +257,10 @@ class Client:
         deadline = time.monotonic() + _GONE_S
         while self.describe(run_id) is not None:  # its phase is Deleting
             if time.monotonic() > deadline:
-                raise LaunchError(
-                    Reason.of(
-                        "runai-workload-remains",
-                        workload=workload_name(run_id),
-                        limit_s=f"{_GONE_S:g}",
-                    )
+                raise LaunchError.of(
+                    "runai-workload-remains",
+                    workload=workload_name(run_id),
+                    limit_s=f"{_GONE_S:g}",
                 )
             time.sleep(_GONE_PAUSE_S)
 
@@ -281,7 +281,7 @@ class Client:
         try:
             stream, _ = start_stream(argv, _environment())
         except OSError as error:
-            raise MissingError(Reason.of("runai-command-missing")) from error
+            raise MissingError.of("runai-command-missing") from error
         stream.settimeout(timeout_s)
         return stream
 
@@ -301,22 +301,19 @@ class RunaiState(PlatformState):
 class Runai(RunsWithState[RunaiState]):
     """Nodes as the pods of one workload."""
 
-    kind, state_type, leaves = (
-        _KIND,
-        RunaiState,
-        "the workload and the keys of a run whose process is gone",
-    )
+    kind = _KIND
+    state_type = RunaiState
+    leaves = "the workload and the keys of a run whose process is gone"
 
     def __init__(self, cluster: "Cluster") -> None:
         assert isinstance(cluster.platform, RunaiPlatform)
-        self._cluster, self._settings, self._client = (
-            cluster,
-            cluster.platform,
-            Client(cluster.platform),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._client = Client(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
-        names, port = pod_names(self._settings, run.run_id, run.cluster.nodes), run.cluster.ssh_port
+        names = pod_names(self._settings, run.run_id, run.cluster.nodes)
+        port = run.cluster.ssh_port
         nodes = tuple(PodAddress(name=name, address=name, port=port, user="root") for name in names)
         testbed = self._testbed(run.run_id, RunaiState(host_key="", nodes=nodes))
         return Rendered({"submit.sh": shlex.join(submit_argv(run, self._settings)) + "\n"}, testbed)
@@ -342,8 +339,10 @@ class Runai(RunsWithState[RunaiState]):
 
         Raises LaunchError where it ends, is deleted, or waits too long.
         """
-        deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
-        name, logged = workload_name(run_id), ""
+        deadline = time.monotonic() + self._settings.queue_timeout_s
+        pause_s = _PAUSE_S[0]
+        name = workload_name(run_id)
+        logged = ""
         while True:
             workload = self._client.describe(run_id)
             if why := ending(run_id, workload):
@@ -355,13 +354,11 @@ class Runai(RunsWithState[RunaiState]):
                 logged = workload.shown
                 log.info("%s: %s", name, logged)
             if time.monotonic() > deadline:
-                raise LaunchError(
-                    Reason.of(
-                        "runai-queued-too-long",
-                        workload=name,
-                        limit_s=f"{self._settings.queue_timeout_s:g}",
-                        phase=workload.shown,
-                    )
+                raise LaunchError.of(
+                    "runai-queued-too-long",
+                    workload=name,
+                    limit_s=f"{self._settings.queue_timeout_s:g}",
+                    phase=workload.shown,
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])

@@ -45,7 +45,8 @@ def seconds(time_limit: str) -> int:
     if days is not None or len(numbers) == 3:
         hours, minutes, rest = [*numbers, 0, 0][:3]
     else:
-        hours, (minutes, rest) = 0, [*numbers, 0][:2]
+        hours = 0
+        minutes, rest = [*numbers, 0][:2]
     total = int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
     if not 60 <= total <= 30 * 86400:
         raise ValueError(f"must be from one minute to 30 days, is {time_limit!r}")

@@ -1,19 +1,16 @@
-"""The job of a run: submit it, follow it until its nodes are ready, explain its end, cancel it."""
+"""The job of a run: submit it, find it, explain its wait and its end, cancel it."""
 
 import logging
 import re
-import shlex
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from seatrial.model.errors import LaunchError, SeatrialError
-from seatrial.model.reason import Reason, join
-from seatrial.platforms.slurm import SlurmPlatform, expanded
+from seatrial.model.reason import Reason
+from seatrial.platforms.slurm import expanded
 from seatrial.platforms.slurm.login import CommandError, Login, rows
-from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
-from seatrial.text.printable import printable
-from seatrial.text.words import some_of
+from seatrial.platforms.slurm.script import job_name
 
 log = logging.getLogger("seatrial.launch")
 
@@ -87,19 +84,6 @@ END_S = 25.0
 # it is gone.
 _CANCELLED_S = 75.0
 _PAUSE_S = 0.25
-_POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-# Of the nodes' log that are looked at: a line or two of each, and what sshd says
-_LOG_BYTES = 8 * 1024**2
-_READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
-_FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
-_LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-# Why a container did not start: the words of the tool that failed, then what pyxis says itself,
-# without its advice.
-_WHY = re.compile(
-    r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: "
-)
-_TELLING = re.compile(r"pyxis: (?!child |printing |could|if the image|    \[INFO\])")
-_STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +114,11 @@ class Job:
 
 def parse_jobs(text: str) -> list[Job]:
     """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
-    jobs = []
-    for job_id, state, nodes, pending in rows(text, 4):
-        if _JOB_ID.fullmatch(job_id) and re.fullmatch(r"[A-Z_]+", state):
-            jobs.append(Job(job_id, state, nodes, pending))
-    return jobs
+    return [
+        Job(job_id, state, nodes, pending)
+        for job_id, state, nodes, pending in rows(text, 4)
+        if _JOB_ID.fullmatch(job_id) and re.fullmatch(r"[A-Z_]+", state)
+    ]
 
 
 def never_starts(job: Job) -> Reason | None:
@@ -189,11 +173,11 @@ def submit(login: Login, script: str) -> str:
     try:
         printed = login.run(["sbatch", "--parsable", script])
     except CommandError as error:
-        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
+        raise LaunchError.of("slurm-submit-refused", problem=error.message) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
     if not _JOB_ID.fullmatch(job_id):
-        raise LaunchError(
-            Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}")
+        raise LaunchError.of(
+            "slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"
         )
     return job_id
 
@@ -296,14 +280,12 @@ def end_jobs(login: Login, run_id: str) -> None:
             login.run(["scancel", *cancelled])
         if time.monotonic() > deadline:
             job = living[0]
-            raise LaunchError(
-                Reason.of(
-                    "slurm-job-does-not-end",
-                    job=job.job_id,
-                    state=job.state,
-                    seconds=f"{_CANCELLED_S:g}",
-                    nodes=job.node_list if job.state in ACTIVE else "no node",
-                )
+            raise LaunchError.of(
+                "slurm-job-does-not-end",
+                job=job.job_id,
+                state=job.state,
+                seconds=f"{_CANCELLED_S:g}",
+                nodes=job.node_list if job.state in ACTIVE else "no node",
             )
         time.sleep(_PAUSE_S)
 
@@ -332,157 +314,3 @@ def node_addresses(login: Login, nodes: str) -> dict[str, str]:
     """Return the addresses at which Slurm itself reaches those nodes, by name."""
     printed = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"])
     return {name: address for name, address in rows(printed, 2) if address}
-
-
-@dataclass(frozen=True, slots=True)
-class NodesLog:
-    """The output of the steps so far, by task: the port of each node that is ready, and what went
-    wrong.
-
-    `last_lines` has for each other task the line that best explains why its container did not
-    start.
-    """
-
-    ports: Mapping[int, int] = field(default_factory=dict)
-    last_lines: Mapping[int, str] = field(default_factory=dict)
-    problems: Mapping[int, str] = field(default_factory=dict)
-    step_error: str | None = None
-
-
-def read_nodes_log(text: str) -> NodesLog:
-    """Parse the log of the nodes.
-
-    Each task counts once: lines after its first port change nothing.
-    """
-    ports: dict[int, int] = {}
-    problems: dict[int, str] = {}
-    labelled: dict[int, str] = {}  # the line of each task that best explains a failed start
-    step_error = None
-    for line in text.splitlines():
-        if (match := _READY.fullmatch(line)) and 0 < int(match[2]) < 65536:
-            ports.setdefault(int(match[1]), int(match[2]))
-        elif match := _FAILED.fullmatch(line):
-            problems.setdefault(int(match[1]), printable(match[2]))
-        elif (match := _STEP_ERROR.match(line)) and step_error is None:
-            step_error = printable(match[1])
-        elif match := _LABEL.fullmatch(line):
-            task, text = int(match[1]), printable(match[2])
-            labelled[task] = max(text, labelled.get(task, ""), key=_explanatory_power)
-    return NodesLog(
-        ports,
-        {task: line for task, line in labelled.items() if task not in ports},
-        problems,
-        step_error,
-    )
-
-
-def _explanatory_power(line: str) -> int:
-    """Return how well a line explains why its container did not start; of equal ones the last
-    counts.
-    """
-    return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
-
-
-class BringUp:
-    """The job of a run until its nodes are ready."""
-
-    def __init__(
-        self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int
-    ) -> None:
-        self._login, self._settings, self._run_id, self._job_id = login, settings, run_id, job_id
-        self._node_count = node_count
-        self._submitted = time.monotonic()
-        self._started: float | None = None
-
-    def wait(self) -> tuple[Job, Mapping[int, int]]:
-        """Wait until all nodes are ready, or time is up and some are; the job and the port of each
-        task.
-
-        Raises LaunchError when the job will never start or has ended, or no node is ready in time.
-        """
-        pause_s, logged = _POLL_S[0], ""
-        while True:
-            job = self._job()
-            nodes_log = self._nodes_log() if job.is_up else NodesLog()
-            if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
-                return job, nodes_log.ports
-            if job.is_up:
-                ready = f"{len(nodes_log.ports)} of {self._node_count} nodes are ready"
-                progress = f"job {job.job_id} runs on {job.node_list}: {ready}"
-            else:
-                progress = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
-            if progress != logged:
-                logged = progress
-                log.info("%s", printable(progress))
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.3, _POLL_S[1])
-
-    def _job(self) -> Job:
-        """Return the job. Raises LaunchError if it will never start or has ended."""
-        job = job_of(self._login, self._run_id, self._job_id)
-        if job is None:
-            raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
-        if job.is_over:
-            nodes_log = self._nodes_log()
-            problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
-            if nodes_log.step_error and not problems:
-                problems = [
-                    Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)
-                ]
-            # Of a job that merely failed, the messages of its steps have the cause.
-            raise LaunchError(
-                join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
-            )
-        if why := never_starts(job):
-            raise LaunchError(why)
-        return job
-
-    def _nodes_log(self) -> NodesLog:
-        path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
-        return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
-
-    def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
-        """Return whether no more nodes will get ready: the others have failed, or time is up."""
-        now = time.monotonic()
-        if not job.is_up:
-            self._started = None
-            if now - self._submitted > self._settings.queue_timeout_s:
-                raise LaunchError(
-                    Reason.of(
-                        "slurm-queued-too-long",
-                        job=job.job_id,
-                        limit_s=f"{self._settings.queue_timeout_s:g}",
-                        pending=job.pending,
-                        meaning=waits_for(job.pending),
-                    )
-                )
-            return False
-        self._started = self._started or now
-        settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._node_count
-        if not settled and now - self._started <= self._settings.start_timeout_s:
-            return False
-        if nodes_log.ports:
-            return True
-        limit_s = f"{self._settings.start_timeout_s:g}"
-        problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
-        problem = (
-            "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
-        )
-        raise LaunchError(
-            Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
-        )
-
-
-def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
-    """Return one reason for each problem, however many tasks report it."""
-    tasks: dict[str, list[int]] = {}
-    for task, problem in sorted(problem_by_task.items()):
-        tasks.setdefault(problem, []).append(task)
-    return [
-        Reason.of(
-            "slurm-step-failed",
-            node=some_of([f"task {task}" for task in group], 2),
-            problem=problem,
-        )
-        for problem, group in list(tasks.items())[:4]
-    ]

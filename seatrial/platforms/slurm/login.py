@@ -77,9 +77,7 @@ class Login:
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
         if status == 127:  # of a shell that does not find it
-            raise MissingError(
-                Reason.of("slurm-command-missing", command=argv[0], place=self.place)
-            )
+            raise MissingError.of("slurm-command-missing", command=argv[0], place=self.place)
         if status:
             raise self._failed(
                 argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}"
@@ -87,7 +85,8 @@ class Login:
         return output
 
     def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
-        command, env = self._command(argv), self._environment()
+        command = self._command(argv)
+        env = self._environment()
         try:
             return run_bounded(command, env, timeout_s, stdin=stdin, folder=os.path.expanduser("~"))
         except FileNotFoundError:
@@ -96,8 +95,8 @@ class Login:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             late = f"it did not end within {timeout_s:g} s"
-            raise LaunchError(
-                Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=late)
+            raise LaunchError.of(
+                "slurm-command-failed", command=argv[0], place=self.place, problem=late
             ) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
@@ -169,7 +168,9 @@ class RemoteLogin(Login):
     lost_status = SSH_FAILED
 
     def __init__(self, settings: SlurmPlatform, host: str) -> None:
-        self._settings, self._host, self.place = settings, host, host
+        self._settings = settings
+        self._host = host
+        self.place = host
         self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
         self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
 

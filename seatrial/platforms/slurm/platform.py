@@ -18,15 +18,15 @@ from seatrial.checks.table import CHECKS, left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import SlurmPlatform, doctor, script
+from seatrial.platforms.slurm.bringup import BringUp
 from seatrial.platforms.slurm.gate import close_gate, open_gate, reason_of
 from seatrial.platforms.slurm.jobs import (
-    BringUp,
     Job,
     blameless_reason,
     end_jobs,
@@ -183,19 +183,15 @@ class SlurmState(PlatformState):
 class Slurm(RunsWithState[SlurmState]):
     """Nodes as the steps of one job."""
 
-    kind, state_type, leaves = (
-        _KIND,
-        SlurmState,
-        "the job and the keys of a run whose process is gone",
-    )
+    kind = _KIND
+    state_type = SlurmState
+    leaves = "the job and the keys of a run whose process is gone"
 
     def __init__(self, cluster: Cluster) -> None:
         assert isinstance(cluster.platform, SlurmPlatform)
-        self._cluster, self._settings, self._login = (
-            cluster,
-            cluster.platform,
-            login_of(cluster.platform),
-        )
+        self._cluster = cluster
+        self._settings = cluster.platform
+        self._login = login_of(cluster.platform)
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
@@ -203,7 +199,8 @@ class Slurm(RunsWithState[SlurmState]):
         files = by_hand | login | self._files(run, MADE_LATER, MADE_LATER)
         if self._settings.launch == "srun":
             return Rendered(files)
-        port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
+        port = run.cluster.ssh_port
+        workdir = f"{default_folder(run.run_id)}/work"
         nodes = tuple(
             NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names()
         )
@@ -217,39 +214,38 @@ class Slurm(RunsWithState[SlurmState]):
         }
 
     def launch(self, run: Run) -> Testbed:
+        login = self._login
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
         folder, run_key, host_key = states.begin(run, _KIND)
         (folder / _NOT_SUBMITTED).touch(0o600)
-        self._login.keep_files_in(folder)
+        login.keep_files_in(folder)
         there = script.run_folder(self._settings, run.run_id)
-        self._login.shell(
+        login.shell(
             f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir "
             f"{shlex.quote(there)}"
         )
         for name, text in self._files(run, run_key, host_key).items():
-            self._login.write(f"{there}/{name}", text)
+            login.write(f"{there}/{name}", text)
         if run.taken and run.taken.gated:
-            reasons = {node: reason_of(self._login, node) for node in run.taken.gated}
+            reasons = {node: reason_of(login, node) for node in run.taken.gated}
             write_private(folder / _GATED, json.dumps(reasons))
-            open_gate(self._login, run.run_id, run.taken.gated)
+            open_gate(login, run.run_id, run.taken.gated)
         job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
-        job, ports = BringUp(
-            self._login, self._settings, run.run_id, job_id, run.cluster.nodes
-        ).wait()
+        job, ports = BringUp(login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
         state = SlurmState(
             host_key=host_key.public,
             nodes=self._addresses(job, ports),
             job_id=job_id,
-            restarts=restarts(self._login, job_id),
-            user=self._login.user,
+            restarts=restarts(login, job_id),
+            user=login.user,
             image=run.nodes_image,
             workdir=self._workdir(run.run_id),
         )
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
-        return replace(testbed, groups=switches(self._login, testbed.names))
+        return replace(testbed, groups=switches(login, testbed.names))
 
     def _submit(self, folder: Path, job_script: str) -> str:
         """Submit the job, and return its id. Raises LaunchError, or MissingError without sbatch."""
@@ -272,10 +268,8 @@ class Slurm(RunsWithState[SlurmState]):
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
         """Return the addresses of the nodes in the order of the tasks."""
-        names, addresses = (
-            node_names(self._login, job.node_list),
-            node_addresses(self._login, job.node_list),
-        )
+        names = node_names(self._login, job.node_list)
+        addresses = node_addresses(self._login, job.node_list)
         return tuple(
             NodeAddress(
                 name=name,
@@ -352,15 +346,10 @@ def _reasons(folder: Path) -> dict[str, str]:
     """Return the drain reasons of the nodes that the run took from the gate; none where another
     machine took them.
     """
-    try:
-        reasons = json.loads(states.read_file(folder, _GATED))
-    except (InputError, ValueError):
+    reasons = states.read_json(folder, _GATED)
+    if not isinstance(reasons, dict):
         return {}
-    return (
-        {str(node): str(reason) for node, reason in reasons.items()}
-        if isinstance(reasons, dict)
-        else {}
-    )
+    return {str(node): str(reason) for node, reason in reasons.items()}
 
 
 platform = Slurm
@@ -388,14 +377,12 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
     limit = _clock(settings.time_limit_s)
     name, longest_s = max(needed_s.items(), key=lambda item: item[1], default=("", 0.0))
     if longest_s > settings.time_limit_s:
-        raise MissingError(
-            Reason.of(
-                "slurm-time-limit-short",
-                suite=run.suite.name,
-                limit=limit,
-                check=name,
-                longest=_clock(longest_s),
-            )
+        raise MissingError.of(
+            "slurm-time-limit-short",
+            suite=run.suite.name,
+            limit=limit,
+            check=name,
+            longest=_clock(longest_s),
         )
     kept_s = run.cluster.kept_s
     total_s = sum(needed_s.values()) + kept_s

@@ -19,7 +19,10 @@ from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.remote.probes.facts import NCCL_TESTS
 
-NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
+NODE_SCRIPT = "node.sh"
+JOB_SCRIPT = "job.sbatch"
+NODES_LOG = "nodes.log"
+JOB_LOG = "job.log"
 _REFERENCE = re.compile(
     r"(?:(?P<registry>[^/]*[.:][^/]*|localhost)/)?(?P<path>[^:@]+)(?P<tag>:[^@]+)?(?:@(?P<digest>.+))?"
 )
@@ -228,7 +231,8 @@ def pyxis_image(image: str) -> str:
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """Return the script for measuring by hand, with the sizes of the run's suite."""
-    cluster, names = run.cluster, list(_probe_names(run))
+    cluster = run.cluster
+    names = list(_probe_names(run))
     variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
     plain, probing = (
         container_of(cluster, run.nodes_image, variables, mounts, "$container")
@@ -323,7 +327,8 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     """Return the sweep with NCCL as training uses it, then the arms: in each node, network alone,
     small messages.
     """
-    cluster, section = run.cluster, run.suite.section(Collectives)
+    cluster = run.cluster
+    section = run.suite.section(Collectives)
     if section is None or left_out(COLLECTIVES, run):
         return
     section = section.with_a_gpu_per_process()
@@ -366,11 +371,9 @@ def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator
     """Return the lines that start seatrial's programs: collectives on nodes without GPUs, and the
     training.
     """
-    cluster, collectives, training = (
-        run.cluster,
-        run.suite.section(Collectives),
-        run.suite.section(Training),
-    )
+    cluster = run.cluster
+    collectives = run.suite.section(Collectives)
+    training = run.suite.section(Training)
     yield (
         "# Files of `seatrial probe`, in a folder that all nodes see. They need torch, and "
         "nothing of seatrial."

@@ -40,20 +40,17 @@ class SlurmService:
             command.append(f"--partition={partition}")
         if settings.nodelist:
             command.append(f"--nodes={settings.nodelist}")
-        excluded = hosts_in(settings.exclude or "")
-        left_out = set(excluded)
-        states: dict[str, tuple[str, str]] = {}
-        printed = self._login.run(command)
-        for name, state, reason in rows(printed, 3):
-            if name and name not in left_out:
-                states[name] = state, reason.strip()
+        left_out = set(hosts_in(settings.exclude or ""))
+        states: dict[str, tuple[str, str]] = {
+            name: (state, reason.strip())
+            for name, state, reason in rows(self._login.run(command), 3)
+            if name and name not in left_out
+        }
         groups = leaves(switches(self._login, states))
         jobs = self._jobs()
         nodes = []
         for name, (state, reason) in states.items():
-            group = groups.get(name, "")
-            job = jobs.get(name, "")
-            node = self._node(name, state, reason, group, job)
+            node = self._node(name, state, reason, groups.get(name, ""), jobs.get(name, ""))
             nodes.append(node)
         return nodes
 
@@ -88,7 +85,8 @@ class SlurmService:
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
-        settings, qualify = self._settings, self._qualify
+        settings = self._settings
+        qualify = self._qualify
         return taken(
             self._cluster,
             names,

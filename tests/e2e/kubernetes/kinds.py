@@ -1,7 +1,7 @@
 """What a run may have made on a cluster, of every kind that the cluster knows."""
 
+from seatrial.platforms.kubernetes.kueue import WORKLOAD
 from seatrial.platforms.kubernetes.launchers import kinds
-from seatrial.platforms.kubernetes.waiting import WORKLOAD
 from tests.e2e.kubernetes.cluster import Cluster
 
 OURS = "app.kubernetes.io/managed-by=seatrial"

@@ -17,7 +17,7 @@ from seatrial.checks.contract import try_check
 from seatrial.checks.localize.step import localize_run
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
-from seatrial.flows import check
+from seatrial.flows import chain as steps_of_run
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -50,7 +50,7 @@ class Chain:
     def run(self, **cluster: Any) -> RunResult:
         """What a run of `suite` comes to; `cluster` are fields of the cluster file."""
         run = Run(RUN_ID, self.platform.cluster(**cluster), self.suite, self.out)
-        result = check.run_chain(run, notify=True, rebuild=False, wait_s=0)
+        result = steps_of_run.run_chain(run, notify=True, rebuild=False, wait_s=0)
         assert list(_without_code(result)) == []
         return result
 
@@ -88,11 +88,11 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
         "current": flow_run,
     }
     for name, function in without_prefect.items():
-        monkeypatch.setattr(check, name, function)
+        monkeypatch.setattr(steps_of_run, name, function)
     monkeypatch.setattr("seatrial.flows.at_work.current", flow_run)
-    monkeypatch.setattr(check, "notify_task", made.notify)
-    monkeypatch.setattr(check, "record_task", record.record)
-    monkeypatch.setattr(check, "upload_task", upload.upload)
+    monkeypatch.setattr(steps_of_run, "notify_task", made.notify)
+    monkeypatch.setattr(steps_of_run, "record_task", record.record)
+    monkeypatch.setattr(steps_of_run, "upload_task", upload.upload)
     # The faults that tests inject are its errors
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     yield made

@@ -15,7 +15,7 @@ from seatrial.campaign.loop import PAUSES_S, Loop
 from seatrial.checks.suites import Campaign, SuiteFile
 from seatrial.config.run import Run, Suite
 from seatrial.flows import campaign as flow
-from seatrial.flows import check
+from seatrial.flows import chain as steps_of_run
 from seatrial.history import open_store
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import LaunchError
@@ -54,8 +54,8 @@ class Soak:
         with open_store() as store:
 
             def publish(run_state: RunState) -> RunResult:
-                check.publish_results(run_state, store, notify=False)
-                return check.rewrite_run_json(run_state)
+                steps_of_run.publish_results(run_state, store, notify=False)
+                return steps_of_run.rewrite_run_json(run_state)
 
             return flow.run_campaign(
                 run, section, store, self._phase, publish, lambda: f"phase-{next(ids)}"
@@ -64,7 +64,7 @@ class Soak:
     def _phase(self, run: Run) -> RunResult:
         self.phases.append(run)
         self.before(len(self.phases))
-        result = check.run_chain(run, notify=False, rebuild=False, wait_s=0)
+        result = steps_of_run.run_chain(run, notify=False, rebuild=False, wait_s=0)
         nodes_up = {"devices": 60.0} if result.nodes else {}
         return replace(result, timings=nodes_up)
 
@@ -112,7 +112,9 @@ def test_two_nodes_are_judged_for_drift_unless_one_machine_plays_both(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, cores: int | None, verdict: Verdict
 ) -> None:
     launch = STEPS["launch_task"]
-    monkeypatch.setattr(check, "launch_task", lambda run: replace(launch(run), shared_cores=cores))
+    monkeypatch.setattr(
+        steps_of_run, "launch_task", lambda run: replace(launch(run), shared_cores=cores)
+    )
     result = Soak(chain).run(minutes=2 * LEAST_PHASES, nodes=2)
     (drift,) = [made for made in result.checks if made.name == DRIFT]
     assert (drift.verdict, bool(drift.judgements)) == (verdict, cores is None)

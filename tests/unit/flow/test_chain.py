@@ -15,7 +15,7 @@ from seatrial.checks.contract import CheckContext, CheckType, StepResult, try_ch
 from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS as TABLE
-from seatrial.flows import check
+from seatrial.flows import chain as steps_of_run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
@@ -54,9 +54,11 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
 def test_a_run_beside_other_programs_says_so(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, taken: float, says: bool
 ) -> None:
-    monkeypatch.setattr(check, "watched", lambda: SimpleNamespace(cores=lambda: taken))
+    monkeypatch.setattr(steps_of_run, "watched", lambda: SimpleNamespace(cores=lambda: taken))
     launch = STEPS["launch_task"]
-    monkeypatch.setattr(check, "launch_task", lambda run: replace(launch(run), shared_cores=2))
+    monkeypatch.setattr(
+        steps_of_run, "launch_task", lambda run: replace(launch(run), shared_cores=2)
+    )
     note = "other programs took 1.7 of this machine's 2 processors: the run took longer for it"
     assert (note in chain.run().notes) == says
 
@@ -173,7 +175,7 @@ def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(
 def test_a_run_that_is_cut_off_in_a_step_takes_its_nodes_down(
     chain: Chain, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, step, cut)
+    monkeypatch.setattr(steps_of_run, step, cut)
     assert cut_off(chain) == CUT
 
 
@@ -184,7 +186,7 @@ def test_a_run_that_is_cut_off_in_a_check_takes_its_nodes_down(
     def until(kind: CheckType, context: CheckContext) -> StepResult:
         return try_check(kind, context) if kind.name != name else cut()
 
-    monkeypatch.setattr(check, "check_task", until)
+    monkeypatch.setattr(steps_of_run, "check_task", until)
     assert cut_off(chain) == CUT
 
 

@@ -10,10 +10,11 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.platforms.kubernetes.api import Api, Discovery, UnknownKindError, _require_plugin
+from seatrial.platforms.kubernetes.api import Api, UnknownKindError, _require_plugin
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.discovery import Discovery
+from seatrial.platforms.kubernetes.kueue import WORKLOAD
 from seatrial.platforms.kubernetes.plan import Kind
-from seatrial.platforms.kubernetes.waiting import WORKLOAD
 
 
 class Served:

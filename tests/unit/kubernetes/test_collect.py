@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.platform import events_text, pod_logs, write_pod_logs
+from seatrial.platforms.kubernetes.logs import events_text, pod_logs, write_pod_logs
 from seatrial.text.redact import Secrets
 
 

@@ -12,12 +12,13 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit, qualify_rights, rights
+from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit
+from seatrial.platforms.kubernetes.kueue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.launchers import LAUNCHERS
 from seatrial.platforms.kubernetes.machines import MACHINES
 from seatrial.platforms.kubernetes.plan import Kind
 from seatrial.platforms.kubernetes.pod import is_fabric, not_requested
-from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
+from seatrial.platforms.kubernetes.rights import qualify_rights, rights
 from tests.unit.kubernetes.golden import CLUSTERS
 
 LOOKUPS = {  # of `seatrial doctor`, which says nothing of what it may not see

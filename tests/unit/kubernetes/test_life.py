@@ -12,13 +12,13 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.model.testbed import Node
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes import ending
+from seatrial.platforms.kubernetes import ending, logs, topology
 from seatrial.platforms.kubernetes import platform as kubernetes
 from seatrial.platforms.kubernetes.api import Api, RuntimeUnseenError
 from seatrial.platforms.kubernetes.bringup import WatchEvent
 from seatrial.platforms.kubernetes.plan import Kind
-from seatrial.platforms.kubernetes.platform import LEVELS, address, topology_groups
 from seatrial.platforms.kubernetes.pod import ROLE
+from seatrial.platforms.kubernetes.topology import LEVELS, address, topology_groups
 from seatrial.remote.mpi import hostfile
 from seatrial.remote.ssh import known_hosts, pinned_keys
 from seatrial.text.redact import Secrets
@@ -129,7 +129,7 @@ def test_a_run_from_its_submission_to_its_end(
     assert again.key_file.read_text().startswith("-----BEGIN")
     assert platform.keep(RUN, 600)
     platform.collect(RUN, tmp_path / "logs", 30, Secrets(()))
-    assert "of p-2" in (tmp_path / "logs" / kubernetes.POD_LOGS / "coordinator.log").read_text()
+    assert "of p-2" in (tmp_path / "logs" / logs.POD_LOGS / "coordinator.log").read_text()
 
     for each in server.objects["Pod"]:
         each["status"].pop("podIP")
@@ -180,7 +180,7 @@ def test_without_the_right_to_see_nodes_hosts_are_in_the_order_of_their_index(
         pod(i, **kubeflow, **{"training.kubeflow.org/replica-index": str(i)}) for i in (11, 3)
     ]
     first = pod(20, **master, **{"training.kubeflow.org/replica-index": "20"})
-    ordered = kubernetes.ordered([*workers, first], {})
+    ordered = topology.ordered([*workers, first], {})
     assert [each["metadata"]["name"] for each in ordered] == ["p-20", "p-3", "p-11"]
 
 

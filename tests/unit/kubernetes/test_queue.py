@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.platforms.kubernetes.waiting import preempted, unmanaged, waits_for
+from seatrial.platforms.kubernetes.kueue import preempted, unmanaged, waits_for
 
 
 def workload(

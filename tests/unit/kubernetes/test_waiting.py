@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from seatrial.model.reason import uncoded
+from seatrial.platforms.kubernetes.kueue import Queued
 from seatrial.platforms.kubernetes.waiting import (
     Complaint,
-    Queued,
     SeenObjects,
     describe_progress,
     placed,

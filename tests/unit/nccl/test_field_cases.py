@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from seatrial.causes import cause_in
 from seatrial.causes.table import REASONS as OF_LOGS
 from seatrial.cli.logs import judge
-from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
-from seatrial.platforms.slurm.jobs import read_nodes_log
+from seatrial.platforms.kubernetes.kueue import waits_for
+from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem
+from seatrial.platforms.slurm.bringup import read_nodes_log
 from seatrial.remote import probes
 from seatrial.remote.probes import facts
 from seatrial.runs.explanations import CATALOG

@@ -15,7 +15,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.runs import load
+from seatrial.runs import measurements_file
 from seatrial.runs.load import load_result
 from seatrial.tasks.record import measurements_csv, run_json, write_run_json
 from seatrial.text.escape import as_text, from_text
@@ -208,13 +208,19 @@ _HEADER = "run_id,check,metric,subject_kind,subject,value,unit,samples"
 @pytest.mark.parametrize(
     ("lines", "bound"),
     [
-        ("1" * (load.MAX_LINE + 1), f"line 1 is longer than {load.MAX_LINE:,} characters"),
         (
-            f"{_HEADER}\n{',' * (load.MAX_TABLE_VALUES + 1)}",
-            f"has more than {load.MAX_TABLE_VALUES:,} values",
+            "1" * (measurements_file.MAX_LINE + 1),
+            f"line 1 is longer than {measurements_file.MAX_LINE:,} characters",
+        ),
+        (
+            f"{_HEADER}\n{',' * (measurements_file.MAX_TABLE_VALUES + 1)}",
+            f"has more than {measurements_file.MAX_TABLE_VALUES:,} values",
         ),
         (f"{_HEADER}{',a' * 200}\n", "has more than 200 columns (208)"),
-        (f"{_HEADER}\n" + "a,b\n" * (load.MAX_ROWS + 1), f"has more than {load.MAX_ROWS:,} rows"),
+        (
+            f"{_HEADER}\n" + "a,b\n" * (measurements_file.MAX_ROWS + 1),
+            f"has more than {measurements_file.MAX_ROWS:,} rows",
+        ),
     ],
     ids=["line", "values", "columns", "rows"],
 )
@@ -250,10 +256,10 @@ def test_a_sparse_file_of_8_gb_is_refused_before_it_is_read_whole(tmp_path: Path
     try:
         with pytest.raises(
             InputError,
-            match=rf": is larger than {load.MAX_BYTES:,} bytes \(8,589,934,592\); move it away",
+            match=rf": is larger than {measurements_file.MAX_BYTES:,} bytes \(8,589,934,592\); move it away",
         ):
             load_result(folder)
-        assert tracemalloc.get_traced_memory()[1] < 2 * load.MAX_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 2 * measurements_file.MAX_BYTES
     finally:
         tracemalloc.stop()
 

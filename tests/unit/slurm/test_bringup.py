@@ -8,7 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason, parts_of
 from seatrial.platforms.commands import Finished
-from seatrial.platforms.slurm import SlurmPlatform, doctor, jobs
+from seatrial.platforms.slurm import SlurmPlatform, bringup, doctor, jobs
 from seatrial.platforms.slurm.login import CommandError, Login
 
 LONG, SHORT = 3600, 0.001
@@ -94,10 +94,10 @@ def test_a_job_until_its_nodes_are_ready(
     expected: dict[int, int] | list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jobs, "_POLL_S", (0.001, 0.002))
+    monkeypatch.setattr(bringup, "_POLL_S", (0.001, 0.002))
     settings = SlurmPlatform(kind="slurm", queue_timeout_s=queue_s, start_timeout_s=start_s)
     login = Answers(squeue=squeue, sh=log, sacct="7|CANCELLED by 1000|n[1-2]")
-    bring_up = jobs.BringUp(login, settings, "r1", "7", 2)
+    bring_up = bringup.BringUp(login, settings, "r1", "7", 2)
     if isinstance(expected, dict):
         assert bring_up.wait() == (jobs.Job("7", "RUNNING", "n[1-2]", "None"), expected)
         return
@@ -272,7 +272,7 @@ def test_ports_count_once_and_failures_by_task() -> None:
     ready = (
         " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
     )
-    log = jobs.read_nodes_log(
+    log = bringup.read_nodes_log(
         f"{ready}11: seatrial-node: ready 65536\n 3: seatrial-node: failed: why\n"
     )
     assert log.ports == {0: 222, 10: 222}
@@ -293,7 +293,7 @@ def test_ports_count_once_and_failures_by_task() -> None:
     ],
 )
 def test_the_most_telling_line_of_a_task_is_kept(log: str, words: str) -> None:
-    (line,) = jobs.read_nodes_log(log).last_lines.values()
+    (line,) = bringup.read_nodes_log(log).last_lines.values()
     assert words in line
     assert "\x1b" not in line
 
@@ -304,7 +304,7 @@ def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() 
         | {2: "port 222 is in use"}
         | {i: f"own {i}" for i in range(6, 10)}
     )
-    reasons = jobs._step_problems(problems)
+    reasons = bringup._step_problems(problems)
     assert len(reasons) == 4
     assert [reason.sentence.partition(":")[0] for reason in reasons[:2]] == [
         "task 1, task 3 and 1 more",

@@ -196,7 +196,8 @@ def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
                 children.setdefault(int(fields[1]), []).append(int(entry))
                 if belongs(entry, folder):
                     roots.add(int(entry))
-    pids, queue = set(roots), list(roots)
+    pids = set(roots)
+    queue = list(roots)
     while queue:
         below = [pid for pid in children.get(queue.pop(), []) if pid not in pids]
         pids.update(below)
@@ -265,7 +266,8 @@ def remove(container: Optional[Json]) -> bool:
     """
     if not container or not container["name"]:
         return True
-    program, name = container["program"], container["name"]
+    program = container["program"]
+    name = container["name"]
     listing = [program, "ps", "--all", "--quiet", "--filter", "name=^{}$".format(name)]
     if is_empty(call(listing, CALL_S)):
         return True

@@ -267,10 +267,8 @@ def log(request: Json) -> Json:
 
 def check(request: Json) -> Json:
     """Check the prerequisites of a run on this host without changing it."""
-    parent, path = (
-        request["parent"],
-        os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin",
-    )
+    parent = request["parent"]
+    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
     container = request["container"]
     programs = [container["program"]] if container else [*PROGRAMS, request["mpirun"]]
     missing = [program for program in programs if not shutil.which(program, path=path)]

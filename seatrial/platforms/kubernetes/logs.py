@@ -1,0 +1,145 @@
+"""The logs of a run's pods, and its events, as files."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.model.errors import SeatrialError
+from seatrial.platforms.commands import call_each
+from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
+from seatrial.platforms.kubernetes.topology import names
+from seatrial.system.rawlog import write_log
+from seatrial.text.lines import one_line
+from seatrial.text.redact import Secrets
+
+POD_LOGS = "pod-logs"
+EVENTS = "events.txt"
+_AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
+_REQUEST_S = 15.0
+_MAX_EVENTS = 10_000  # the last ones
+
+
+@dataclass(frozen=True, slots=True)
+class PodLog:
+    """One container's log: its file, and the title above it."""
+
+    file: str
+    pod: str
+    container: str
+    title: str
+
+
+def write_pod_logs(
+    api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets
+) -> None:
+    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic),
+    the head first.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(log: PodLog) -> None:
+        left_s = deadline - time.monotonic()
+        text = b"# not read: time is up\n"
+        try:
+            if left_s > 0:
+                text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
+        except SeatrialError as error:
+            # It never ran, its kubelet is silent: a state worth keeping too
+            text = f"# no log: {error}\n".encode()
+        title = f"# {log.title}\n".encode()
+        write_log(folder / log.file, title + text, secrets)
+
+    call_each(pod_logs(pods), write, _AT_ONCE)
+
+
+def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
+    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and
+    sidecars. Pure.
+    """
+    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
+    # What an operator runs besides: the MPI operator's launcher
+    others = [pod for pod in pods if pod not in nodes]
+    called = [f"worker-{name}" for name in names(nodes)]
+    if nodes:
+        called[0] = "coordinator"
+    called += [pod["metadata"]["name"] for pod in others]
+    logs = []
+    for pod, name in zip((*nodes, *others), called, strict=True):
+        logs += _of_pod(pod, name)
+    return logs
+
+
+def _of_pod(pod: Object, called: str) -> list[PodLog]:
+    spec = pod["spec"]
+    status = pod.get("status", {})
+    state_of = {}
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        for each in status.get(kind, ()):
+            state_of[each["name"]] = _state(each.get("state", {}))
+    phase = status.get("phase", "unknown")
+    name = pod["metadata"]["name"]
+    where = ", on no node"
+    if spec.get("nodeName"):
+        where = f" on {spec['nodeName']}"
+    address = ""
+    if status.get("podIP"):
+        address = f" ({status['podIP']})"
+    containers = [*spec["containers"], *spec.get("initContainers", ())]
+    first, *beside = [each["name"] for each in containers]
+    files = {first: f"{called}.log"}
+    for container in beside:
+        files[container] = f"{called}.{container}.log"
+    title = f"pod {name}{where}{address}, container"
+    logs = []
+    for container, file in files.items():
+        state = state_of.get(container, phase)
+        log_title = f"{title} {container}: {state}"
+        logs.append(PodLog(file, name, container, log_title))
+    return logs
+
+
+def _state(state: Object) -> str:
+    for kind, details in state.items():
+        if details is not None:
+            facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
+            known = [one_line(word) for word in facts if word not in (None, "")]
+            return " ".join([kind, *known])
+    return "state unknown"
+
+
+def events_text(events: Iterable[Object], name: str) -> str:
+    """Return the events of objects whose name contains `name`, one line each, the oldest first.
+
+    Pure.
+    """
+    own = []
+    for event in events:
+        about = event["involvedObject"].get("name") or ""
+        if name in about:
+            own.append(event)
+    lines = []
+    for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
+        involved = event["involvedObject"]
+        count = event.get("count") or 1
+        often = f" (x{count})" if count > 1 else ""
+        message = one_line(event.get("message"))
+        kind = event.get("type") or "Normal"
+        reason = event.get("reason") or ""
+        lines.append(
+            f"{_time(event)} {kind:<7} {reason:<20} "
+            f"{involved.get('kind')}/{involved.get('name')}{often}: {message}\n"
+        )
+    return "".join(lines)
+
+
+def _time(event: Object) -> str:
+    series: Mapping[str, str] = event.get("series") or {}
+    created = event["metadata"].get("creationTimestamp") or ""
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    for each in times:
+        if each:
+            return each
+    return str(created)

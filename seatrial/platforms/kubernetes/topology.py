@@ -1,0 +1,82 @@
+"""The order of the nodes in the hostfile, with their names, addresses and groups. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from seatrial.platforms.kubernetes.plan import Object
+
+# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
+LEVELS = (
+    "topology.kubernetes.io/zone",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "network.topology.nvidia.com/accelerator",
+    "network.topology.nvidia.com/block",
+    # Of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
+    "nvidia.com/gpu.clique",
+    "kubernetes.io/hostname",
+)
+
+
+def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the topology of a node, as a sort key."""
+    return tuple(labels.get(level, "") for level in LEVELS)
+
+
+def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
+    """Return the nodes of each zone, block and so on; its name is the values of the labels from the
+    widest level on.
+    """
+    members = defaultdict[str, set[str]](set)
+    for node, labels in labels_by_node.items():
+        for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
+            if labels.get(level):
+                name = "/".join(filter(None, topology_key(labels)[:end]))
+                members[name].add(node)
+    return {name: frozenset(nodes) for name, nodes in members.items()}
+
+
+def ordered(
+    pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]
+) -> list[Object]:
+    """Return the pods in the order of the hostfile, the head first."""
+
+    def place(pod: Object) -> tuple[object, ...]:
+        labels = labels_by_node.get(pod["spec"].get("nodeName", ""), {})
+        return topology_key(labels), _index(pod)
+
+    return sorted(pods, key=place)
+
+
+def names(pods: Sequence[Object]) -> list[str]:
+    """Return the names of nodes as in Kubernetes, as people cordon them.
+
+    Pods that share a node are named as the pod.
+    """
+    hosts = [pod["spec"].get("nodeName") for pod in pods]
+    is_shared = None in hosts or len(set(hosts)) < len(hosts)
+    if is_shared:
+        return [pod["metadata"]["name"] for pod in pods]
+    return list(map(str, hosts))
+
+
+def address(pod: Object, *, by_name: bool) -> str:
+    """Return the address of a pod for its peers: its IP address, or its name in the cluster's
+    DNS.
+    """
+    if not by_name:
+        return str(pod["status"]["podIP"])
+    host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
+    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
+    own = host if all(host) else [pod["metadata"]["name"]]
+    return ".".join((*own, pod["metadata"]["namespace"], "svc"))
+
+
+def _index(pod: Object) -> tuple[bool, int]:
+    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers."""
+    labels = pod["metadata"].get("labels", {})
+    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
+    in_job = labels.get("batch.kubernetes.io/job-completion-index")
+    index = in_job or labels.get("training.kubeflow.org/replica-index") or 0
+    return worker, int(index)
