@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from seatrial.model.errors import InputError, NothingFoundError
-from seatrial.model.reason import Reason
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
@@ -311,7 +310,7 @@ def nothing_found(source: str, head: str = "") -> NoReturn:
     with `head`.
     """
     if match := _LOG.search(head):
-        raise NothingFoundError(Reason.of("log-without-failure", program=match.lastgroup))
+        raise NothingFoundError.of("log-without-failure", program=match.lastgroup)
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.model.errors import FloodError, RemoteError
-from seatrial.model.reason import Reason
 from seatrial.remote.ranks import RankLine
 
 if TYPE_CHECKING:
@@ -118,11 +117,9 @@ class RemoteProcess(LineReader):
         """Raise FloodError at a server that ignores the window, which paramiko does not check."""
         if len(self._channel.in_buffer) + len(self._channel.in_stderr_buffer) > _WINDOW_BYTES:
             self._channel.close()
-            raise FloodError(
-                Reason.of(
-                    "output-flood",
-                    excess="its SSH server sends more than the window allows and was cut off",
-                )
+            raise FloodError.of(
+                "output-flood",
+                excess="its SSH server sends more than the window allows and was cut off",
             )
 
     def exit_status(self) -> int | None:
@@ -248,17 +245,15 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
 
 def connection_lost(error: Exception) -> RemoteError:
     """Return the error of a connection that broke while a command ran."""
-    return RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__))
+    return RemoteError.of("ssh-connection-lost", problem=str(error) or type(error).__name__)
 
 
 def check_output_bytes(process: LineReader, max_bytes: int) -> None:
     """Raise FloodError if the process has printed more."""
     if process.received_bytes > max_bytes:
-        raise FloodError(
-            Reason.of(
-                "output-flood",
-                excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended",
-            )
+        raise FloodError.of(
+            "output-flood",
+            excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended",
         )
 
 
@@ -271,9 +266,7 @@ def start_process(
     try:
         return kind(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(
-            Reason.of("ssh-session", problem=str(error) or type(error).__name__)
-        ) from error
+        raise RemoteError.of("ssh-session", problem=str(error) or type(error).__name__) from error
 
 
 class LocalProcess(LineReader):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, FiniteFloat
 
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, read_answer, shown
 from seatrial.remote.command import run_command
@@ -43,16 +42,16 @@ def run_probe(
         done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=1 << 20)
     lines = done.output.splitlines()
     if problem := next(iter(_answers(ProbeError, lines)), None):
-        raise RemoteError(Reason.of("probe-failed", probe=probe, problem=problem.error))
+        raise RemoteError.of("probe-failed", probe=probe, problem=problem.error)
     if done.timed_out:
-        raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))
+        raise RemoteError.of("probe-timeout", probe=probe, seconds=timeout_s)
     if answers := _answers(model, lines):
         return answers
     if done.exit_status == 128 + 9:  # as a shell reports a killed program
-        raise RemoteError(Reason.of("probe-killed", probe=probe))
+        raise RemoteError.of("probe-killed", probe=probe)
     last = next((line for line in reversed(lines) if line.strip()), "")
     unusable = f"it gave no usable answer; its last line: {shown(last)}"
-    raise RemoteError(Reason.of("probe-failed", probe=probe, problem=unusable))
+    raise RemoteError.of("probe-failed", probe=probe, problem=unusable)
 
 
 def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:

@@ -101,7 +101,7 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
                     for why, places in answer.failed.items()
                     for place in places
                 }
-    raise RemoteError(Reason.of("peers-not-tried"))
+    raise RemoteError.of("peers-not-tried")
 
 
 def _reason(peer: Node, unreached: Unreached) -> Reason:

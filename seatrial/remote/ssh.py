@@ -53,9 +53,7 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     except OSError as error:
         # This host's shortage is no fault of the node
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise SeatrialError(
-                Reason.of("control-host-open-files", problem=str(error.strerror))
-            ) from None
+            raise SeatrialError.of("control-host-open-files", problem=str(error.strerror)) from None
         problem = error.strerror.lower() if error.strerror else str(error)
         reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
         # Such as that its pod ended
