@@ -37,7 +37,7 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
     Raises SeatrialError.
     """
     tables = []
-    times: list[float] = []
+    times = []
     for phase in state.counted:
         table = store.minutes(phase.run_id, metric)
         if table is not None:

@@ -168,7 +168,7 @@ def _of_algorithm(
 
 def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
     """Return the best row of that size, or interpolate between its neighbours on log-log axes."""
-    best: dict[int, Reference] = {}
+    best = {}
     for row in sorted(rows, key=lambda row: row.busbw_gb_s):
         best[row.message_bytes] = row
     if not best:
@@ -233,9 +233,7 @@ def _baseline(
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     """Return whether another source measured less than the floor, which then counts as measured."""
-    best: dict[int, Reference] = {
-        row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)
-    }
+    best = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
     others = (row for row in best.values() if row.source != floor.source)
     return any(
         row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes
@@ -360,7 +358,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
 
 def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     """Return the published figures that do not judge a number of the check, each once, in words."""
-    notes: list[Reason] = []
+    notes = []
     for m in check.measurements:
         note = nearest_training(m, setup) or nearest_llama(m, setup)
         if note:

@@ -184,7 +184,7 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
 
     One beyond the limit is proof; else a gap in any run leaves it not shown.
     """
-    readings: list[_Reading] = []
+    readings = []
     gaps: list[Reason] = []
     for each in tried:
         matching = list(_readings(requirement, each, gaps))

@@ -62,7 +62,7 @@ def _run(run: EvidenceRun) -> dict[str, Any]:
 
 def _row(outcome: Outcome) -> dict[str, Any]:
     requirement, evidence, waiver = outcome.requirement, outcome.evidence, outcome.waiver
-    row: dict[str, Any] = {
+    row = {
         "id": requirement.id,
         "text": requirement.text,
         "check": requirement.check,

@@ -23,7 +23,7 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
     links.
     """
     nodes = testbed.by_name
-    taken: dict[Suspect, Reason] = {}
+    taken = {}
     for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
         reasons = (testbed.blameless_reason(nodes[end]) for end in suspect.nodes if end in nodes)
         reason = next(filter(None, reasons), None)

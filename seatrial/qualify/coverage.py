@@ -98,8 +98,8 @@ def coverage(
 
     `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
     """
-    ages: dict[str, timedelta | None] = {}
-    gpus: dict[str, timedelta | None] = {}
+    ages = {}
+    gpus = {}
     for node in nodes:
         age = None
         since_test = evidence.age(node.name)
@@ -142,7 +142,7 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
     """
     members = Counter(node.group for node in nodes if node.group)
     ages = evidence.pair_ages({node.name: node.group for node in nodes})
-    pairs: dict[Pair, timedelta | None] = {}
+    pairs = {}
     for first, second in combinations_with_replacement(sorted(members), 2):
         if first != second or members[first] > 1:
             pair = pair_of(first, second)

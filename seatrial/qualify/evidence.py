@@ -45,7 +45,7 @@ class Record:
     @property
     def failures(self) -> list[NodeTest]:
         """The tests alone that have failed since the last pass, the newest first."""
-        in_a_row: list[NodeTest] = []
+        in_a_row = []
         for test in reversed(self.alone):
             if not test.verdict.is_fault:
                 break
@@ -71,7 +71,7 @@ class Evidence:
         ordered = sorted(tests, key=lambda test: test.ended)
         alone = defaultdict[str, list[NodeTest]](list)
         paired = defaultdict[str, list[NodeTest]](list)
-        last: dict[str, NodeTest] = {}
+        last = {}
         for test in ordered:
             of_its_kind = alone
             if test.suite == PAIRS:
@@ -120,7 +120,7 @@ class Evidence:
         """Return the time since a pair of groups passed a test of two nodes, by the groups that
         nodes are in today.
         """
-        ages: dict[Pair, timedelta] = {}
+        ages = {}
         for test in self.tests:
             if test.partner is None or test.suite == ALONE or not test.passed:
                 continue

@@ -109,7 +109,7 @@ def _group(node: ServiceNode) -> str:
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:
     """Return the partners with which the last tests of a node failed, until one that passed."""
-    partners: list[str] = []
+    partners = []
     for test in reversed(tests):
         if test.passed:
             break

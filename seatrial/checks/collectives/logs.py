@@ -202,7 +202,7 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise."""
-    reasons: list[Reason] = []
+    reasons = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
         if treatment is None:

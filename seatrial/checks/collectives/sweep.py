@@ -409,7 +409,7 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
             run_command(head, f"rm -f {quoted}", timeout_s=10)
         # pydantic's parser refuses JSON that is nested too deep, for which the standard library's
         # recurses.
-        document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
+        document = TypeAdapter(dict[str, Any]).validate_json(text)
         document.pop("env", None)  # it holds secrets
         write_log(run.logs / name, json.dumps(document, indent=1), secrets_of(run.cluster))
         return parse_document(document, json_file)

@@ -210,7 +210,7 @@ def show_hosts(
     A rank shows its own node alone.
     """
     nodes = [node.name for node in testbed.nodes for _ in range(node.slots)]
-    shown: set[int] = set()
+    shown = set()
 
     def complete(line: str) -> bool:
         rank = rank_of(line)

@@ -138,7 +138,7 @@ def _kind_of(event: KernelEvent) -> tuple[object, ...]:
 
 def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     """Yield one note for each counter, with the links where it rose most."""
-    by_counter: dict[tuple[bool, str], list[Rise]] = defaultdict(list)
+    by_counter = defaultdict(list)
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():

@@ -11,7 +11,7 @@ from seatrial.causes import cause_in
 from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
-from seatrial.remote.node_probe import DriverError, GpuState, Inventory, KernelEvent, PortState
+from seatrial.remote.node_probe import GpuState, Inventory, KernelEvent, PortState
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
@@ -84,7 +84,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 def remarks(inventories: Inventories, models: Models) -> list[Reason]:
     """Return remarks for people, without blame; one for all GPUs with the same reason."""
-    names: dict[Reason, list[str]] = defaultdict(list)
+    names = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):
             names[reason].append(f"{node}/{gpu.name}")
@@ -122,7 +122,7 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
 
 def _xids(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each Xid or SXid, with the meaning of the latest one."""
-    xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
+    xids = defaultdict(list)
     for node, inventory in inventories.items():
         for error in inventory.xids or ():
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
@@ -137,7 +137,7 @@ def _xids(inventories: Inventories) -> Iterator[Reason]:
 
 def _kernel_events(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each other failure whose cause is known."""
-    events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
+    events = defaultdict(list)
     for node, inventory in inventories.items():
         for event in inventory.events:
             cause = cause_in(event.text)
@@ -197,7 +197,7 @@ def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str
     """Return the nodes with another value than the common one, by value; together if there are many
     values.
     """
-    unlike: dict[str, list[str]] = defaultdict(list)
+    unlike = defaultdict(list)
     for node, value in value_by_node.items():
         if value != common:
             unlike[value].append(node)
@@ -211,7 +211,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     """Describe what must be the same on all nodes of a model, without what the node does not
     report.
     """
-    values: dict[str, list[str]] = defaultdict(list)
+    values = defaultdict(list)
     for gpu in inventory.gpus:
         for attribute, value in _attributes_of(gpu).items():
             values[attribute].append(value)
@@ -295,7 +295,7 @@ def old_drivers(versions: VersionsByNode) -> list[Reason]:
     """Return one remark for the nodes whose driver is older than the CUDA of their software
     needs.
     """
-    old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    old = defaultdict(list)
     for node, own_versions in versions.items():
         driver = own_versions.get("driver") or ""
         cuda = own_versions.get("cuda") or ""
@@ -392,9 +392,9 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or
     RDMA.
     """
-    redirecting: dict[str, int] = {}  # switches by node
-    without_gpudirect: list[str] = []
-    ports: list[tuple[str, PortState]] = []
+    redirecting = {}  # switches by node
+    without_gpudirect = []
+    ports = []
     for name, node in inventories.items():
         # EFA has a module of its own for GPUDirect RDMA.
         up = [port for port in node.ports if port.up and port.kind in ("InfiniBand", "Ethernet")]
@@ -428,7 +428,7 @@ def _slow_ports(ports: Ports) -> Iterator[Reason]:
 
 def _slow_links(ports: Ports) -> Iterator[Reason]:
     """Yield ports whose PCIe link is narrower or slower than it could be."""
-    slow: dict[tuple[str, str], list[str]] = defaultdict(list)
+    slow = defaultdict(list)
     for name, port in ports:
         width = port.pcie_width
         widest = port.pcie_width_max

@@ -217,7 +217,7 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     in_doubt = [
         pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
     ]
-    slowest: dict[str, Pair] = {}  # of the two directions of a link
+    slowest = {}  # of the two directions of a link
     for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
         slowest[link_name(*pair)] = pair
     fastest = max(usual.values())
@@ -501,7 +501,7 @@ class Findings:
         link_count = Counter(node for link in links for node in link)
         then = set(slow_nodes(levelled(self.streams, self.model_by_node)))
         now = set(slow_nodes(levelled(streams, self.model_by_node)))
-        recovered: set[str] = set()
+        recovered = set()
         if len(link_count) >= _LEAST_NODES:
             recovered = (then & link_count.keys()) - now
         for rates in (egress, ingress):

@@ -32,7 +32,7 @@ class TriedPairs:
 
     def both_ways(self) -> dict[str, set[str]]:
         """Return the nodes that a node tried or that tried it."""
-        links: dict[str, set[str]] = {name: set(peers) for name, peers in self.peers.items()}
+        links = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
                 links.setdefault(peer, set()).add(name)
@@ -168,8 +168,8 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
     left.
     """
-    suspects: list[Suspect] = []
-    set_aside: list[str] = []
+    suspects = []
+    set_aside = []
     while failed:
         name = _worst(failed)
         own = {}

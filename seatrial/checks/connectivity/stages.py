@@ -230,9 +230,9 @@ def _ask_nodes(
         ),
         at_once=fan_out(testbed),
     )
-    floods: dict[str, Reason] = {}
-    counted: dict[str, Sequence[str]] = {}
-    failed: dict[Pair, Reason] = {}
+    floods = {}
+    counted = {}
+    failed = {}
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
             floods[name] = answer.reason
@@ -291,7 +291,7 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
     """
     findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
-    contacts: dict[str, NodeConnection] = {}
+    contacts = {}
     try:
         contacts = contact_nodes(findings, timeout_s)
         if len(findings.testbed.nodes) > 1:

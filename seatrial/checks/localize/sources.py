@@ -3,7 +3,6 @@ and folders.
 """
 
 import re
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -86,7 +85,7 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
 def pair_in(stem: str) -> tuple[str, str] | None:
     """Return the two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
     for match in _BETWEEN.finditer(stem):
-        ends: Sequence[str] = stem.split(match[0])
+        ends = stem.split(match[0])
         if len(ends) == 2 and all(ends) and ends[0] != ends[1]:
             return ends[0], ends[1]
     return None

@@ -255,7 +255,7 @@ class _Rounds:
         parallel = at_once(self.testbed, [len(group.nodes) for group in groups])
         outcomes = in_parallel(labelled, lambda each: self._test(*each), parallel)
         tests = self._tests_of(labelled, outcomes)
-        gone: set[str] = set()
+        gone = set()
         if len(tests) < len(groups) or any(test.failed for test in tests):
             gone = self._gone(outcomes)
         nodes = tuple(node for node in self.state.nodes if node not in gone)

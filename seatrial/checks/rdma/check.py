@@ -163,7 +163,7 @@ class _Trial:
         prefix = ""
         if section.folder:
             prefix = f"{section.folder}/"
-        request: dict[str, object] = {
+        request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
             "seconds": section.timeout_s,

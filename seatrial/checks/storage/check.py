@@ -171,7 +171,7 @@ class _Trial:
         """Check that each node reads in time what the node before it in the ring wrote."""
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
-        unseen: dict[tuple[str, str], str] = {}
+        unseen = {}
         seconds: dict[str, float] = {}
         for _ in range(_NOTES if reader else 0):
             notes = self.nodes.ask(reader, lambda name: {"do": "note"}, Note)

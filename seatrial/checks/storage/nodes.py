@@ -129,7 +129,7 @@ class StorageNodes:
 
     def _started(self, node: Node, path: str) -> tuple[LineProbe, StoreGreeting]:
         """Start the probe of a path on a node, and return it with its greeting."""
-        model: type[StoreGreeting] = StoreGreeting if is_object_store(path) else Greeting
+        model = StoreGreeting if is_object_store(path) else Greeting
         program = standard_library_program(self._testbed, "storage.py")
         if is_object_store(path):
             program = [self._testbed.python, f"{self._testbed.workdir}/objects.py"]

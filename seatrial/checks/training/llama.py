@@ -337,7 +337,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
     if figures is None:
         return check
     subject = Subject("cluster", run.cluster.name)
-    conditions: dict[str, ConditionValue] = {"interrupts": len(course.attempts) - 1}
+    conditions = {"interrupts": len(course.attempts) - 1}
     share = Measurement(
         metric="goodput", value=figures.share, unit="", subject=subject, conditions=conditions
     )

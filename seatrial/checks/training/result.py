@@ -187,7 +187,7 @@ def measured(
 ) -> Iterator[Measurement]:
     """Yield the measurements of a result; numbers that are not there or not finite are left out."""
     where = conditions_of(testbed, workload)
-    learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
+    learning = {**where, **workload.learning_conditions()}
     number = partial(Measurement, subject=Subject("cluster", cluster.name))
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:
