@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.inventory import Inventories, driver_errors
-from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.contract import CheckContext
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect

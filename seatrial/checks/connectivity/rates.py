@@ -1,14 +1,11 @@
-"""Slow nodes and links by the TCP streams between nodes, and all findings of `connectivity`. Pure.
+"""Slow nodes and links by the TCP streams between nodes. Pure.
 
 A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow
 peer does not make a healthy node look slow, and one slow link blames neither end.
 """
 
-import logging
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median
 from typing import TypeVar
 
@@ -16,24 +13,17 @@ from seatrial.checks.connectivity.reachability import Pair, Side, connected, cut
 from seatrial.checks.metrics import TCP
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join, placed, uncoded
-from seatrial.model.result import Check, Suspect
-from seatrial.model.testbed import Testbed
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_probe import Inventory
-from seatrial.text.hostlist import host_list
 from seatrial.text.words import number, some_of
-
-log = logging.getLogger("seatrial.connectivity")
-
-NAME = "connectivity"
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
-_LEAST_LINKS = 2  # slow ones between the same sides that are one finding
+LEAST_LINKS = 2  # slow ones between the same sides that are one finding
 _LEAST_STREAMS = 4  # of a mode: two links, both ways
-_LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
+LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
 _ENOUGH = 8  # values that tell their noise
 _SIGMAS = 4.5  # how far chance goes
 _MOST_NOISE = 3.0  # on natural logs
@@ -93,7 +83,7 @@ def _slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
     """Return the nodes that send slowly, and those that receive slowly."""
     sends = egress(streams)
     receives = ingress(streams)
-    if len(sends.keys() | receives.keys()) < _LEAST_NODES:
+    if len(sends.keys() | receives.keys()) < LEAST_NODES:
         return {}, {}
     return _far_below(sends, factor), _far_below(receives, factor)
 
@@ -189,7 +179,7 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
         best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
     usual_by_model = {}
     for model, rates in best_by_model.items():
-        if model and len(rates) >= _LEAST_NODES:
+        if model and len(rates) >= LEAST_NODES:
             usual_by_model[model] = _faster_half(rates)
     of_all = _faster_half(best.values())
     return {name: usual_by_model.get(model_by_node.get(name, ""), of_all) for name in best}
@@ -326,7 +316,7 @@ def _cut(streams: Streams) -> tuple[list[Side], set[Pair]]:
         sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
     links = {frozenset(pair) for pair in across}
-    if len(links) < _LEAST_LINKS:
+    if len(links) < LEAST_LINKS:
         return [], set()
     return sides, across
 
@@ -378,7 +368,7 @@ def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
     slow = slow_nodes(level)
     nodes = len(_nodes_of(streams))
     smaller_group = min(len(slow), nodes - len(slow))
-    judge_sees = nodes >= _ENOUGH and smaller_group >= _LEAST_NODES
+    judge_sees = nodes >= _ENOUGH and smaller_group >= LEAST_NODES
     if judge_sees or not _are_many(slow, nodes):
         return Reason()
     return Reason.of(
@@ -434,121 +424,3 @@ def summary(streams: Streams, model_by_node: Models | None = None) -> str:
         words += f" (and {len(slow) - 3} more)"
     usual = number(_faster_half(egress(streams).values()))
     return f"{words}; the faster half reaches {usual} MB/s"
-
-
-@dataclass(slots=True)
-class Findings:
-    """Findings of connectivity so far; `testbed` shrinks as nodes are set aside."""
-
-    testbed: Testbed
-    suspects: list[Suspect] = field(default_factory=list)
-    problems: list[Reason] = field(default_factory=list)
-    # What works, and less well than it should
-    impaired: list[Suspect] = field(default_factory=list)
-    doubts: list[Reason] = field(default_factory=list)  # why something says nothing of the nodes
-    notes: list[Reason] = field(default_factory=list)  # remarks without blame
-    measurements: list[Measurement] = field(default_factory=list)
-    # Each the best of all its tries, also of the repeats
-    streams: dict[Pair, float] = field(default_factory=dict)
-    model_by_node: Models = field(default_factory=dict)
-    # Before anything was measured
-    inventories: Mapping[str, Inventory] = field(default_factory=dict)
-    node_count: int = 0  # at the beginning
-    seconds: float = 0.0  # until all was tried, without repeats
-    # The nodes that have slowed after their first streams
-    slowed: set[str] = field(default_factory=set)
-
-    def check(self) -> Check:
-        """Return the check, before any number is judged."""
-        impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
-        suspects = (*self.suspects, *impaired)
-        doubts = self._all_doubts()
-        bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
-        shown = bad[:3]
-        named = {place for reason in shown for place in reason.places}
-        others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
-        also = uncoded(f"also {others}" if others else "")
-        verdict = Verdict.PASS
-        if self.problems:
-            verdict = Verdict.FAIL
-        elif impaired:
-            verdict = Verdict.DEGRADED
-        elif doubts:
-            verdict = Verdict.INCONCLUSIVE
-        good = uncoded(
-            f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each "
-            "other and run MPI"
-        )
-        return Check(
-            name=NAME,
-            verdict=verdict,
-            reason=join((*shown, also, *doubts)) or good,
-            seconds=self.seconds,
-            measurements=tuple(self.measurements),
-            suspects=suspects,
-        )
-
-    def try_again(self, streams: Streams) -> None:
-        """Add streams that were measured again; of each, the faster counts, since a hiccup of the
-        first time passes.
-
-        Of a node that was slow and is no more, only the new ones count. The new ones of a node that
-        has slowed since do not, and all nodes are to be measured again (`localize`). Fine streams
-        of one time beside slow ones of another would make links look slow.
-        """
-        suspected = self._slow_names()
-        links = {frozenset(pair) for pair in streams}
-        link_count = Counter(node for link in links for node in link)
-        then = set(slow_nodes(levelled(self.streams, self.model_by_node)))
-        now = set(slow_nodes(levelled(streams, self.model_by_node)))
-        recovered = set()
-        if len(link_count) >= _LEAST_NODES:
-            recovered = (then & link_count.keys()) - now
-        for rates in (egress, ingress):
-            first = rates(self.streams)
-            again = rates(streams)
-            for node in now & again.keys():
-                fell = again[node] * SLOW_FACTOR < first.get(node, 0.0)
-                if fell and link_count[node] >= _LEAST_LINKS:
-                    self.slowed.add(node)
-        new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        best = {}
-        for pair, mb_s in self.streams.items():
-            if recovered.isdisjoint(pair) or pair in new:
-                best[pair] = mb_s
-        keep_best(best, new)
-        self.streams = best
-        cleared = sorted(suspected - self._slow_names())
-        if cleared:
-            log.info("%s: slow at first, not when measured again", host_list(cleared))
-
-    def _slow_names(self) -> set[str]:
-        """Return the names of the slow nodes and links."""
-        return {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-
-    def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
-        """Blame each node that `evidence` names, and set it aside."""
-        suspects = [
-            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-            for name, why in evidence.items()
-        ]
-        self.blame(suspects, evidence)
-
-    def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
-        """Keep `suspects`; nodes that are set aside without being one of them are named too."""
-        for suspect in suspects:
-            log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
-            self.suspects.append(suspect)
-            self.problems.append(placed(suspect.name, suspect.evidence))
-        names = set(set_aside)
-        unblamed = sorted(names - {suspect.name for suspect in self.suspects})
-        if unblamed and not self._all_doubts():
-            self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))
-        self.testbed = self.testbed.without(names)
-
-    def _all_doubts(self) -> list[Reason]:
-        """Return the doubts, with the one of nodes that are slow together."""
-        split = divided(self.streams, self.model_by_node)
-        if not split:
-            return self.doubts
-        return [*self.doubts, split]

@@ -8,7 +8,8 @@ from functools import partial
 
 from pydantic import Field
 
-from seatrial.checks.connectivity.rates import Findings, Streams, measurements
+from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
 from seatrial.checks.contract import CheckContext, Problem, Repeated, TimeLeft, log_repeat

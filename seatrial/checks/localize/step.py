@@ -19,7 +19,7 @@ from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.collectives.sweep import at_once, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES

@@ -19,8 +19,8 @@ from typing import Annotated
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.inventory import Inventories
-from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.checks.connectivity.throughput import partners
 from seatrial.checks.contract import (

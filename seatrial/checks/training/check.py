@@ -22,7 +22,8 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks

@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete

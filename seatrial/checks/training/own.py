@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.checks.failures import classify_failure, lost_ranks, missing_reports
+from seatrial.checks.failures import classify_failure, missing_reports
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run

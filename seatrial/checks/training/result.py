@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
-from seatrial.checks.failures import node_of
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.on_ranks import NAME
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
