@@ -90,13 +90,7 @@ def from_catalog(
         if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)
     ]
     untied = [row for row in floors if row not in tied]
-    # For a plateau the floors of smaller sizes count as well.
-    holding = [
-        r
-        for r in untied
-        if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)
-    ]
-    floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
+    floor = _highest_floor(untied, message_bytes, plateau)
     figure = _figure([*measured, *tied], message_bytes, plateau)
     typical = message_bytes // 2 if plateau else message_bytes
     lenient = [
@@ -106,30 +100,37 @@ def from_catalog(
     if figure is not None:
         return _baseline(figure, floor, claim, tolerance)
     if floor:
-        words = (
-            f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at "
-            f"{_size(floor)} ({floor.source})"
-        )
-        return Baseline(
-            source="catalog",
-            centre=floor.busbw_gb_s,
-            low=floor.busbw_gb_s,
-            high=None,
-            floor=floor.busbw_gb_s,
-            samples=1,
-            detail=words,
-        )
-    if claim:
-        row = claim.row
-        words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-        return Baseline.at_least(
-            source="catalog",
-            centre=row.busbw_gb_s,
-            low=claim.low_gb_s,
-            floor=row.busbw_gb_s * _FAIL_BELOW,
-            detail=words,
-        )
-    return None
+        return _of_floor(floor)
+    return _of_claim(claim) if claim else None
+
+
+def _highest_floor(
+    floors: Sequence[Reference], message_bytes: int, plateau: bool
+) -> Reference | None:
+    """Return the highest floor of that size; for a plateau those of smaller sizes count as well."""
+    holding = [
+        row
+        for row in floors
+        if row.message_bytes == message_bytes or (plateau and row.message_bytes < message_bytes)
+    ]
+    return max(holding, key=lambda row: row.busbw_gb_s, default=None)
+
+
+def _of_floor(floor: Reference) -> Baseline:
+    """Return the baseline of a floor where nothing was measured."""
+    least = floor.busbw_gb_s
+    words = (
+        f"the floor of {number(least)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
+    )
+    return Baseline("catalog", least, least, None, least, 1, words)
+
+
+def _of_claim(claim: Claim) -> Baseline:
+    """Return the baseline of a claim where there is nothing else."""
+    row = claim.row
+    most = row.busbw_gb_s
+    words = f"the {number(most)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    return Baseline.at_least("catalog", most, claim.low_gb_s, most * _FAIL_BELOW, words)
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:

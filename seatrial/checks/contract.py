@@ -21,7 +21,7 @@ from seatrial.checks.taken_nodes import excused
 from seatrial.config.architecture import Facts, foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
-from seatrial.model.errors import MissingError
+from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Judgement, Suspect
@@ -85,6 +85,18 @@ class Problem:
     def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
         """Make the problem of a suspect, whose evidence is the reason."""
         return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
+
+
+def sure(evidence: Mapping[str, Reason], confidence: float = 1.0) -> list[Suspect]:
+    """Return the nodes that `evidence` names as suspects."""
+    return [Suspect("node", name, confidence, why) for name, why in evidence.items()]
+
+
+def unanswered(answers: Mapping[str, object]) -> dict[str, Reason]:
+    """Return why nodes gave no answer, by name."""
+    return {
+        name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
+    }
 
 
 def concluded(

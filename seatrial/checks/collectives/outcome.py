@@ -287,54 +287,40 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 
 def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
     """Yield the measurements that the sweep's arm asks for."""
+    arm = setting.arm
     shared: dict[str, ConditionValue] = {
         "operation": setting.operation,
         "dtype": setting.dtype,
         "ranks": setting.ranks,
     }
-    arm = setting.arm
     shared |= {"arm": arm} if arm else {}
     shared |= setting.called_with
+    number = partial(Measurement, subject=setting.subject)
     if arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
             busbw = busbw_of(setting, sweep.launch_times, row.size, timing)
-            printed = timing.busbw_gb_s
             if busbw is not None:
-                conditions = {
-                    **shared,
-                    "message_bytes": row.size,
-                    "placement": placement,
-                    **_by(setting, row.size),
-                }
-                yield Measurement(
-                    metric="busbw",
-                    value=busbw,
-                    unit="GB/s",
-                    subject=setting.subject,
-                    conditions=conditions,
+                conditions = {**shared, "message_bytes": row.size, "placement": placement}
+                yield number(
+                    "busbw",
+                    busbw,
+                    "GB/s",
+                    conditions=conditions | _by(setting, row.size),
                     samples=(busbw,),
-                    printed=printed,
+                    printed=timing.busbw_gb_s,
                 )
     if arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
-        yield Measurement(
-            metric="busbw_plateau",
-            value=statistics.median(top),
-            unit="GB/s",
-            subject=setting.subject,
-            conditions=conditions,
-            samples=top,
-        )
+        plateau = statistics.median(top)
+        yield number("busbw_plateau", plateau, "GB/s", conditions=conditions, samples=top)
     if arm != INTRA and not sweep.launch_times:
         for row in rows if arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
-                conditions = {**shared, "message_bytes": row.size}
-                yield Measurement(
-                    metric="latency",
-                    value=time_us,
-                    unit="us",
-                    subject=setting.subject,
-                    conditions=conditions,
+                yield number(
+                    "latency",
+                    time_us,
+                    "us",
+                    conditions={**shared, "message_bytes": row.size},
                     samples=(time_us,),
                     better="lower",
                 )

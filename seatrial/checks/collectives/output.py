@@ -88,7 +88,7 @@ def take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | 
     return None
 
 
-def with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
+def with_json(sweep: Sweep | None, exact: Sweep | None, gpus_each: int) -> Sweep | None:
     """Return the sweep with the file's rows and ranks, which no other output can tear, and the
     printed outcome.
     """
@@ -96,4 +96,6 @@ def with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
         return sweep
     if len(exact.rows) < len(sweep.rows):
         return sweep
-    return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
+    # The file lists one device of each process
+    listed = exact.ranks if gpus_each == 1 else None
+    return replace(sweep, rows=exact.rows, ranks=listed or sweep.ranks)

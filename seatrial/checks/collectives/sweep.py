@@ -27,7 +27,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import rank_of
-from seatrial.remote.ssh import connected, on_each
+from seatrial.remote.ssh import answered, connected, on_each
 from seatrial.text.redact import Secrets
 from seatrial.text.words import number
 
@@ -73,10 +73,7 @@ def sweep(
             ),
             at_once(testbed, [1] * len(testbed.nodes)),
         )
-        outcomes = {
-            name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)
-        }
-        return _combined(f"{planned.operation} ({INTRA})", outcomes)
+        return _combined(f"{planned.operation} ({INTRA})", answered(answers))
     return once(testbed, label=name_log(planned.label), verbose=verbose)
 
 
@@ -93,14 +90,11 @@ def sweep_once(
 ) -> SweepOutcome:
     """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
-    gpus_each = gpus_per_process(testbed, planned.sizes)
-    uneven = next((node for node in testbed.nodes if node.slots % gpus_each), None)
     name = setting.name
+    gpus_each = gpus_per_process(testbed, planned.sizes)
+    uneven = _uneven(testbed, gpus_each)
     if uneven:
-        reason = Reason.of(
-            "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
-        )
-        return SweepOutcome(operation=name, verdict=Verdict.NOT_RUN, reason=placed(name, reason))
+        return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
@@ -113,33 +107,41 @@ def sweep_once(
             timeout_s=settings.timeout_s,
             env=env,
             on_line=reader.line,
-            is_done=lambda line: (
-                (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
-            ),
+            is_done=_is_over,
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
-    except RemoteError as error:
-        return SweepOutcome(name, Verdict.FAIL, placed(name, error.reason), fabric_gone=True)
-    except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(
-            name, Verdict.INCONCLUSIVE, placed(name, error.reason), fabric_gone=True
-        )
+    except (RemoteError, LaunchError) as error:
+        # A LaunchError is of the way to the head, not of the head
+        verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
+        return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     finally:
         exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be anything, so they are not looked at
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
-        why = naming_flooders(placed(name, why), suspects)
-        return SweepOutcome(name, verdict, why, suspects=suspects)
-    if exact and gpus_each > 1:
-        exact = replace(exact, ranks=None)  # the file lists one device of each process
-    outcome = conclude(
-        setting, result, with_json(reader.sweep(), exact), reader.transport.transport()
-    )
+        flooded = naming_flooders(placed(name, why), suspects)
+        return SweepOutcome(name, verdict, flooded, suspects=suspects)
+    printed = with_json(reader.sweep(), exact, gpus_each)
+    outcome = conclude(setting, result, printed, reader.transport.transport())
     if outcome.verdict is Verdict.FAIL:
         return replace(outcome, lost=lost_ranks(result, testbed))
     return outcome
+
+
+def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
+    """Return the reason if processes of so many GPUs do not share those of a node."""
+    for node in testbed.nodes:
+        if node.slots % gpus_each:
+            return Reason.of(
+                "gpus-per-process-uneven", gpus=node.slots, node=node.name, each=gpus_each
+            )
+    return None
+
+
+def _is_over(line: str) -> bool:
+    """Return whether no row follows on that line."""
+    return (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
 
 
 def _setting(
@@ -219,7 +221,7 @@ def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
     if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         debug = {}
-    return {**debug, **(ENVIRONMENT[arm] if arm else {})}
+    return {**debug, **ENVIRONMENT.get(arm, {})}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
@@ -373,9 +375,8 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
     plateaus = [m.value for m in measurements]
-    low = number(min(plateaus, default=0.0))
-    high = number(max(plateaus, default=0.0))
-    span = low if low == high else f"{low} to {high}"
+    ends = (number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0)))
+    span = " to ".join(dict.fromkeys(ends))
     summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
     broken = tuple(
         Suspect(kind="node", name=node, confidence=1.0, evidence=outcome.reason)

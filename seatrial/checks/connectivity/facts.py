@@ -8,6 +8,7 @@ from seatrial.causes import cause_in
 from seatrial.checks.connectivity.stages import (
     Contacts,
 )
+from seatrial.checks.contract import sure
 from seatrial.checks.failures import log_reason
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, caused
@@ -20,16 +21,8 @@ from seatrial.text.hostlist import host_list
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     """Return nodes that have no mpirun."""
-    return [
-        Suspect(
-            kind="node",
-            name=name,
-            confidence=1.0,
-            evidence=Reason.of("mpirun-missing", mpirun=mpirun, where="on it"),
-        )
-        for name, contact in contacts.items()
-        if not contact.facts["mpirun"]
-    ]
+    lacking = [name for name, contact in contacts.items() if not contact.facts["mpirun"]]
+    return sure(dict.fromkeys(lacking, Reason.of("mpirun-missing", mpirun=mpirun, where="on it")))
 
 
 def same_hostname(contacts: Contacts) -> list[Reason]:
@@ -66,16 +59,13 @@ def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
     """Return nodes whose clock differs from the median node's by more than the limit and the error
     of measurement.
     """
-    return [
-        Suspect(
-            kind="node",
-            name=name,
-            confidence=1.0,
-            evidence=Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"),
-        )
-        for name, skew in _skews(contacts).items()
-        if abs(skew) - contacts[name].clock_error_s > limit_s
-    ]
+    return sure(
+        {
+            name: Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}")
+            for name, skew in _skews(contacts).items()
+            if abs(skew) - contacts[name].clock_error_s > limit_s
+        }
+    )
 
 
 def _skews(contacts: Contacts) -> dict[str, float]:
@@ -91,14 +81,14 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     counted.
     """
     expected = {node.name: node.gpus for node in testbed.nodes}
-    return [
-        Suspect(
-            kind="node", name=name, confidence=1.0, evidence=_gpus_found(contact, expected[name])
-        )
-        for name, contact in contacts.items()
-        if expected[name]
-        and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
-    ]
+    return sure(
+        {
+            name: _gpus_found(contact, expected[name])
+            for name, contact in contacts.items()
+            if expected[name]
+            and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
+        }
+    )
 
 
 def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:

@@ -20,6 +20,7 @@ from seatrial.checks.connectivity.rates import (
     slow_suspects,
 )
 from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.contract import sure
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Suspect
@@ -124,11 +125,7 @@ class Findings:
 
     def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
-        suspects = [
-            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-            for name, why in evidence.items()
-        ]
-        self.blame(suspects, evidence)
+        self.blame(sure(evidence), evidence)
 
     def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
         """Keep `suspects`; nodes that are set aside without being one of them are named too."""

@@ -12,7 +12,15 @@ from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
-from seatrial.checks.contract import CheckContext, Problem, Repeated, TimeLeft, log_repeat
+from seatrial.checks.contract import (
+    CheckContext,
+    Problem,
+    Repeated,
+    TimeLeft,
+    log_repeat,
+    sure,
+    unanswered,
+)
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.taken_nodes import excuses
 from seatrial.config.run import Run
@@ -129,11 +137,7 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
         fan_out(testbed),
     )
     contacts = answered(greeted)
-    failed = {
-        n: unplaced(answer.reason)
-        for n, answer in greeted.items()
-        if isinstance(answer, RemoteError)
-    }
+    failed = {name: unplaced(why) for name, why in unanswered(greeted).items()}
     log.info(
         "%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port
     )
@@ -173,7 +177,7 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
-    silent = [name for name, answer in answers.items() if isinstance(answer, RemoteError)]
+    silent = unanswered(answers)
     if silent:
         findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
     return answered(answers)
@@ -357,9 +361,8 @@ def repeat_streams(
     """
     run = context.run
     testbed = context.testbed
-    names = testbed.names
     in_doubt = {doubt.measurement.subject.name for doubt in doubts}
-    doubtful = [name for name in names if name in in_doubt]
+    doubtful = [name for name in testbed.names if name in in_doubt]
     if not doubtful:
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
@@ -368,9 +371,8 @@ def repeat_streams(
     planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
-    set_up = partial(set_up_node, testbed, timeout_s=timeout_s)
     nodes = [node for node in testbed.nodes if node.name in needed]
-    greeted = on_each(nodes, set_up)
+    greeted = on_each(nodes, lambda node: set_up_node(testbed, node, timeout_s))
     contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:
@@ -384,10 +386,7 @@ def repeat_streams(
         first = findings.streams if findings else {}
         streams = explore_again(plan, doubtful, nth, measure, first)
     except NodesError as floods:
-        repeated.suspects += [
-            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-            for name, why in floods.evidence.items()
-        ]
+        repeated.suspects += sure(floods.evidence)
         repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))
         return
     finally:
@@ -397,6 +396,6 @@ def repeat_streams(
         findings.try_again(streams)
         repeated.check = findings.check()
     repeated.measurements += _of_whole_rounds(streams, planned)
-    silent = [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]
+    silent = [*unanswered(greeted).values()]
     if silent:
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, join(silent[:3]))
