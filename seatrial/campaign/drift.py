@@ -114,13 +114,7 @@ def _suspect(judgement: Judgement) -> Suspect | None:
     subject = judgement.measurement.subject
     if subject.kind not in ("node", "gpu", "link"):
         return None
-    return Suspect(
-        kind=subject.kind,
-        name=subject.name,
-        confidence=0.9,
-        evidence=judgement.reason,
-        verdict=judgement.verdict,
-    )
+    return Suspect(subject.kind, subject.name, 0.9, judgement.reason, verdict=judgement.verdict)
 
 
 def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:

@@ -94,9 +94,7 @@ def _suspect(judgement: Judgement) -> Suspect:
     """Return the GPU or node that a judgement blames."""
     part = str(judgement.measurement.conditions["part"])
     kind, name = _kind_of(part)
-    return Suspect(
-        kind=kind, name=name, confidence=0.9, evidence=judgement.reason, verdict=judgement.verdict
-    )
+    return Suspect(kind, name, 0.9, judgement.reason, verdict=judgement.verdict)
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:

@@ -37,19 +37,22 @@ OUT_OF_MEMORY = lazy(
     re.IGNORECASE,
 )
 _GPU_GONE = lazy(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
-_SETUP = {  # causes that lie with the set-up, and what they leave the check as
-    "log-executable-missing": Verdict.NOT_RUN,
-    "log-command-missing": Verdict.NOT_RUN,
-    "log-library-missing": Verdict.NOT_RUN,
-    "log-orted-missing": Verdict.NOT_RUN,
-    "log-mpi-slots": Verdict.INCONCLUSIVE,
-    "log-mpi-root": Verdict.INCONCLUSIVE,
-    "log-mpi-binding": Verdict.INCONCLUSIVE,
-    "log-mpi-hostfile": Verdict.INCONCLUSIVE,
-    "log-srun-mpi": Verdict.NOT_RUN,
-    "log-srun-refused": Verdict.INCONCLUSIVE,
-    "log-nccl-connects": Verdict.INCONCLUSIVE,
-}
+# Causes that lie with the set-up: something is missing, or it was not asked for as it should be
+_MISSING = (
+    "log-executable-missing",
+    "log-command-missing",
+    "log-library-missing",
+    "log-orted-missing",
+    "log-srun-mpi",
+)
+_MISUSED = (
+    "log-mpi-slots",
+    "log-mpi-root",
+    "log-mpi-binding",
+    "log-mpi-hostfile",
+    "log-srun-refused",
+    "log-nccl-connects",
+)
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
 _FIRST_TO_LEAVE = lazy(
@@ -88,9 +91,10 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
             "rank-cannot-start", host=first["host"], cause=first["cause"], others=also
         )
     findings = _without_teardown(result)
-    setup = next((finding for finding in findings if finding.code in _SETUP), None)
+    setup = next((each for each in findings if each.code in (*_MISSING, *_MISUSED)), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
-        return _SETUP[setup.code], log_reason(setup)
+        verdict = Verdict.NOT_RUN if setup.code in _MISSING else Verdict.INCONCLUSIVE
+        return verdict, log_reason(setup)
     if not began and (not_started := _not_started(result)):
         return not_started
     return _fault(result, findings, next(iter(messages), None), began=began)

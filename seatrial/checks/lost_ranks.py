@@ -48,9 +48,8 @@ def node_of(rank: int, host: str, testbed: Testbed) -> str:
     """Return the node that mpirun's mapping by slot puts the rank on; without one, the host name it
     reports.
     """
-    return next(
-        (name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host
-    )
+    node, _ = dict(enumerate(_slots(testbed))).get(rank, (host, 0))
+    return node
 
 
 def _slots(testbed: Testbed) -> list[tuple[str, int]]:
@@ -89,7 +88,7 @@ def _without_daemon(result: MpiResult) -> Suspects:
             evidence = Reason.of(
                 "mpi-daemon-failed", node=session.node, status=session.exit_status, said=""
             )
-            yield Suspect(kind="node", name=session.node, confidence=0.9, evidence=evidence)
+            yield Suspect("node", session.node, 0.9, evidence)
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
@@ -98,9 +97,7 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
     device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
     confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5
     evidence = Reason.of(code, rank=rank, device=device, **values)
-    return Suspect(
-        kind="node", name=node_of(rank, host, testbed), confidence=confidence, evidence=evidence
-    )
+    return Suspect("node", node_of(rank, host, testbed), confidence, evidence)
 
 
 def _has_own_cause(complaints: Complaints) -> bool:

@@ -148,9 +148,7 @@ def _sweep_all(
     for planned in planned_sweeps(testbed, settings):
         not_tried = _reason_to_skip(run, present.testbed, outcomes, planned.label)
         if not_tried:
-            outcomes.append(
-                SweepOutcome(operation=planned.label, verdict=Verdict.NOT_RUN, reason=not_tried)
-            )
+            outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = sweep(
             run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes

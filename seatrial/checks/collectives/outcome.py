@@ -34,8 +34,9 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
+from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, missing_reports
-from seatrial.model.measurement import ConditionValue, Measurement
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import INTRA, LATENCY, NETWORK
@@ -288,7 +289,7 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
     """Yield the measurements that the sweep's arm asks for."""
     arm = setting.arm
-    shared: dict[str, ConditionValue] = {
+    shared: Conditions = {
         "operation": setting.operation,
         "dtype": setting.dtype,
         "ranks": setting.ranks,
@@ -326,7 +327,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measuremen
                 )
 
 
-def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
+def _by(setting: Setting, size: int) -> Conditions:
     """Return the condition of an algorithm that was forced for that size."""
     algorithm = setting.algorithms.get(size)
     return {"algorithm": algorithm} if algorithm else {}

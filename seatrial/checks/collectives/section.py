@@ -22,22 +22,11 @@ else:
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 # The suite's own fields say them, or seatrial does; -t and -p change what a rank is
-_OWN_FLAGS = frozenset(
-    {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
-    | {
-        f"--{name}"
-        for name in (
-            "minbytes",
-            "maxbytes",
-            "stepfactor",
-            "stepbytes",
-            "ngpus",
-            "iters",
-            "warmup_iters",
-        )
-    }
-    | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
-)
+_OWN_FLAGS = frozenset({
+    "-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h",
+    "--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--ngpus", "--iters", "--warmup_iters",
+    "--datatype", "--output_file", "--nthreads", "--parallel_init", "--help",
+})  # fmt: skip
 # GB/s (1e9 bytes) of busbw.
 _NVLINK = 300.0
 _FABRIC = 100.0
@@ -208,9 +197,7 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
         summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
-        parts.append(
-            PlannedPart(what=summary, about_s=_seconds(sweep, nodes), most_s=section.timeout_s)
-        )
+        parts.append(PlannedPart(summary, _seconds(sweep, nodes), section.timeout_s))
     return parts
 
 

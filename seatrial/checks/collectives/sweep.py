@@ -14,11 +14,11 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.output import OutputReader, take_json, with_json
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
+from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, gave_up
 from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import LaunchError, RemoteError
-from seatrial.model.measurement import ConditionValue
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
@@ -149,7 +149,7 @@ def _setting(
 ) -> Setting:
     """Return what the sweep is asked for, as its numbers are named and judged by."""
     sizes = planned.sizes
-    called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
+    called_with: Conditions = {}  # what was measured otherwise is another series
     gpus_each = gpus_per_process(testbed, sizes)
     if gpus_each > 1:
         called_with["gpus_per_process"] = gpus_each
@@ -379,7 +379,7 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     span = " to ".join(dict.fromkeys(ends))
     summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
     broken = tuple(
-        Suspect(kind="node", name=node, confidence=1.0, evidence=outcome.reason)
+        Suspect("node", node, 1.0, outcome.reason)
         for node, outcome in bad.items()
         if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT) and not outcome.fabric_gone
     )

@@ -44,14 +44,20 @@ from seatrial.checks.connectivity.stages import (
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
-from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
+from seatrial.checks.contract import (
+    CheckContext,
+    CheckType,
+    PlannedNodes,
+    PlannedPart,
+    StepResult,
+    sure,
+)
 from seatrial.checks.failures import starved_reason
 from seatrial.checks.metrics import CONNECTIVITY_METRICS
 from seatrial.config.architecture import Facts
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import Reason, uncoded
-from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import mpirun
@@ -147,7 +153,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
 
 
 def _alone(testbed: Testbed, name: str) -> Testbed:
-    return testbed.without(node.name for node in testbed.nodes if node.name != name)
+    return testbed.part([name], testbed.label)
 
 
 @dataclass(slots=True)
@@ -161,7 +167,7 @@ class _Search:
         self.tries += 1
         if self.tries > MAX_TRIES:
             return []
-        left_out = {node.name for node in self.testbed.nodes[1:]} - set(names)
+        left_out = set(self.testbed.names[1:]).difference(names)
         why = self.attempt(self.testbed.without(left_out))
         if why is None:
             return []
@@ -236,12 +242,8 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     installed.
     """
     testbed = findings.testbed
-    needs_mpirun = testbed.launcher is None
-    if (
-        needs_mpirun
-        and contacts
-        and not any(contact.facts["mpirun"] for contact in contacts.values())
-    ):
+    lacking = without_mpirun(testbed.mpirun, contacts) if testbed.launcher is None else []
+    if lacking and len(lacking) == len(contacts):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=testbed.mpirun, where=where))
     reason = without_gpus(testbed, contacts)
@@ -250,7 +252,7 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     findings.measurements += clock_skews(contacts)
     findings.doubts += same_hostname(contacts)
     suspects = [
-        *(without_mpirun(testbed.mpirun, contacts) if needs_mpirun else ()),
+        *lacking,
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(testbed, contacts),
         *odd_ones(_versions_of(contacts), models_of(contacts)),
@@ -312,10 +314,12 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
 
     untried_logins = bool(findings.testbed.python) and len(findings.testbed.nodes) > 1
     while findings.testbed.nodes:
-        shown = show(findings.testbed)
+        testbed = findings.testbed
+        shown = show(testbed)
+        tried = len(testbed.nodes)
         if not shown.missing:
-            ranks = count(findings.testbed.world_size, "rank")
-            nodes = count(len(findings.testbed.nodes), "node")
+            ranks = count(testbed.world_size, "rank")
+            nodes = count(tried, "node")
             log.info("mpirun: %s on %s (%.1f s)", ranks, nodes, shown.result.seconds)
             return
         if shown.result.starved:
@@ -323,28 +327,17 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
             return
         if untried_logins:
             untried_logins = False
-            tried = len(findings.testbed.nodes)
             try_logins(findings, contacts, settings_of(run).timeout_s)
             if len(findings.testbed.nodes) < tried:
                 continue
-        guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
+        guilty = guilty_nodes(testbed, lambda part: show(part).why)
         if not guilty:
             findings.problems.append(
                 Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why)
             )
             return
-        findings.blame(
-            (
-                Suspect(
-                    kind="node",
-                    name=name,
-                    confidence=0.9,
-                    evidence=Reason.of("mpi-fails-with-node", cause=why),
-                )
-                for name, why in guilty
-            ),
-            dict(guilty),
-        )
+        evidence = {name: Reason.of("mpi-fails-with-node", cause=why) for name, why in guilty}
+        findings.blame(sure(evidence, 0.9), evidence)
 
 
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:

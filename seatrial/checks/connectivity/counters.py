@@ -174,7 +174,5 @@ def _suspect(rise: Rise) -> Suspect:
     """Return the GPU or the node that a counter rose on."""
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
-        return Suspect(
-            kind="gpu", name=f"{rise.node}/{rise.part}", confidence=_CONFIDENCE, evidence=evidence
-        )
-    return Suspect(kind="node", name=rise.node, confidence=_CONFIDENCE, evidence=evidence)
+        return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)
+    return Suspect("node", rise.node, _CONFIDENCE, evidence)

@@ -43,7 +43,7 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
     with its fabric.
     """
     return [
-        Suspect(kind="node", name=node, confidence=1.0, evidence=placed(gpu.name, reason))
+        Suspect("node", node, 1.0, placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
         for reason in _broken(gpu)
     ]
@@ -71,14 +71,10 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
         name = f"{node}/{gpu.name}"
         if gpu.ecc_uncorrected and not gpu.rows_failed:
             reason = Reason.of("gpu-ecc-uncorrected", count=f"{gpu.ecc_uncorrected:.0f}")
-            suspects.append(
-                Suspect(kind="gpu", name=name, confidence=_ECC_CONFIDENCE, evidence=reason)
-            )
+            suspects.append(Suspect("gpu", name, _ECC_CONFIDENCE, reason))
         if gpu.slowdown:
             reason = Reason.of("gpu-slowed-down", causes=", ".join(gpu.slowdown))
-            suspects.append(
-                Suspect(kind="gpu", name=name, confidence=_SLOWED_CONFIDENCE, evidence=reason)
-            )
+            suspects.append(Suspect("gpu", name, _SLOWED_CONFIDENCE, reason))
     return suspects
 
 
@@ -343,9 +339,7 @@ def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Susp
         if own:
             confidence = round(min(share for _, share in own), 2)
             evidence = join(reason for reason, _ in own)
-            suspects.append(
-                Suspect(kind="node", name=node, confidence=confidence, evidence=evidence)
-            )
+            suspects.append(Suspect("node", node, confidence, evidence))
     return suspects
 
 

@@ -5,6 +5,7 @@ peer does not make a healthy node look slow, and one slow link blames neither en
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median
 from typing import TypeVar
@@ -38,10 +39,10 @@ Rates = dict[str, float]  # MB/s by node
 Models = Mapping[str, str]  # by node
 
 
-def keep_best(streams: dict[Pair, float], new: Streams) -> None:
-    """Update `streams` with those of `new` that are faster."""
-    for pair, mb_s in new.items():
-        streams[pair] = max(mb_s, streams.get(pair, 0.0))
+def keep_best(best: dict[Key, float], new: Mapping[Key, float]) -> None:
+    """Update `best` with the rates of `new` that are faster."""
+    for key, mb_s in new.items():
+        best[key] = max(mb_s, best.get(key, 0.0))
 
 
 def egress(streams: Streams) -> Rates:
@@ -56,11 +57,10 @@ def ingress(streams: Streams) -> Rates:
 
 def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     """Return the rates of each node's streams, as the sender (`end` 0) or the receiver (1)."""
-    by_end: dict[str, tuple[float, ...]] = {}
+    by_end = defaultdict(list)
     for pair, mb_s in streams.items():
-        name = pair[end]
-        by_end[name] = (*by_end.get(name, ()), mb_s)
-    return by_end
+        by_end[pair[end]].append(mb_s)
+    return {name: tuple(rates) for name, rates in by_end.items()}
 
 
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
@@ -72,10 +72,9 @@ def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
-    between_good = {}
-    for (a, b), mb_s in streams.items():
-        if a not in sends and b not in receives:
-            between_good[a, b] = mb_s
+    between_good = {
+        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
+    }
     return _far_below(between_good, factor)
 
 
@@ -166,17 +165,13 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few
     nodes.
     """
-    sends = egress(streams)
-    receives = ingress(streams)
-    best = {
-        name: max(sends.get(name, 0.0), receives.get(name, 0.0))
-        for name in dict.fromkeys((*sends, *receives))
-    }
+    best = egress(streams)
+    keep_best(best, ingress(streams))
     if not best:
         return {}
-    best_by_model: dict[str, list[float]] = {}
+    best_by_model = defaultdict(list)
     for name, rate in best.items():
-        best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
+        best_by_model[model_by_node.get(name, "")].append(rate)
     usual_by_model = {}
     for model, rates in best_by_model.items():
         if model and len(rates) >= LEAST_NODES:
@@ -185,7 +180,7 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     return {name: usual_by_model.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
-def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list[Suspect]:
+def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Suspect]:
     """Return the nodes and links that fall far behind the others, each with its rate and what the
     faster half reaches.
 
@@ -193,7 +188,6 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     together, it is unknown which side is healthy: `divided` says so of few nodes, and the judge if
     the groups are large enough.
     """
-    models = model_by_node or {}
     level = levelled(streams, models)
     nodes = slow_nodes(level)
     if not streams or _are_many(nodes, len(_nodes_of(level))):
@@ -219,7 +213,7 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
                 name=name,
                 confidence=_confidence((a, b), level, in_doubt),
                 evidence=Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=reached),
-                verdict=_verdict_of(level[a, b], fastest),
+                verdict=verdict_of(level[a, b], fastest),
             )
         )
     return suspects
@@ -239,7 +233,7 @@ def _node_suspects(
             name=name,
             confidence=max(_confidence(name, end, nodes) for end in own),
             evidence=Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
-            verdict=_verdict_of(min(end[name] for end in own), fastest),
+            verdict=verdict_of(min(end[name] for end in own), fastest),
         )
 
 
@@ -260,11 +254,11 @@ def _cut_suspect(
             rate=number(max(streams[pair] for pair in across)),
             usual=number(min(usual.values())),
         ),
-        verdict=_verdict_of(level[fastest_across], max(usual.values())),
+        verdict=verdict_of(level[fastest_across], max(usual.values())),
     )
 
 
-def _verdict_of(rate: float, usual: float) -> Verdict:
+def verdict_of(rate: float, usual: float) -> Verdict:
     """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
     be.
     """
@@ -360,12 +354,11 @@ def _are_many(slow: Collection[str], nodes: int) -> bool:
     return len(slow) * _CLEAR_MINORITY > nodes
 
 
-def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
+def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
     """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a
     group.
     """
-    level = levelled(streams, model_by_node or {})
-    slow = slow_nodes(level)
+    slow = slow_nodes(levelled(streams, models))
     nodes = len(_nodes_of(streams))
     smaller_group = min(len(slow), nodes - len(slow))
     judge_sees = nodes >= _ENOUGH and smaller_group >= LEAST_NODES
@@ -409,11 +402,11 @@ def measurements(streams: Streams) -> list[Measurement]:
     return [*nodes, *links]
 
 
-def summary(streams: Streams, model_by_node: Models | None = None) -> str:
+def summary(streams: Streams, models: Mapping[str, str] = {}) -> str:
     """Return one line for people: the range of rates, or who falls behind it."""
     if not streams:
         return "not measured"
-    level = levelled(streams, model_by_node or {})
+    level = levelled(streams, models)
     slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
     for a, b in slow_links(level):
         slow.append(f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s")

@@ -121,12 +121,8 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
     problem = uncoded("not tried")
     if across:
         problem = across[0]
-    return Suspect(
-        kind="link",
-        name=name,
-        confidence=0.9,
-        evidence=Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem),
-    )
+    evidence = Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem)
+    return Suspect("link", name, 0.9, evidence)
 
 
 def connected(neighbours: Neighbours) -> list[Side]:
@@ -138,7 +134,7 @@ def connected(neighbours: Neighbours) -> list[Side]:
         left -= side
         if len(side) > 1:
             sides.append(side)
-    return sorted(sides, key=_first_node)
+    return sorted(sides, key=lambda side: min(map(natural, side)))
 
 
 def _reached_from(node: str, neighbours: Neighbours) -> Side:
@@ -150,11 +146,6 @@ def _reached_from(node: str, neighbours: Neighbours) -> Side:
         side.add(name)
         edge |= neighbours[name] - side
     return frozenset(side)
-
-
-def _first_node(side: Side) -> tuple[str, int]:
-    """Return the sort key of a side: that of its first node."""
-    return min(map(natural, side))
 
 
 def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
@@ -203,21 +194,16 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
     evidence = Reason.of("node-ssh-failed", failed=count, others=others, problem=error)
     if others > 1 and count * 2 > others:
         confidence = round(count / others, 2)
-        return [Suspect(kind="node", name=name, confidence=confidence, evidence=evidence)]
+        return [Suspect("node", name, confidence, evidence)]
     if count > MAX_LINKS:
         unreached = Link().union(*failed) - {name}
         far = host_list(sorted(unreached, key=natural))
-        return [Suspect(kind="link", name=f"{name}--{far}", confidence=0.9, evidence=evidence)]
+        return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
     confidence = 0.5
     if others > 2:
         confidence = 0.9
     return [
-        Suspect(
-            kind="link",
-            name=link_name(*pair),
-            confidence=confidence,
-            evidence=Reason.of("link-ssh-failed", problem=error),
-        )
+        Suspect("link", link_name(*pair), confidence, Reason.of("link-ssh-failed", problem=error))
         for pair, error in failed.items()
     ]
 

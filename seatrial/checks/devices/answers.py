@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seatrial.checks.contract import Problem
+from seatrial.checks.contract import Conditions, Problem
 from seatrial.checks.devices.section import Disk, NumberFormat
 from seatrial.checks.metrics import DEVICE_METRICS
 from seatrial.model.errors import RemoteError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
@@ -66,18 +66,15 @@ class DeviceRate(NodeAnswer):
         direction.
         """
         conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
-        better: Literal["higher"] | None = (
-            None if DEVICE_METRICS[self.metric].tolerance is None else "higher"
-        )
-        unit = DEVICE_METRICS[self.metric].unit
+        metric = DEVICE_METRICS[self.metric]
         return Measurement(
             metric=self.metric,
             value=median(self.samples),
-            unit=unit,
+            unit=metric.unit,
             subject=subject,
             conditions=conditions,
             samples=self.samples,
-            better=better,
+            better="higher" if metric.tolerance else None,
         )
 
 
@@ -130,7 +127,7 @@ class DeviceMeasurement(NodeAnswer):
         # Another library, another series; torch's keep their name and history
         if self.library != "torch":
             model["library"] = self.library
-        product: dict[str, ConditionValue] = {**model, "dtype": self.dtype, "size": self.size}
+        product: Conditions = {**model, "dtype": self.dtype, "size": self.size}
         for metric, unit, samples, conditions in (
             ("matmul", "TFLOP/s", self.matmul_tflops, product),
             ("memory_copy", "GB/s", self.copy_gb_s, model),
@@ -205,9 +202,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
         )
         yield Problem.of(
             Verdict.CORRUPT,
-            Suspect(
-                kind=votes[0][0].device.kind, name=name, confidence=_CONFIDENCE, evidence=evidence
-            ),
+            Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence),
         )
 
 
@@ -275,13 +270,11 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
         if isinstance(answer, RemoteError):
             yield Problem.of(
                 Verdict.FAIL,
-                Suspect(kind="node", name=name, confidence=1.0, evidence=answer.reason),
+                Suspect("node", name, 1.0, answer.reason),
             )
         elif answer.wrong:
             evidence = Reason.of("disk-wrong", problem=answer.wrong)
-            yield Problem.of(
-                Verdict.CORRUPT, Suspect(kind="node", name=name, confidence=1.0, evidence=evidence)
-            )
+            yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
     busy = [
         name
         for name, answer in answers.items()

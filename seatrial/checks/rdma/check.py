@@ -26,6 +26,7 @@ from seatrial.checks.connectivity.throughput import partners
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
+    Conditions,
     Problem,
     Repeated,
     StepResult,
@@ -48,7 +49,7 @@ from seatrial.checks.rdma.section import (
     tests_of_pair,
 )
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
@@ -328,7 +329,7 @@ class _Trial:
             problem = _failed(pair, rail.device, _message(ended) or "no result")
             return _Outcome(problems=[problem])
         m = measured[-1]
-        conditions: dict[str, ConditionValue] = {
+        conditions: Conditions = {
             "test": test.program,
             "rail": rail.device,
             "rails_at_once": len(test.rails),
@@ -357,7 +358,7 @@ def _message(ended: Sequence[Ended]) -> str:
 
 def _of_node(name: str, evidence: Reason) -> Problem:
     """Return the problem of a node that does not answer or lacks a device."""
-    suspect = Suspect(kind="node", name=name, confidence=0.9, evidence=evidence)
+    suspect = Suspect("node", name, 0.9, evidence)
     return Problem.of(Verdict.FAIL, suspect)
 
 
@@ -367,9 +368,7 @@ def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict
     if verdict is Verdict.CORRUPT:
         code = "rdma-wrong"
     evidence = Reason.of(code, device=device, what=problem)
-    return Problem.of(
-        verdict, Suspect(kind="link", name=link_name(*pair), confidence=0.7, evidence=evidence)
-    )
+    return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:

@@ -207,8 +207,4 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
         f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of "
         "each node"
     )
-    return [
-        PlannedPart(
-            what=summary, about_s=about_s, most_s=about_s + rounds * len(tests) * section.timeout_s
-        )
-    ]
+    return [PlannedPart(summary, about_s, about_s + rounds * len(tests) * section.timeout_s)]

@@ -107,14 +107,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         evidence = Reason.of(
             "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
         )
-        suspects.append(
-            Suspect(
-                kind="node",
-                name=node_of(rank.rank, rank.host, testbed),
-                confidence=0.9,
-                evidence=evidence,
-            )
-        )
+        suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
     return Check(
         name=NAME,
         verdict=Verdict.CORRUPT,

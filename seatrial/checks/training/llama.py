@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import classify_failure
+from seatrial.checks.contract import Conditions
+from seatrial.checks.failures import Failure, classify_failure
 from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
@@ -35,7 +36,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -137,10 +138,8 @@ class Llama(Learning):
     @property
     def odd(self) -> list[Odd]:
         """The ranks whose bits differ."""
-        return [
-            *(self.replays.odd if self.replays else ()),
-            *(self.copies.odd if self.copies else ()),
-        ]
+        compared = (self.replays, self.copies)
+        return [odd for each in compared if each for odd in each.odd]
 
     @property
     def is_divided(self) -> bool:
@@ -281,7 +280,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     )
 
 
-def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
+def _problem(last: Llama, testbed: Testbed) -> Failure | None:
     """Return the first problem of a training that ended, if any."""
     if last.odd:
         return _differing(last, testbed)
@@ -292,7 +291,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
     return learned_too_little(last, _MIN_DROP, "")
 
 
-def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
+def _differing(last: Llama, testbed: Testbed) -> Failure:
     """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
     right.
     """
@@ -312,12 +311,7 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
     """Yield the nodes of the ranks whose bits differ."""
     for each in last.odd:
         evidence = Reason.of(_EVIDENCE[each.by], rank=each.rank, replays=each.replays)
-        yield Suspect(
-            kind="node",
-            name=node_of(each.rank, each.host, testbed),
-            confidence=_CONFIDENT,
-            evidence=evidence,
-        )
+        yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 
 def _summary(last: Llama) -> Reason:
@@ -379,15 +373,13 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
 
 def _recorded(
     last: Llama, workload: Workload
-) -> Iterator[tuple[str, float | None, str, dict[str, ConditionValue]]]:
+) -> Iterator[tuple[str, float | None, str, Conditions]]:
     """Yield metric, value, unit and further conditions of figures that are recorded only."""
     yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
     if last.checkpoint:
-        mode: dict[str, ConditionValue] = {
-            "checkpoint": "async" if workload.checkpoint_async else "sync"
-        }
+        mode: Conditions = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
         yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
@@ -395,33 +387,16 @@ def _recorded(
 
 def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
     """Yield the figures of a node's ranks."""
-    yield Figures(
-        metric="step_time", unit="ms", better="lower", values=[rank.step_ms for rank in ranks]
-    )
+    yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
         yield Figures(
-            metric="compute_time",
-            unit="ms",
-            better=of_computing(testbed),
-            values=[rank.compute_ms for rank in ranks],
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
         )
-        yield Figures(
-            metric="waiting_time",
-            unit="ms",
-            better=None,
-            values=[rank.waiting_ms for rank in ranks],
-        )
+        yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
     for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
-        yield Figures(metric="alone_time", unit="ms", better="lower", values=alone)
+        yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
-        yield Figures(
-            metric=f"{phase}_time",
-            unit="ms",
-            better=None,
-            values=[getattr(rank, f"{phase}_ms") for rank in ranks],
-        )
-    yield Figures(
-        metric="memory_peak", unit="GB", better=None, values=[rank.memory_gb for rank in ranks]
-    )
+        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
+    yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])

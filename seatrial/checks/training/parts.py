@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from pydantic import Field
 
-from seatrial.checks.failures import missing_reports
+from seatrial.checks.failures import Failure, missing_reports
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
@@ -27,7 +27,7 @@ class RankFigures(NodeAnswer):
     host: Text
 
 
-def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
+def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> Failure | None:
     """Return verdict and reason if a summary contradicts what the ranks report of themselves; None
     if it agrees.
     """
@@ -43,9 +43,7 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
     )
 
 
-def incomplete(
-    result: MpiResult, ranks: Sequence[RankFigures], world_size: int
-) -> tuple[Verdict, Reason] | None:
+def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> Failure | None:
     """Return verdict and reason of a summary that is not of all ranks, or not what they report;
     None if it is.
     """

@@ -143,9 +143,7 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
-        suspects[name] = Suspect(
-            kind="node", name=name, confidence=_CONFIDENT, evidence=each.reason
-        )
+        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
     reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
     return Check(
