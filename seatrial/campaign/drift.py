@@ -4,6 +4,7 @@ A node is compared with the others of each phase, so that a slowdown of all node
 none.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -178,13 +179,13 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
     """Yield the columns of each metric, kind of part and conditions; those without a better
     direction are left out.
     """
-    columns: dict[tuple[object, ...], list[int]] = {}
+    columns = defaultdict(list)
     for column, m in enumerate(series):
         if not m.better:
             continue
         conditions = sorted((name, str(value)) for name, value in m.conditions.items())
         key = (m.metric, m.subject.kind, tuple(conditions))
-        columns.setdefault(key, []).append(column)
+        columns[key].append(column)
     yield from map(np.array, columns.values())
 
 

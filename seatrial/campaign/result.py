@@ -1,5 +1,6 @@
 """The result of a campaign: the verdict over its phases, and the nodes that it left out. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.history.campaigns import CampaignState
@@ -49,11 +50,11 @@ def campaign_check(
 
 def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason]:
     """Yield the phases that did not pass, those of one suite that failed alike together."""
-    alike: dict[tuple[str, str | None], list[RunRow]] = {}
+    alike = defaultdict(list)
     for phase in state.counted:
         row = runs.get(phase.run_id)
         if phase.verdict is not Verdict.PASS and row is not None:
-            alike.setdefault((phase.suite, phase.code), []).append(row)
+            alike[phase.suite, phase.code].append(row)
     for (suite, _), rows in alike.items():
         first = rows[0]
         yield Reason.of(

@@ -3,6 +3,7 @@ trainings. Pure.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -169,9 +170,7 @@ def _of_algorithm(
 
 def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
     """Return the best row of that size, or interpolate between its neighbours on log-log axes."""
-    best = {}
-    for row in sorted(rows, key=lambda row: row.busbw_gb_s):
-        best[row.message_bytes] = row
+    best = _best_by_size(rows)
     if not best:
         return None
     size = min(message_bytes, max(best)) if plateau else message_bytes
@@ -185,6 +184,10 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
     if below and above:
         return _between(best[max(below)], best[min(above)], size)
     return None
+
+
+def _best_by_size(rows: Iterable[Reference]) -> dict[int, Reference]:
+    return {row.message_bytes: row for row in sorted(rows, key=lambda row: row.busbw_gb_s)}
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
@@ -234,8 +237,7 @@ def _baseline(
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     """Return whether another source measured less than the floor, which then counts as measured."""
-    best = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
-    others = (row for row in best.values() if row.source != floor.source)
+    others = (row for row in _best_by_size(measured).values() if row.source != floor.source)
     return any(
         row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes
         for row in others
@@ -312,11 +314,11 @@ def swept_sizes(measurements: Iterable[Measurement]) -> Callable[[Measurement], 
 
     In the arm `intra` the rates of single sizes are not kept, so the largest size stands for all.
     """
-    by_sweep: dict[object, set[int]] = {}
+    by_sweep = defaultdict(set)
     for m in measurements:
         size = m.conditions.get("message_bytes")
         if isinstance(size, int):
-            by_sweep.setdefault(_sweep(m), set()).add(size)
+            by_sweep[_sweep(m)].add(size)
 
     def sizes_of(measurement: Measurement) -> list[int]:
         largest = measurement.conditions.get("max_bytes")

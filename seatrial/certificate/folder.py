@@ -167,9 +167,7 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
             "check the clock"
         )
     requirements = load(folder / REQUIREMENTS)
-    runs = []
-    for name, result in zip(names, results, strict=True):
-        runs.append(EvidenceRun(name, result))
+    runs = list(map(EvidenceRun, names, results))
     return document(requirements, runs, issued)
 
 

@@ -91,9 +91,8 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
             if known is None:
                 continue
             for counter, value in counters.items():
-                unread = value
-                if part.startswith("gpu-"):  # those of NVLinks that are 0 are left out
-                    unread = 0
+                # Those of NVLinks that are 0 are left out
+                unread = 0 if part.startswith("gpu-") else value
                 by = value - known.get(counter, unread)
                 if by > 0:
                     rises.append(
@@ -142,9 +141,7 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():
-        code = "packets-lost"
-        if is_error:
-            code = "link-errors-rose"
+        code = "link-errors-rose" if is_error else "packets-lost"
         yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
 
 

@@ -3,6 +3,7 @@ mpirun, GPUs. Pure.
 """
 
 import statistics
+from collections import defaultdict
 
 from seatrial.causes import cause_in
 from seatrial.checks.connectivity.stages import (
@@ -30,9 +31,9 @@ def same_hostname(contacts: Contacts) -> list[Reason]:
 
     Open MPI tells nodes apart by host name alone, and one of them may report a false one.
     """
-    nodes: dict[str, list[str]] = {}
+    nodes = defaultdict(list)
     for name, contact in contacts.items():
-        nodes.setdefault(contact.hostname, []).append(name)
+        nodes[contact.hostname].append(name)
     return [
         Reason.of("hostname-duplicate", nodes=host_list(names), hostname=hostname)
         for hostname, names in nodes.items()

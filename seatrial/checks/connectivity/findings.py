@@ -109,10 +109,11 @@ class Findings:
                 if fell and link_count[node] >= LEAST_LINKS:
                     self.slowed.add(node)
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        best = {}
-        for pair, mb_s in self.streams.items():
-            if recovered.isdisjoint(pair) or pair in new:
-                best[pair] = mb_s
+        best = {
+            pair: mb_s
+            for pair, mb_s in self.streams.items()
+            if recovered.isdisjoint(pair) or pair in new
+        }
         keep_best(best, new)
         self.streams = best
         cleared = sorted(suspected - self._slow_names())

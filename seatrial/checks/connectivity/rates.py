@@ -172,10 +172,11 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     best_by_model = defaultdict(list)
     for name, rate in best.items():
         best_by_model[model_by_node.get(name, "")].append(rate)
-    usual_by_model = {}
-    for model, rates in best_by_model.items():
-        if model and len(rates) >= LEAST_NODES:
-            usual_by_model[model] = _faster_half(rates)
+    usual_by_model = {
+        model: _faster_half(rates)
+        for model, rates in best_by_model.items()
+        if model and len(rates) >= LEAST_NODES
+    }
     of_all = _faster_half(best.values())
     return {name: usual_by_model.get(model_by_node.get(name, ""), of_all) for name in best}
 
@@ -201,9 +202,8 @@ def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Susp
     in_doubt = [
         pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
     ]
-    slowest = {}  # of the two directions of a link
-    for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
-        slowest[link_name(*pair)] = pair
+    fastest_first = sorted(slow - across, key=lambda pair: -streams[pair])
+    slowest = {link_name(*pair): pair for pair in fastest_first}  # of a link's two directions
     fastest = max(usual.values())
     for name, (a, b) in slowest.items():
         reached = number(min(usual[a], usual[b]))
@@ -336,12 +336,8 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     sends, receives = _slow_ends(level, SLOW_FACTOR)
     out = egress(streams)
     into = ingress(streams)
-    words = {}
-    for name in receives:
-        words[name] = f"receives {number(into[name])} MB/s"
-    for name in sends:
-        words[name] = f"sends {number(out[name])} MB/s"
-    return words
+    receiving = {name: f"receives {number(into[name])} MB/s" for name in receives}
+    return receiving | {name: f"sends {number(out[name])} MB/s" for name in sends}
 
 
 def _nodes_of(streams: Streams) -> set[str]:

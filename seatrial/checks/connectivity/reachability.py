@@ -118,9 +118,7 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
         if not any(pair <= side for side in sides):
             across.append(error)
     name, parties = cut_names(sides)
-    problem = uncoded("not tried")
-    if across:
-        problem = across[0]
+    problem = across[0] if across else uncoded("not tried")
     evidence = Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem)
     return Suspect("link", name, 0.9, evidence)
 
@@ -199,9 +197,7 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
         unreached = Link().union(*failed) - {name}
         far = host_list(sorted(unreached, key=natural))
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
-    confidence = 0.5
-    if others > 2:
-        confidence = 0.9
+    confidence = 0.9 if others > 2 else 0.5
     return [
         Suspect("link", link_name(*pair), confidence, Reason.of("link-ssh-failed", problem=error))
         for pair, error in failed.items()

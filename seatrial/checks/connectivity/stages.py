@@ -2,6 +2,7 @@
 
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -94,9 +95,7 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
     logins: Logins = {}
     for index, name in enumerate(names[1:], 1):
         parent = names[(index - 1) // TREE_RADIX]
-        starts = [parent]
-        if shared_cores is None and parent != names[0]:
-            starts = [names[0], parent]
+        starts = [parent] if shared_cores is not None else dict.fromkeys((names[0], parent))
         for start in starts:
             logins.setdefault(start, []).append(name)
     return logins
@@ -128,9 +127,8 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Connect to every node with its pinned host key; blame those that do not answer."""
     testbed = findings.testbed
-    shared_facts = None
-    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs are each node's own
-        shared_facts = SharedFacts()
+    # GPUs are each node's own
+    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None
     greeted = on_each(
         testbed.nodes,
         lambda node: set_up_node(testbed, node, timeout_s, shared_facts),
@@ -171,9 +169,8 @@ def is_crowded(testbed: Testbed) -> bool:
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
-    nodes = testbed.nodes
-    if is_crowded(testbed):  # the others are the same machine
-        nodes = nodes[:1]
+    # The others are the same machine
+    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
@@ -314,9 +311,9 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     """Return what is left of a testbed; nodes that the platform took away are no suspects."""
     taken = excuses(findings.suspects, testbed)
     blamed = tuple(suspect for suspect in findings.suspects if suspect not in taken)
-    names_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away
+    names_by_reason = defaultdict(list)  # a job that ends takes all of its nodes away
     for suspect, why in taken.items():
-        names_by_reason.setdefault(why, []).append(suspect.name)
+        names_by_reason[why].append(suspect.name)
     names = {suspect.name for suspect in taken}
     problems = [
         each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)

@@ -2,7 +2,7 @@
 disagree.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -181,7 +181,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
     Only devices of one model, library and software are compared, with results of one dtype. Devices
     known to be wrong do not count.
     """
-    outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
+    outvoted = defaultdict(list)
     for (_, _, _, dtype), group in _groups(measured).items():
         common, count = Counter(member.digest for member in group).most_common(1)[0]
         if count == len(group):
@@ -194,7 +194,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
             continue
         for member in group:
             if member.digest != common:
-                outvoted.setdefault(member.name, []).append((member, dtype, count))
+                outvoted[member.name].append((member, dtype, count))
     for name, votes in outvoted.items():
         dtypes = some_of([dtype for _, dtype, _ in votes])
         evidence = Reason.of(
@@ -208,16 +208,14 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
 
 def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
     """Return devices that must compute alike."""
-    groups: dict[_Work, list[_Digested]] = {}
+    groups = defaultdict[_Work, list[_Digested]](list)
     for node, devices in measured.items():
         for device in devices:
             for dtype, digest in (
                 device.digests.items() if device.software and not device.problem() else ()
             ):
                 key = (device.model, device.library, device.software, dtype)
-                groups.setdefault(key, []).append(
-                    _Digested(name=device.name(node), device=device, digest=digest)
-                )
+                groups[key].append(_Digested(device.name(node), device, digest))
     return groups
 
 

@@ -83,19 +83,20 @@ class Devices(Strict):
 
     def arguments(self, gpus: int) -> list[str]:
         """Return the probe's arguments for a node with so many GPUs."""
-        words = [
+        return [
             "--seconds",
             f"{self.seconds:g}",
             "--timeout-s",
             f"{self.timeout_s:g}",
             "--gpus",
             str(gpus),
-        ]
-        words += ["--rounds", str(self.rounds), "--memory-share", f"{self.memory_share:g}"]
-        words += ["--stress-s", f"{self.stress_s:g}"]
-        words += ["--dtypes", *self.dtypes] if self.dtypes else []
-        return [
-            *words,
+            "--rounds",
+            str(self.rounds),
+            "--memory-share",
+            f"{self.memory_share:g}",
+            "--stress-s",
+            f"{self.stress_s:g}",
+            *(["--dtypes", *self.dtypes] if self.dtypes else []),
             *(["--host-link"] if self.host_link else []),
             *(["--peers"] if self.peers else []),
         ]

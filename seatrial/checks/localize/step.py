@@ -63,9 +63,7 @@ def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
     suspected.
     """
     # Taken nodes are not kept for that long
-    if len(context.testbed.nodes) < _LEAST_NODES:
-        return False
-    if context.run.taken:
+    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:
         return False
     if _has_slowed(context):
         return True
@@ -164,10 +162,11 @@ def _measured_again(
     by_name = {check.name: check for check in checks}
     doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
-    slow = []
-    for name, again in repeated.items():
-        if again.check and again.check.suspects and not again.over:
-            slow.append(name)
+    slow = [
+        name
+        for name, again in repeated.items()
+        if again.check and again.check.suspects and not again.over
+    ]
     # A machine that was busy for a moment is no fault
     repeated |= repeat({name: doubts[name] for name in slow}, until)
     fresh_checks = []
@@ -349,10 +348,11 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     if outcome.verdict is Verdict.CORRUPT:
         return {}
-    rates = {}
-    for m in outcome.measurements:
-        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
-            rates[int(m.conditions["message_bytes"])] = m.value
+    rates = {
+        int(m.conditions["message_bytes"]): m.value
+        for m in outcome.measurements
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"
+    }
     if len(rates) == len(sizes):
         return rates
     return {} if outcome.verdict is Verdict.FAIL else None

@@ -147,9 +147,7 @@ class _Trial:
         self.testbed = context.testbed
         self.section = section
         findings = context.recall(Findings)
-        self._inventories: Inventories = {}
-        if findings:
-            self._inventories = findings.inventories
+        self._inventories: Inventories = findings.inventories if findings else {}
         self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
@@ -161,9 +159,7 @@ class _Trial:
         Raises MissingError if it is not on each.
         """
         section = self.section
-        prefix = ""
-        if section.folder:
-            prefix = f"{section.folder}/"
+        prefix = f"{section.folder}/" if section.folder else ""
         request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
@@ -194,9 +190,7 @@ class _Trial:
                     )
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
-        if texts:
-            return frozenset.intersection(*map(options_in, texts))
-        return frozenset()
+        return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
         """Return the devices of most nodes, and what nodes lack of them.
@@ -364,9 +358,7 @@ def _of_node(name: str, evidence: Reason) -> Problem:
 
 def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
     """Return the problem of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-failed"
-    if verdict is Verdict.CORRUPT:
-        code = "rdma-wrong"
+    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
     return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
 

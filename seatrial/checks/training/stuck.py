@@ -136,10 +136,10 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     awaited = late_ranks(traces, testbed.world_size) if traces else []
     words = _words_of_ras(result.lines)
     if not awaited:
-        hangs = Reason.of("training-hangs", late=words[0]) if words else None
-        if hangs:
-            return Check(name=NAME, verdict=Verdict.FAIL, reason=hangs, seconds=result.seconds)
-        return None
+        if not words:
+            return None
+        hangs = Reason.of("training-hangs", late=words[0])
+        return Check(name=NAME, verdict=Verdict.FAIL, reason=hangs, seconds=result.seconds)
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
