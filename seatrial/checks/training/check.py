@@ -95,7 +95,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
             f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all "
             f"{ranks} ranks"
         )
-        return Check(name=NAME, verdict=Verdict.PASS, reason=uncoded(right), seconds=result.seconds)
+        return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
     wrong = sum(rank.wrong for rank in bad)
     first = min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of(
@@ -108,13 +108,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
             "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
         )
         suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
-    return Check(
-        name=NAME,
-        verdict=Verdict.CORRUPT,
-        reason=reason,
-        seconds=result.seconds,
-        suspects=tuple(suspects),
-    )
+    return Check(NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 def training(context: CheckContext) -> StepResult:

@@ -248,12 +248,7 @@ def _ended(
         and read_last(lines) is None
         and any(event["event"] == "step" for event in read_events(lines))
     ):
-        return Check(
-            name=NAME,
-            verdict=Verdict.PASS,
-            reason=Reason.of("training-interrupted"),
-            seconds=result.seconds,
-        )
+        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 
 
@@ -333,9 +328,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
         return check
     subject = Subject("cluster", run.cluster.name)
     conditions = {"interrupts": len(course.attempts) - 1}
-    share = Measurement(
-        metric="goodput", value=figures.share, unit="", subject=subject, conditions=conditions
-    )
+    share = Measurement("goodput", figures.share, "", subject, conditions=conditions)
     reason = Reason.of(
         "training-goodput",
         share=f"{100 * figures.share:.1f} %",

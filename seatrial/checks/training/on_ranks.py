@@ -53,12 +53,7 @@ def on_ranks(
         return _with_missing(
             run,
             testbed,
-            Check(
-                name=NAME,
-                verdict=Verdict.FAIL,
-                reason=error.reason,
-                seconds=time.monotonic() - started,
-            ),
+            Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started),
         )
     check = conclude(result)
     if result.flooded:

@@ -57,7 +57,7 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
         reason = Reason.of(
             "training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log)
         )
-        return Check(name=NAME, verdict=Verdict.FAIL, reason=reason, seconds=result.seconds)
+        return Check(NAME, Verdict.FAIL, reason, result.seconds)
     check = check_of(report, NAME)
     conditions: Conditions = {
         "ranks": testbed.world_size,
@@ -76,13 +76,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
     awaited = late_ranks(read_watchdog(result.lines))
     if awaited:
         reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        suspects=lost_ranks(result, testbed),
-    )
+    return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
 
 
 def digest_of(command: Sequence[str]) -> str:

@@ -139,16 +139,14 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
         if not words:
             return None
         hangs = Reason.of("training-hangs", late=words[0])
-        return Check(name=NAME, verdict=Verdict.FAIL, reason=hangs, seconds=result.seconds)
+        return Check(NAME, Verdict.FAIL, hangs, result.seconds)
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
         suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
     reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
-    return Check(
-        name=NAME, verdict=Verdict.FAIL, reason=reason, seconds=result.seconds, suspects=few
-    )
+    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
 
 
 def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
