@@ -56,10 +56,11 @@ def read_name(reference: str) -> Name:
     bare, at, digest = reference.partition("@")
     repository, tag = parse_repository_tag(bare)
     registry, path = resolve_repository_name(repository)
-    if registry != "docker.io":
-        return Name(registry, registry, path, digest if at else tag or "latest")
-    path = path if "/" in path else f"library/{path}"
-    return Name(registry, "registry-1.docker.io", path, digest if at else tag or "latest")
+    host = registry
+    if registry == "docker.io":
+        host = "registry-1.docker.io"
+        path = path if "/" in path else f"library/{path}"
+    return Name(registry, host, path, digest if at else tag or "latest")
 
 
 def _is_here(host: str) -> bool:

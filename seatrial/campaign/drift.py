@@ -55,8 +55,7 @@ def drift_check(
     `minutes` are readings that devices reported; without enough phases they are not judged.
     `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged.
     """
-    lengths = [len(each.began_s) for each in phases]
-    most = max(lengths, default=0)
+    most = max((len(each.began_s) for each in phases), default=0)
     if most < LEAST_PHASES:
         reason = Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
         return Check(DRIFT, Verdict.NOT_RUN, reason)
@@ -71,7 +70,6 @@ def drift_check(
         name=DRIFT,
         verdict=worst(judgement.verdict for judgement in judgements),
         reason=join(reasons) or passed,
-        seconds=0.0,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
         suspects=tuple(filter(None, map(_suspect, bad))),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from seatrial.catalog import Reference, known_hardware, references
+from seatrial.catalog.trained import differences
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check
@@ -36,10 +37,8 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     """Return why there is no reference for the part of the testbed that was measured."""
     operation = str(busbw.conditions["operation"])
     arm = arm_of(busbw)
-    if arm == INTRA:
-        arm = ""
     part = part_of(busbw, setup)
-    return uncoded(no_reference(part, operation, arm))
+    return uncoded(no_reference(part, operation, "" if arm == INTRA else arm))
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
@@ -62,9 +61,9 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
         place = same[0].place
         return f"what is published for {place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    differences = " and ".join(_differs(nearest, setup))
+    words = " and ".join(_differs(nearest, setup))
     hint = _fabric_hint(rows, setup)
-    return f"the nearest, {nearest.place}, differs in {differences}{hint}"
+    return f"the nearest, {nearest.place}, differs in {words}{hint}"
 
 
 def _key(row: Reference) -> tuple[str, str, str]:
@@ -76,10 +75,7 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
     """Return the fabrics that would make a reference comparable, if none is named."""
     if setup.fabric is not None:
         return ""
-    fabrics = set()
-    for row in rows:
-        if _differs(row, setup) == ["fabric"]:
-            fabrics.add(row.fabric)
+    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
     if not fabrics:
         return ""
     return f" (name the fabric: {', '.join(sorted(fabrics))})"
@@ -88,19 +84,16 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
 def _differs(row: Reference, setup: Setup) -> list[str]:
     """Return what of the configuration differs; the fabric of one node matters only if named."""
     fabric_is_open = setup.fabric is None and setup.nodes == 1
-    differences = []
-    if row.fabric != setup.fabric and not fabric_is_open:
-        differences.append("fabric")
-    if row.nodes != setup.nodes:
-        differences.append("node count")
-    if row.gpus_per_node != setup.gpus_per_node:
-        differences.append("GPUs per node")
-    return differences
+    return differences(
+        ("fabric", row.fabric, row.fabric if fabric_is_open else setup.fabric),
+        ("node count", row.nodes, setup.nodes),
+        ("GPUs per node", row.gpus_per_node, setup.gpus_per_node),
+    )
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
-    differences = len(_differs(row, setup))
+    different = len(_differs(row, setup))
     nodes = abs(math.log(row.nodes / setup.nodes))
     gpus = abs(row.gpus_per_node - setup.gpus_per_node)
-    return differences, nodes, gpus
+    return different, nodes, gpus

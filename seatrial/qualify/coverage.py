@@ -101,10 +101,8 @@ def coverage(
     ages = {}
     gpus = {}
     for node in nodes:
-        age = None
         since_test = evidence.age(node.name)
-        if since_test < LONG_AGO:
-            age = since_test
+        age = since_test if since_test < LONG_AGO else None
         ages[node.name] = age
         for number in range(gpus_per_node):
             name = f"{node.name}/gpu-{number}"
@@ -127,13 +125,7 @@ def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
     """Return what is older than the limit or was never tested, the oldest first."""
     late = [name for name, age in ages.items() if age is None or age > limit]
-
-    def oldest_first(name: Any) -> tuple[timedelta, Any]:
-        """Return the age and the name to sort by."""
-        age = ages[name] or LONG_AGO
-        return -age, name
-
-    return sorted(late, key=oldest_first)
+    return sorted(late, key=lambda name: (-(ages[name] or LONG_AGO), name))
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:

@@ -111,9 +111,7 @@ def group_of(sweep: Sweep) -> Group | None:
     """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
     sizes = set(Counter(device.group for device in sweep.devices).values())
-    if first is None or sweep.groups < 2:
-        return None
-    if len(sizes) > 1:
+    if first is None or sweep.groups < 2 or len(sizes) > 1:
         return None
     members = tuple(device for device in sweep.devices if device.group == first.group)
     by_host = Counter(device.host for device in members)
@@ -209,9 +207,7 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
             continue
         slow = control.plateau_gb_s
         fast = treatment.plateau_gb_s
-        if not slow or not fast:
-            continue
-        if slow < _AS_FAST * fast:
+        if not slow or not fast or slow < _AS_FAST * fast:
             continue
         reason = Reason.of(
             "control-has-no-effect",

@@ -205,7 +205,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     findings.seconds = time.monotonic() - started
-    notes = [*unknown(_versions_of(contacts)), *findings.notes]
+    notes = (*unknown(_versions_of(contacts)), *findings.notes)
     facts = {name: contact.facts for name, contact in contacts.items()}
     versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
     fingerprint = {package: version for package, version in versions.items() if version}
@@ -215,7 +215,7 @@ def connectivity(context: CheckContext) -> StepResult:
         testbed=testbed,
         facts=facts,
         fingerprint=fingerprint,
-        notes=tuple(notes),
+        notes=notes,
         kept=findings,
     )
 

@@ -64,9 +64,8 @@ def revisit_inventories(
     after = answered(on_each(nodes, ask, fan_out(testbed)))
     rises = risen(before, after)
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
-    notes = [*_notes(rises)]
-    for error in driver_errors(new):
-        notes.append(Reason.of("errors-in-run", what=error))
+    errors = (Reason.of("errors-in-run", what=error) for error in driver_errors(new))
+    notes = [*_notes(rises), *errors]
     return [_with_evidence(check, rises, len(before)) for check in checks], notes
 
 

@@ -211,7 +211,9 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     for gpu in inventory.gpus:
         for attribute, value in _attributes_of(gpu).items():
             values[attribute].append(value)
-    links = Counter(str(_links_up(gpu)) for gpu in inventory.gpus if gpu.nvlinks)
+    links = Counter(
+        str(len(gpu.nvlinks) - gpu.nvlinks.count(0.0)) for gpu in inventory.gpus if gpu.nvlinks
+    )
     ports = Counter(
         f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s"
         for port in inventory.ports
@@ -240,11 +242,6 @@ def _attributes_of(gpu: GpuState) -> dict[str, str]:
         "PCIe width": f"x{gpu.pcie_width:g}" if gpu.pcie_width else "",
         "highest PCIe generation": f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "",
     }
-
-
-def _links_up(gpu: GpuState) -> int:
-    """Return how many NVLinks have a rate."""
-    return len(gpu.nvlinks) - gpu.nvlinks.count(0.0)
 
 
 def _with_counts(values: Sequence[str]) -> str:
@@ -361,11 +358,11 @@ def _differences(
     """Yield the nodes that differ in `package` from the commonest version, how, and how common that
     one is.
     """
-    reported = {}
-    for node, versions in by_node.items():
-        version = versions.get(package)
-        if version is not None:
-            reported[node] = version
+    reported = {
+        node: version
+        for node, versions in by_node.items()
+        if (version := versions.get(package)) is not None
+    }
     if not reported:
         return
     common, count = Counter(reported.values()).most_common(1)[0]

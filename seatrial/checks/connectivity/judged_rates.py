@@ -51,8 +51,8 @@ class _Rates:
         """Return what the node sends and receives, as far as it is slow."""
         if node not in self.usual:
             return []
-        own = [m for m in self._of_nodes if m.subject.name == node]
-        return _slow([(m, self.usual[node]) for m in own])
+        usual = self.usual[node]
+        return _slow([(m, usual) for m in self._of_nodes if m.subject.name == node])
 
     def of_link(self, link: str) -> list[Judgement]:
         """Return both directions of the link, as far as they are slow."""

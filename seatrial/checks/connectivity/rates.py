@@ -98,8 +98,8 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
     return {key: value for key, value in values.items() if value < limit}
 
 
-def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """Return the slower rates if rates form two modes that are `factor` apart, and further than
+def _lower_mode(values: Streams) -> Streams:
+    """Return the slower rates if rates form two modes that are SLOW_FACTOR apart, and further than
     chance explains.
 
     Half of all streams may be slow, as between two halves of a cluster; that is no noise around one
@@ -115,7 +115,7 @@ def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
         return {}
     deviations = _deviations(lower) + _deviations(upper)
     spread = _MAD_TO_SIGMA * median(deviations)
-    if upper[0] - lower[-1] < max(math.log(factor), _SIGMAS * spread):
+    if upper[0] - lower[-1] < max(math.log(SLOW_FACTOR), _SIGMAS * spread):
         return {}
     return {key: values[key] for _, key in ordered[:split]}
 
@@ -303,7 +303,7 @@ def _cut(streams: Streams) -> tuple[list[Side], set[Pair]]:
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
-    slower = _lower_mode(streams, SLOW_FACTOR)
+    slower = _lower_mode(streams)
     sides = _sides(streams, slower)
     across = {pair for pair in slower if _crosses(pair, sides)}
     if len(across) < len(slower) or not across:

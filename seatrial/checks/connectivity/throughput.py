@@ -13,7 +13,7 @@ from seatrial.checks.connectivity.rates import (
     slow_links,
     slow_nodes,
 )
-from seatrial.checks.connectivity.reachability import Pair, link_name
+from seatrial.checks.connectivity.reachability import Link, Pair, link_name
 
 Batches = list[list[Pair]]  # of pairs that are measured at once
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
@@ -224,10 +224,8 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     ]
     links = {frozenset(pair) for disjoint in met for pair in disjoint}
     neighbours = Counter(name for link in links for name in link)
-    trusted: set[str] = set()  # that have a neighbour which is not in doubt
-    for link in links:
-        if not requested.issuperset(link):
-            trusted |= link
+    # That have a neighbour which is not in doubt
+    trusted = Link().union(*(link for link in links if not requested.issuperset(link)))
     lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
     free = [name for name in plan.names if name not in requested]
     lists = met
