@@ -66,7 +66,7 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
         planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
         if not planned:
             return Reason.of("nothing-to-sweep", check=kind.name, arms=", ".join(section.arms))
-    if run.cluster.nodes * run.cluster.gpus != 1 or run.cluster.slots >= kind.least_ranks:
+    if cluster.nodes * cluster.gpus != 1 or cluster.slots >= kind.least_ranks:
         return None
     others = (each for each in CHECKS if each.after == kind.after and each.least_ranks == 1)
     measured = any(run.suite.section(each.section) for each in others)

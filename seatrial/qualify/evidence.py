@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
-from seatrial.model.verdict import Verdict
 
 ALONE = "qualify"  # the suite of nodes by themselves
 PAIRS = "qualify-pairs"  # and that of two
@@ -40,7 +39,7 @@ class Record:
     @property
     def is_proven(self) -> bool:
         """Whether the last test alone passed."""
-        return bool(self.alone) and self.alone[-1].verdict is Verdict.PASS
+        return bool(self.alone) and self.alone[-1].passed
 
     @property
     def failures(self) -> list[NodeTest]:
@@ -103,7 +102,7 @@ class Evidence:
         another node.
         """
         last = self.last.get(node)
-        if last is None or last.verdict is Verdict.PASS:
+        if last is None or last.passed:
             return False
         if last.verdict.is_fault:
             return len(self.record(node).failures) < CONFIRMED_BY
@@ -112,7 +111,7 @@ class Evidence:
     def open_test(self, node: str) -> str:
         """Return the outcome of the node's last test, for people; empty if it passed."""
         last = self.last.get(node)
-        if last is None or last.verdict is Verdict.PASS:
+        if last is None or last.passed:
             return ""
         return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
 

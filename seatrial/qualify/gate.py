@@ -96,7 +96,7 @@ def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
 def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
     """Return whether the partner's last test with any other node passed."""
     others = [test for test in evidence.record(partner).paired if test.partner != node]
-    return bool(others) and others[-1].verdict is Verdict.PASS
+    return bool(others) and others[-1].passed
 
 
 def common_cause(

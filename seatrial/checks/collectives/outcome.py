@@ -86,16 +86,8 @@ def conclude(
     measurements = tuple(_measured(setting, sweep, rows)) if sweep and is_kept else ()
     way = transport.words if transport else ""
     problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
-    if problem is None:
-        return SweepOutcome(
-            operation=setting.name,
-            verdict=Verdict.PASS,
-            reason=placed(setting.name, _right(rows, way)),
-            measurements=measurements,
-            way=way,
-        )
-    verdict, reason = problem
-    gone = fabric_gone(result, began=_ranks_met(sweep))
+    verdict, reason = problem or (Verdict.PASS, _right(rows, way))
+    gone = problem is not None and fabric_gone(result, began=_ranks_met(sweep))
     return SweepOutcome(
         operation=setting.name,
         verdict=verdict,

@@ -80,7 +80,6 @@ def blame(tried: TriedPairs) -> Blame:
     if len(names) > 2 and 2 * len(failed) == directed_pairs:
         error = next(iter(failed.values()))
         return Blame(
-            suspects=(),
             set_aside=tuple(names[1:]),
             setup=Reason.of("no-pair-works", pairs=len(failed), problem=error),
         )

@@ -275,15 +275,14 @@ class _Trial:
             if not at_server.answer(serves, Listening, answer_s).listening:
                 ended = at_server.answer(serves, AllEnded, _SPARE_S).ended
                 device, message = self._first_failure(test, ended)
-                return _Outcome(problems=[_failed(pair, device, message)])
+                return _failed(pair, device, message)
             asks = at_client.send(asking)
             ended = at_client.answer(asks, AllEnded, answer_s).ended
             served = at_server.answer(serves, AllEnded, answer_s).ended
         except RemoteError as error:
-            return _Outcome(problems=[_failed(pair, first_device, error.reason)])
+            return _failed(pair, first_device, error.reason)
         if not len(ended) == len(served) == len(test.rails):
-            problem = _failed(pair, first_device, "another number of programs ended")
-            return _Outcome(problems=[problem])
+            return _failed(pair, first_device, "another number of programs ended")
         outcome = _Outcome()
         for rail, of_client, of_server in zip(test.rails, ended, served, strict=True):
             outcome.add(self._read(test, rail, pair, (of_client, of_server)))
@@ -316,12 +315,10 @@ class _Trial:
         of_server = read_perftest(_lines(at_server))
         for result in (*own.results, *of_server.results):
             if result.verdict is Verdict.CORRUPT:
-                problem = _failed(pair, rail.device, result.words, Verdict.CORRUPT)
-                return _Outcome(problems=[problem])
+                return _failed(pair, rail.device, result.words, Verdict.CORRUPT)
         measured = [m for m in own.measurements if m.finite and m.value > 0]
         if at_client.status != 0 or not measured:
-            problem = _failed(pair, rail.device, _message(ended) or "no result")
-            return _Outcome(problems=[problem])
+            return _failed(pair, rail.device, _message(ended) or "no result")
         m = measured[-1]
         conditions: Conditions = {
             "test": test.program,
@@ -356,11 +353,12 @@ def _of_node(name: str, evidence: Reason) -> Problem:
     return Problem.of(Verdict.FAIL, suspect)
 
 
-def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
-    """Return the problem of a pair that could not be tested on a rail, or had wrong data there."""
+def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
+    """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
     code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
-    return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
+    suspect = Suspect("link", link_name(*pair), 0.7, evidence)
+    return _Outcome(problems=[Problem.of(verdict, suspect)])
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:

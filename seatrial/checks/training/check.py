@@ -28,7 +28,7 @@ from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
-from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -119,7 +119,7 @@ def training(context: CheckContext) -> StepResult:
     testbed = context.testbed
     section = context.section(Training)
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
-    if sums and sums.verdict is not Verdict.PASS:
+    if sums and not sums.passed:
         return StepResult(sums, testbed)
     check = _train(run, testbed, section, NAME)
     if sums and check.passed:
@@ -178,24 +178,14 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     fault = incomplete(result, trained.ranks, testbed.world_size) or problem(
         trained, settings.min_loss_drop
     )
-    if fault is None and not result.ok:
-        fault = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
     fell = fraction(trained.loss_drop or 0)
     took = quantity(step_ms, "ms")
     learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
     good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
-    verdict, reason = fault or (Verdict.PASS, good)
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        measurements=tuple(
-            measured(trained, testbed, run.cluster, settings.workload(gpus=testbed.has_gpus))
-        ),
-        suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
-    )
+    workload = settings.workload(gpus=testbed.has_gpus)
+    measurements = measured(trained, testbed, run.cluster, workload)
+    return conclude_end(result, fault, good, measurements, suspects(trained))
 
 
 def repeat_training(

@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from seatrial.checks.contract import Conditions
-from seatrial.checks.failures import Failure, classify_failure
+from seatrial.checks.failures import Failure
 from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
-from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
     Figures,
     Finite,
@@ -260,19 +260,8 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
             testbed, result, began=bool(read_events(from_rank_0(result.lines)))
         )
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
-    if problem is None and not result.ok:
-        problem = classify_failure(result, began=True)
-    verdict, reason = problem or (Verdict.PASS, _summary(last))
-    suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
-    measurements = tuple(measured(last, testbed, run, workload))
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        measurements=measurements,
-        suspects=suspects,
-    )
+    measurements = measured(last, testbed, run, workload)
+    return conclude_end(result, problem, _summary(last), measurements, _odd_nodes(last, testbed))
 
 
 def _problem(last: Llama, testbed: Testbed) -> Failure | None:
