@@ -168,9 +168,11 @@ def _gap_of_verdict(tried: _Tried) -> Reason | None:
     if check.verdict in _UNMEASURED:
         return _without_result(tried, check)
     if check.coverage.extent in ("none", "some"):
-        run_id = tried.run.result.run_id
         return Reason.of(
-            "requirement-not-compared", check=check.name, run=run_id, coverage=check.coverage.words
+            "requirement-not-compared",
+            check=check.name,
+            run=tried.run.result.run_id,
+            coverage=check.coverage.words,
         )
     measurements = [judgement.measurement for judgement in check.judgements]
     return _parts_missing(tried.run.result, measurements, whole=True)

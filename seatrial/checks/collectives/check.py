@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps, sweep_of
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import RollCall, conclude_repeat, roll_call
@@ -44,7 +44,7 @@ from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join, uncoded
 from seatrial.model.result import Check
-from seatrial.model.setup import INTRA, NETWORK, arm_of
+from seatrial.model.setup import INTRA, NETWORK
 from seatrial.model.sizes import size_span
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -69,8 +69,7 @@ def repeat_sweeps(
     section = context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
-        own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
-        own = [d for d in own if arm_of(d.measurement) == planned.arm]
+        own = [d for d in doubts if sweep_of(d.measurement) == (planned.operation, planned.arm)]
         doubtful = sorted(
             {size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())}
         )

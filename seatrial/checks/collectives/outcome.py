@@ -167,14 +167,12 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     ]
     if wrong:
         more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return Verdict.CORRUPT, Reason.of(
-            "wrong-elements", wrong=f"wrong elements: {', '.join(wrong[:3])}{more}"
-        )
-    if sweep and sweep.out_of_bounds:
-        return Verdict.CORRUPT, Reason.of(
-            "wrong-elements", wrong=f"out of bounds values: {sweep.out_of_bounds}"
-        )
-    return None
+        words = f"wrong elements: {', '.join(wrong[:3])}{more}"
+    elif sweep and sweep.out_of_bounds:
+        words = f"out of bounds values: {sweep.out_of_bounds}"
+    else:
+        return None
+    return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=words)
 
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Rows) -> Problem | None:

@@ -8,7 +8,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import ByteSize, Strict
-from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 
@@ -126,6 +127,11 @@ class PlannedSweep:
         return self.operation
 
 
+def sweep_of(measurement: Measurement) -> tuple[object, str]:
+    """Return the operation and the arm that a number is of."""
+    return measurement.conditions.get("operation"), arm_of(measurement)
+
+
 class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere
     (gloo).
@@ -211,9 +217,8 @@ def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
         rate_gb_s = _NIC
     else:
         rate_gb_s = _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC
-    each = [
-        _LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sweep.sizes.sizes()
-    ]
+    sizes = sweep.sizes.sizes()
+    each = [_LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sizes]
     rounds = sweep.sizes.warmup_iterations + _SIDES * (sweep.sizes.iterations + 1)
-    checked = _SIDES * sum(sweep.sizes.sizes()) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
+    checked = _SIDES * sum(sizes) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
     return START_S[nodes.gpus] + rounds * sum(each) + checked

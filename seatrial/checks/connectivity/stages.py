@@ -193,8 +193,7 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Check that every node reaches its peers' sshd."""
     testbed = findings.testbed
-    names = testbed.names
-    peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
+    peers = peers_to_reach(testbed.names, testbed.run_id, testbed.shared_cores)
     reach = partial(reach_peers, timeout_s=timeout_s)
     reached = _ask_nodes(findings, contacts, peers, reach)
     working = reached.count - len(reached.failed)

@@ -219,16 +219,15 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     each `nth` time.
     """
     requested = set(doubtful)
-    met = [
+    lists = [
         [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
     ]
-    links = {frozenset(pair) for disjoint in met for pair in disjoint}
+    links = {frozenset(pair) for disjoint in lists for pair in disjoint}
     neighbours = Counter(name for link in links for name in link)
     # That have a neighbour which is not in doubt
     trusted = Link().union(*(link for link in links if not requested.issuperset(link)))
     lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
     free = [name for name in plan.names if name not in requested]
-    lists = met
     if free:
         first = nth % len(free)
         turned = free[first:] + free[:first]

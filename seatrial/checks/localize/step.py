@@ -16,7 +16,7 @@ from typing import Any
 
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.section import Collectives, PlannedSweep, sweep_of
 from seatrial.checks.collectives.sweep import at_once, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.findings import Findings
@@ -29,10 +29,9 @@ from seatrial.config.run import Run
 from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import SURE, Check, Suspect, merge_suspects
-from seatrial.model.setup import NETWORK, arm_of
+from seatrial.model.setup import NETWORK
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
@@ -194,8 +193,8 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     """Return the first sweep over all nodes that was bad or has no number, at the sizes of its
     plateau.
     """
-    bad = {_sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
-    measured = {_sweep_of(m) for m in check.measurements}
+    bad = {sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
+    measured = {sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
     keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     sweep = next(
@@ -204,11 +203,6 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     plateau = plateau_sizes(sweep.sizes.sizes())
     ends = {"min_bytes": plateau[0], "max_bytes": plateau[-1]}
     return replace(sweep, sizes=sweep.sizes.model_copy(update=ends))
-
-
-def _sweep_of(measurement: Measurement) -> tuple[object, str]:
-    """Return the operation and the arm that a number is of."""
-    return measurement.conditions.get("operation"), arm_of(measurement)
 
 
 class _Rounds:

@@ -126,18 +126,14 @@ class _Trial:
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        greetings = self.nodes.greetings
-        lacking = {name: greeting.lacks for name, greeting in greetings.items() if greeting.lacks}
+        greetings = self.nodes.greetings.items()
+        lacking = {name: greeting.lacks for name, greeting in greetings if greeting.lacks}
         if lacking:
             program = next(iter(lacking.values()))
             where = f"on {some_of(lacking)}"
+            remedy = f"install package {program}"
             raise MissingError(
-                Reason.of(
-                    "program-missing",
-                    program=program,
-                    where=where,
-                    remedy=f"install package {program}",
-                )
+                Reason.of("program-missing", program=program, where=where, remedy=remedy)
             )
         size = self._bytes()
         if size and self._check_visibility():  # rates of different file systems say nothing
