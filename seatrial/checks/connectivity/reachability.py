@@ -117,9 +117,15 @@ def _cut_between(sides: Sequence[Side], failed: Mapping[Link, Reason]) -> Suspec
         if not any(pair <= side for side in sides):
             across.append(error)
     name, parties = cut_names(sides)
-    problem = across[0] if across else uncoded("not tried")
-    evidence = Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem)
-    return Suspect("link", name, 0.9, evidence)
+    problem = uncoded("not tried")
+    if across:
+        problem = across[0]
+    return Suspect(
+        kind="link",
+        name=name,
+        confidence=0.9,
+        evidence=Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=problem),
+    )
 
 
 def connected(neighbours: Neighbours) -> list[Side]:
@@ -198,7 +204,12 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
     confidence = 0.9 if others > 2 else 0.5
     return [
-        Suspect("link", link_name(*pair), confidence, Reason.of("link-ssh-failed", problem=error))
+        Suspect(
+            kind="link",
+            name=link_name(*pair),
+            confidence=confidence,
+            evidence=Reason.of("link-ssh-failed", problem=error),
+        )
         for pair, error in failed.items()
     ]
 
