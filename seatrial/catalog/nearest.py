@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.trained import differences
@@ -11,6 +12,8 @@ from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
 
+# What a reference must have in common with a number to be near it
+_key = attrgetter("hardware", "collective", "arm")
 _NO_REFERENCE = ("sanity", "physics")  # sources of judgements without a published number
 
 
@@ -64,11 +67,6 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     words = " and ".join(_differs(nearest, setup))
     hint = _fabric_hint(rows, setup)
     return f"the nearest, {nearest.place}, differs in {words}{hint}"
-
-
-def _key(row: Reference) -> tuple[str, str, str]:
-    """Return what a reference must have in common with a number to be near it."""
-    return row.hardware, row.collective, row.arm
 
 
 def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:

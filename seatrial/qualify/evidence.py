@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
 
@@ -44,12 +45,7 @@ class Record:
     @property
     def failures(self) -> list[NodeTest]:
         """The tests alone that have failed since the last pass, the newest first."""
-        in_a_row = []
-        for test in reversed(self.alone):
-            if not test.verdict.is_fault:
-                break
-            in_a_row.append(test)
-        return in_a_row
+        return list(takewhile(lambda test: test.verdict.is_fault, reversed(self.alone)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ its link.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TypeVar
 
 from seatrial.checks.connectivity.findings import Findings
@@ -23,6 +24,7 @@ from seatrial.text.words import some_of
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
+_kind_of = attrgetter("kind", "number", "pci")  # makes two events of a kernel's log the same
 # How metrics begin that a bad link slows down
 _OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")
 
@@ -127,11 +129,6 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
         if count > 0:
             added.append(event.model_copy(update={"count": count}))
     return added
-
-
-def _kind_of(event: KernelEvent) -> tuple[object, ...]:
-    """Return what makes two events of a kernel's log the same."""
-    return event.kind, event.number, event.pci
 
 
 def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:

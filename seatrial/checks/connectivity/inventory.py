@@ -6,6 +6,7 @@ remark.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from seatrial.causes import cause_in
 from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
@@ -307,12 +308,8 @@ def old_drivers(versions: VersionsByNode) -> list[Reason]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version such as 550.54.15."""
-    numbers = []
-    for part in version.split("."):
-        if not (part.isascii() and part.isdigit()):
-            break
-        numbers.append(int(part[:9]))
-    return tuple(numbers)
+    leading = takewhile(lambda part: part.isascii() and part.isdigit(), version.split("."))
+    return tuple(int(part[:9]) for part in leading)
 
 
 def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Suspect]:
