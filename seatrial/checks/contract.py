@@ -346,11 +346,7 @@ def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
 
     A version that no node could report counts as present.
     """
-    facts = {
-        node.name: context.facts[node.name]
-        for node in context.testbed.nodes
-        if node.name in context.facts
-    }
+    facts = {name: context.facts[name] for name in context.testbed.names if name in context.facts}
     if not facts:
         return None
     foreign = foreign_nodes(facts, context.run.cluster, platform.machine())

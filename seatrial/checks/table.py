@@ -121,7 +121,7 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     """
     m = doubt.measurement
     if arm_of(m) == INTRA:  # over the ranks of one node
-        return any(node.name == m.subject.name for node in testbed.nodes)
+        return m.subject.name in testbed.names
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
 
 

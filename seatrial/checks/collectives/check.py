@@ -85,9 +85,9 @@ def repeat_sweeps(
         outcome = sweep(
             run,
             testbed.without(
-                n.name
-                for n in testbed.nodes
-                if planned.arm == INTRA and n.name not in doubtful_nodes
+                name
+                for name in testbed.names
+                if planned.arm == INTRA and name not in doubtful_nodes
             ),
             section.model_copy(update={"timeout_s": limit_s}),
             replace(planned, sizes=sizes),

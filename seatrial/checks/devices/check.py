@@ -90,7 +90,7 @@ def devices(context: CheckContext) -> StepResult:
 
 def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
     """Measure all nodes at once, or each a little later than the one before it."""
-    place = {node.name: nth for nth, node in enumerate(testbed.nodes)}
+    place = {name: nth for nth, name in enumerate(testbed.names)}
 
     def begin(node: Node) -> tuple[DeviceMeasurement, ...]:
         time.sleep(section.stagger_s * place[node.name] / len(place))
@@ -167,7 +167,7 @@ def repeat_devices(
         metrics[m.subject.name.partition("/")[0]].add(m.metric)
     nodes = [node for node in context.testbed.nodes if node.name in metrics]
     if nodes:
-        log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
+        log_repeat(f"devices of {some_of((node.name for node in nodes), 3)}", doubts)
 
     def again(node: Node) -> None:
         """Measure again what was in doubt, devices or disk."""

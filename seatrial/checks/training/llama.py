@@ -223,7 +223,7 @@ def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
     """Return the first rank of the node to interrupt; a random node is the same in each replay of a
     run.
     """
-    names = [each.name for each in testbed.nodes]
+    names = testbed.names
     chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
     place = names.index(chosen) if chosen in names else 0
     return sum(each.slots for each in testbed.nodes[:place])
@@ -348,9 +348,9 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
     for metric, figure, unit, more in _recorded(last, workload):
         if figure is not None:
             yield number(metric, figure, unit, conditions={**where, **more}, better=None)
-    for node in testbed.nodes:
-        ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
-        yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))
+    for name in testbed.names:
+        ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == name]
+        yield from of_slowest(Subject("node", name), where, _of_node(last, ranks, testbed))
 
 
 def _recorded(

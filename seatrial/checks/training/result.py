@@ -213,13 +213,13 @@ def measured(
         )
     for metric, value, unit in _recorded(result, testbed, cluster, workload):
         yield number(metric, value, unit, conditions=where, better=None)
-    for node in testbed.nodes:
-        own = [rank for rank in result.ranks if rank.host == node.name]
+    for name in testbed.names:
+        own = [rank for rank in result.ranks if rank.host == name]
         steps = Figures("step_time", "ms", "lower", [rank.step_time_ms_median for rank in own])
         computes = Figures(
             "compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own]
         )
-        yield from of_slowest(Subject("node", node.name), where, (steps, computes))
+        yield from of_slowest(Subject("node", name), where, (steps, computes))
 
 
 class Figures(NamedTuple):
