@@ -12,11 +12,12 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import count
 
 CAMPAIGN = "campaign"
+Runs = Mapping[str, RunRow]  # by run id
 
 
 def campaign_check(
     state: CampaignState,
-    runs: Mapping[str, RunRow],
+    runs: Runs,
     stopped: Reason | None,
     notes: Sequence[Reason],
 ) -> Check:
@@ -48,7 +49,7 @@ def campaign_check(
     )
 
 
-def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason]:
+def _failed(state: CampaignState, runs: Runs) -> Iterator[Reason]:
     """Yield the phases that did not pass, those of one suite that failed alike together."""
     alike = defaultdict(list)
     for phase in state.counted:
@@ -79,7 +80,7 @@ def _left_out(state: CampaignState) -> Iterator[Suspect]:
         yield Suspect("node", out.node, 1.0, reason)
 
 
-def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:
+def _judgements(state: CampaignState, runs: Runs) -> Iterator[Judgement]:
     """Yield judgements of the campaign's hours, and of the number of passed phases without a
     baseline.
     """

@@ -9,10 +9,12 @@ from typing import Any
 
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
+from seatrial.model.result import Document
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import LONG_AGO, Evidence, Pair, pair_of
 from seatrial.text.hostlist import host_list
 
+Ages = Mapping[str, timedelta | None]  # by node or GPU; None: never
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
@@ -25,8 +27,8 @@ class Coverage:
     A pair of a leaf switch with itself is of two nodes behind it.
     """
 
-    nodes: Mapping[str, timedelta | None]
-    gpus: Mapping[str, timedelta | None]
+    nodes: Ages
+    gpus: Ages
     pairs: Mapping[Pair, timedelta | None]
     max_age: timedelta
     pair_max_age: timedelta
@@ -72,7 +74,7 @@ class Coverage:
         lines.append(f"checks took {self.gpu_hours_week:.1f} GPU hours in the last 7 days")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return the document of the coverage, ages in seconds."""
         return {
             "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
@@ -151,7 +153,7 @@ def _gpu_age(
     return max(node_age, now - measured)
 
 
-def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:
+def _oldest(ages: Ages, names: Sequence[str]) -> str:
     """Return how long the first of `names`, the oldest, has not been tested."""
     age = ages[names[0]]
     if age is None:

@@ -30,7 +30,7 @@ from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.reason import Reason, join, placed
-from seatrial.model.result import SURE, Check, Suspect, merge_suspects
+from seatrial.model.result import SURE, Check, Document, Suspect, merge_suspects
 from seatrial.model.setup import NETWORK
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -354,7 +354,7 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
 
 def _document(
     check: Check, localization: Localization, rounds: int = 0, collective: str | None = None
-) -> dict[str, Any]:
+) -> Document:
     """Return the `localization` of run.json."""
     return localization.to_dict() | {
         "verdict": check.verdict.value,
