@@ -10,13 +10,13 @@ from itertools import takewhile
 
 from seatrial.causes import cause_in
 from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
+from seatrial.checks.connectivity.rates import Models
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
 from seatrial.remote.node_probe import GpuState, Inventory, KernelEvent, PortState
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
-Models = Mapping[str, str]  # by node
 
 # An uncorrectable error since the driver was loaded: the next reset may hide or show more
 _ECC_CONFIDENCE = 0.9

@@ -2,16 +2,22 @@
 its rates. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from seatrial.checks.connectivity.rates import SLOW_FACTOR, slow_cut, usual_by_node, verdict_of
+from seatrial.checks.connectivity.rates import (
+    SLOW_FACTOR,
+    Models,
+    slow_cut,
+    usual_by_node,
+    verdict_of,
+)
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.text.words import measured, quantity
 
 
-def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgement]:
+def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
     """Judge the rates for which the check blames nodes and links, by those of their peers.
 
     `model_by_node` are the nodes that are alike. The rates and suspects are those of the check
@@ -35,7 +41,7 @@ def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgeme
 class _Rates:
     """The rates of a check; `usual` is what nodes of the same model carry, MB/s by node."""
 
-    def __init__(self, readings: Sequence[Measurement], model_by_node: Mapping[str, str]) -> None:
+    def __init__(self, readings: Sequence[Measurement], model_by_node: Models) -> None:
         self._model_by_node = model_by_node
         self._of_nodes = []
         self._of_links = []
