@@ -7,6 +7,7 @@ https://distribution.github.io/distribution/spec/auth/token/.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import requests
@@ -55,10 +56,11 @@ def read_name(reference: str) -> Name:
     bare, at, digest = reference.partition("@")
     repository, tag = parse_repository_tag(bare)
     registry, path = resolve_repository_name(repository)
-    if registry != "docker.io":
-        return Name(registry, registry, path, digest if at else tag or "latest")
-    path = path if "/" in path else f"library/{path}"
-    return Name(registry, "registry-1.docker.io", path, digest if at else tag or "latest")
+    host = registry
+    if registry == "docker.io":
+        host = "registry-1.docker.io"
+        path = path if "/" in path else f"library/{path}"
+    return Name(registry, host, path, digest if at else tag or "latest")
 
 
 def _is_here(host: str) -> bool:
@@ -79,12 +81,10 @@ def docker_credentials(registry: str) -> Credentials | None:
         ) from error
     if not credentials:
         return None
-    if token := credentials.get("IdentityToken") or credentials.get("identitytoken"):
+    login = {name.lower(): value for name, value in credentials.items() if value}
+    if token := login.get("identitytoken"):
         return "<token>", token
-    user, password = (
-        credentials.get("Username") or credentials.get("username"),
-        credentials.get("Password") or credentials.get("password"),
-    )
+    user, password = login.get("username"), login.get("password")
     return (user, password) if user and password else None
 
 
@@ -117,13 +117,14 @@ def _get(
     session: requests.Session, url: str, name: Name, credentials: FindCredentials
 ) -> requests.Response:
     headers = {"Accept": ", ".join(_INDEXES + _MANIFESTS)}
-    answer = session.get(url, headers=headers, timeout=TIMEOUT_S)
+    ask = partial(session.get, url, headers=headers, timeout=TIMEOUT_S)
+    answer = ask()
     if answer.status_code != 401:
         return answer
     session.headers["Authorization"] = _authorization(
         answer.headers.get("WWW-Authenticate", ""), name, credentials
     )
-    return session.get(url, headers=headers, timeout=TIMEOUT_S)
+    return ask()
 
 
 def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> str:

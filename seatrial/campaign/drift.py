@@ -4,6 +4,7 @@ A node is compared with the others of each phase, so that a slowdown of all node
 none.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -54,8 +55,7 @@ def drift_check(
     `minutes` are readings that devices reported; without enough phases they are not judged.
     `one_machine`: one plays all nodes, so that a slowdown of all of them is not judged.
     """
-    lengths = [len(each.began_s) for each in phases]
-    most = max(lengths, default=0)
+    most = max((len(each.began_s) for each in phases), default=0)
     if most < LEAST_PHASES:
         reason = Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
         return Check(DRIFT, Verdict.NOT_RUN, reason)
@@ -70,7 +70,6 @@ def drift_check(
         name=DRIFT,
         verdict=worst(judgement.verdict for judgement in judgements),
         reason=join(reasons) or passed,
-        seconds=0.0,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
         suspects=tuple(filter(None, map(_suspect, bad))),
@@ -114,13 +113,7 @@ def _suspect(judgement: Judgement) -> Suspect | None:
     subject = judgement.measurement.subject
     if subject.kind not in ("node", "gpu", "link"):
         return None
-    return Suspect(
-        kind=subject.kind,
-        name=subject.name,
-        confidence=0.9,
-        evidence=judgement.reason,
-        verdict=judgement.verdict,
-    )
+    return Suspect(subject.kind, subject.name, 0.9, judgement.reason, verdict=judgement.verdict)
 
 
 def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgement]:
@@ -184,13 +177,13 @@ def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
     """Yield the columns of each metric, kind of part and conditions; those without a better
     direction are left out.
     """
-    columns: dict[tuple[object, ...], list[int]] = {}
+    columns = defaultdict(list)
     for column, m in enumerate(series):
         if not m.better:
             continue
         conditions = sorted((name, str(value)) for name, value in m.conditions.items())
         key = (m.metric, m.subject.kind, tuple(conditions))
-        columns.setdefault(key, []).append(column)
+        columns[key].append(column)
     yield from map(np.array, columns.values())
 
 

@@ -48,14 +48,11 @@ class Loop:
         """Run phases until the time is over; return the reason if the campaign cannot go on."""
         tries = 0
         while not self.state.is_over:
+            before = len(self.state.left_out)
             cluster = self._cluster()
             if cluster is None:
-                return Reason.of(
-                    "campaign-too-few-nodes",
-                    left=self.cluster.nodes - len(self.state.left_out),
-                    of=self.cluster.nodes,
-                )
-            before = len(self.state.left_out)
+                nodes = self.cluster.nodes
+                return Reason.of("campaign-too-few-nodes", left=nodes - before, of=nodes)
             result = self._phase(
                 cluster.at(self.state.spent_s),
                 self.suites[len(self.state.counted) % len(self.suites)],

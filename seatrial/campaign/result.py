@@ -1,5 +1,6 @@
 """The result of a campaign: the verdict over its phases, and the nodes that it left out. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.history.campaigns import CampaignState
@@ -11,11 +12,12 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import count
 
 CAMPAIGN = "campaign"
+Runs = Mapping[str, RunRow]  # by run id
 
 
 def campaign_check(
     state: CampaignState,
-    runs: Mapping[str, RunRow],
+    runs: Runs,
     stopped: Reason | None,
     notes: Sequence[Reason],
 ) -> Check:
@@ -47,13 +49,13 @@ def campaign_check(
     )
 
 
-def _failed(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Reason]:
+def _failed(state: CampaignState, runs: Runs) -> Iterator[Reason]:
     """Yield the phases that did not pass, those of one suite that failed alike together."""
-    alike: dict[tuple[str, str | None], list[RunRow]] = {}
+    alike = defaultdict(list)
     for phase in state.counted:
         row = runs.get(phase.run_id)
         if phase.verdict is not Verdict.PASS and row is not None:
-            alike.setdefault((phase.suite, phase.code), []).append(row)
+            alike[phase.suite, phase.code].append(row)
     for (suite, _), rows in alike.items():
         first = rows[0]
         yield Reason.of(
@@ -78,7 +80,7 @@ def _left_out(state: CampaignState) -> Iterator[Suspect]:
         yield Suspect("node", out.node, 1.0, reason)
 
 
-def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:
+def _judgements(state: CampaignState, runs: Runs) -> Iterator[Judgement]:
     """Yield judgements of the campaign's hours, and of the number of passed phases without a
     baseline.
     """

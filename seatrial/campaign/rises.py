@@ -37,7 +37,7 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> MetricMinute
     Raises SeatrialError.
     """
     tables = []
-    times: list[float] = []
+    times = []
     for phase in state.counted:
         table = store.minutes(phase.run_id, metric)
         if table is not None:
@@ -82,7 +82,6 @@ def minutes_check(minutes: Sequence[MetricMinutes]) -> tuple[Check, list[Reason]
         name=MINUTES,
         verdict=worst((Verdict.PASS, *(judgement.verdict for judgement in bad))),
         reason=join(judgement.reason for judgement in bad) or steady,
-        seconds=0.0,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
         suspects=tuple(map(_suspect, bad)),
@@ -94,9 +93,7 @@ def _suspect(judgement: Judgement) -> Suspect:
     """Return the GPU or node that a judgement blames."""
     part = str(judgement.measurement.conditions["part"])
     kind, name = _kind_of(part)
-    return Suspect(
-        kind=kind, name=name, confidence=0.9, evidence=judgement.reason, verdict=judgement.verdict
-    )
+    return Suspect(kind, name, 0.9, judgement.reason, verdict=judgement.verdict)
 
 
 def _judged(series: MetricMinutes) -> Iterator[Judgement]:
@@ -131,16 +128,14 @@ def risen(series: MetricMinutes) -> "NDArray[np.float64]":
     """
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
-        held = np.nansum(readings, axis=0)
-        return np.asarray(held)
+        return np.asarray(np.nansum(readings, axis=0))
     import pandas as pd
 
     known = pd.DataFrame(readings).ffill().to_numpy()  # of a gap, the last reading before it
     steps = np.diff(known, axis=0)
     # A counter that has been reset began at 0 again
     steps = np.where(steps < 0, known[1:], steps)
-    rose = np.nansum(steps, axis=0)
-    return np.asarray(rose)
+    return np.asarray(np.nansum(steps, axis=0))
 
 
 def _notes(series: MetricMinutes) -> Iterator[Reason]:
@@ -190,20 +185,16 @@ def hourly(series: MetricMinutes) -> PhaseNumbers | None:
     unit = _DRIFTING.get(series.metric)
     if unit is None or not len(series.times_s):
         return None
-    starts_s = []
-    medians = []
-    for start_s, readings in by_hour(series):
-        starts_s.append(start_s)
-        medians.append(median_of(readings.astype(float)))
+    hours = list(by_hour(series))
     subjects = [Subject(*_kind_of(part)) for part in series.parts]
     return PhaseNumbers(
         suite=MINUTES,
-        began_s=np.array(starts_s),
+        began_s=np.array([start_s for start_s, _ in hours]),
         series=[
             Measurement(metric=series.metric, value=0.0, unit=unit, subject=subject)
             for subject in subjects
         ],
-        readings=np.array(medians),
+        readings=np.array([median_of(readings.astype(float)) for _, readings in hours]),
     )
 
 

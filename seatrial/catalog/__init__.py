@@ -136,12 +136,15 @@ def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
     """Return the rows of a shipped file, each cell converted to the type of its field."""
     kinds = {field.name: field.type for field in fields(record)}
     records = []
-    with (_FOLDER / name).open(encoding="utf-8") as rows:
-        for row in csv.DictReader(rows):
-            records.append(
-                record(**{field: _value(row[field], kind) for field, kind in kinds.items()})
-            )
+    for row in rows_of(name):
+        records.append(record(**{field: _value(row[field], kind) for field, kind in kinds.items()}))
     return tuple(records)
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of a shipped file, by the names of its columns."""
+    with (_FOLDER / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def _value(cell: str, kind: Any) -> Any:
@@ -192,10 +195,8 @@ def hardware_of(gpu_model: str) -> str | None:
     """Return the hardware of a GPU model as nvidia-smi prints it; None if it is not in the
     catalog.
     """
-    with (_FOLDER / "gpu_models.csv").open(encoding="utf-8") as rows:
-        return next(
-            (row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None
-        )
+    models = rows_of("gpu_models.csv")
+    return next((row["hardware"] for row in models if row["model"] == gpu_model), None)
 
 
 @cache
@@ -290,8 +291,7 @@ def one_nic(setup: Setup) -> float:
 
 @cache
 def _fabrics() -> dict[str, float]:
-    with (_FOLDER / "fabrics.csv").open(encoding="utf-8") as rows:
-        return {row["fabric"]: float(row["node_link_gb_s"]) for row in csv.DictReader(rows)}
+    return {row["fabric"]: float(row["node_link_gb_s"]) for row in rows_of("fabrics.csv")}
 
 
 @cache

@@ -3,13 +3,11 @@
 `nccl_versions.csv` has the first version of NCCL for each GPU, with its source.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from pathlib import Path
 
-from seatrial.catalog import link_of, references
+from seatrial.catalog import link_of, references, rows_of
 from seatrial.catalog.hardware_names import gpu_model
 from seatrial.model.reason import Reason
 from seatrial.nccl import Device, Transport
@@ -28,7 +26,6 @@ _KINDS = {
     "efa": _EFA, "slingshot": _SLINGSHOT, "cxi": _SLINGSHOT,
     "ib": _RDMA, "infiniband": _RDMA, "roce": _RDMA, "gib": _RDMA, "ucx": _RDMA, "sharp": _RDMA, "verbs": _RDMA,
 }  # fmt: skip
-_NCCL_VERSIONS = Path(__file__).with_name("nccl_versions.csv")
 # A cloud's type of machine has these NICs and no others
 _OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})
 
@@ -123,8 +120,7 @@ def _kind(name: str) -> str | None:
 @cache
 def _first_nccl() -> dict[str, str]:
     """Return the first version of NCCL that knows each model of GPU."""
-    with _NCCL_VERSIONS.open(encoding="utf-8", newline="") as rows:
-        return {row["gpu"]: row["first"] for row in csv.DictReader(rows)}
+    return {row["gpu"]: row["first"] for row in rows_of("nccl_versions.csv")}
 
 
 def older_nccl(hardware: str, version: str | None) -> Reason | None:

@@ -2,14 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 from seatrial.catalog import Reference, known_hardware, references
+from seatrial.catalog.trained import differences
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
 
+# What a reference must have in common with a number to be near it
+_key = attrgetter("hardware", "collective", "arm")
 _NO_REFERENCE = ("sanity", "physics")  # sources of judgements without a published number
 
 
@@ -36,10 +40,8 @@ def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     """Return why there is no reference for the part of the testbed that was measured."""
     operation = str(busbw.conditions["operation"])
     arm = arm_of(busbw)
-    if arm == INTRA:
-        arm = ""
     part = part_of(busbw, setup)
-    return uncoded(no_reference(part, operation, arm))
+    return uncoded(no_reference(part, operation, "" if arm == INTRA else arm))
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
@@ -62,24 +64,16 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
         place = same[0].place
         return f"what is published for {place} is for {span}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    differences = " and ".join(_differs(nearest, setup))
+    words = " and ".join(_differs(nearest, setup))
     hint = _fabric_hint(rows, setup)
-    return f"the nearest, {nearest.place}, differs in {differences}{hint}"
-
-
-def _key(row: Reference) -> tuple[str, str, str]:
-    """Return what a reference must have in common with a number to be near it."""
-    return row.hardware, row.collective, row.arm
+    return f"the nearest, {nearest.place}, differs in {words}{hint}"
 
 
 def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
     """Return the fabrics that would make a reference comparable, if none is named."""
     if setup.fabric is not None:
         return ""
-    fabrics = set()
-    for row in rows:
-        if _differs(row, setup) == ["fabric"]:
-            fabrics.add(row.fabric)
+    fabrics = {row.fabric for row in rows if _differs(row, setup) == ["fabric"]}
     if not fabrics:
         return ""
     return f" (name the fabric: {', '.join(sorted(fabrics))})"
@@ -88,19 +82,16 @@ def _fabric_hint(rows: Sequence[Reference], setup: Setup) -> str:
 def _differs(row: Reference, setup: Setup) -> list[str]:
     """Return what of the configuration differs; the fabric of one node matters only if named."""
     fabric_is_open = setup.fabric is None and setup.nodes == 1
-    differences = []
-    if row.fabric != setup.fabric and not fabric_is_open:
-        differences.append("fabric")
-    if row.nodes != setup.nodes:
-        differences.append("node count")
-    if row.gpus_per_node != setup.gpus_per_node:
-        differences.append("GPUs per node")
-    return differences
+    return differences(
+        ("fabric", row.fabric, row.fabric if fabric_is_open else setup.fabric),
+        ("node count", row.nodes, setup.nodes),
+        ("GPUs per node", row.gpus_per_node, setup.gpus_per_node),
+    )
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
-    differences = len(_differs(row, setup))
+    different = len(_differs(row, setup))
     nodes = abs(math.log(row.nodes / setup.nodes))
     gpus = abs(row.gpus_per_node - setup.gpus_per_node)
-    return differences, nodes, gpus
+    return different, nodes, gpus

@@ -137,13 +137,12 @@ def from_links(
     if not _is_large(largest_bytes, setup):
         slow_s = _SLOW_MESSAGE_S * max(1.0, setup.ranks / _MANY_RANKS)
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
-    low = part * limit.gb_s * _SLOW_SHARE
-    floor = part * limit.gb_s * _BROKEN_SHARE
+    owed = part * limit.gb_s
     return Baseline.at_least(
         source="physics",
         centre=limit.gb_s,
-        low=low,
-        floor=floor,
+        low=owed * _SLOW_SHARE,
+        floor=owed * _BROKEN_SHARE,
         detail=limit.words,
     )
 

@@ -3,6 +3,7 @@ trainings. Pure.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -90,13 +91,7 @@ def from_catalog(
         if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)
     ]
     untied = [row for row in floors if row not in tied]
-    # For a plateau the floors of smaller sizes count as well.
-    holding = [
-        r
-        for r in untied
-        if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)
-    ]
-    floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
+    floor = _highest_floor(untied, message_bytes, plateau)
     figure = _figure([*measured, *tied], message_bytes, plateau)
     typical = message_bytes // 2 if plateau else message_bytes
     lenient = [
@@ -106,30 +101,37 @@ def from_catalog(
     if figure is not None:
         return _baseline(figure, floor, claim, tolerance)
     if floor:
-        words = (
-            f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at "
-            f"{_size(floor)} ({floor.source})"
-        )
-        return Baseline(
-            source="catalog",
-            centre=floor.busbw_gb_s,
-            low=floor.busbw_gb_s,
-            high=None,
-            floor=floor.busbw_gb_s,
-            samples=1,
-            detail=words,
-        )
-    if claim:
-        row = claim.row
-        words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-        return Baseline.at_least(
-            source="catalog",
-            centre=row.busbw_gb_s,
-            low=claim.low_gb_s,
-            floor=row.busbw_gb_s * _FAIL_BELOW,
-            detail=words,
-        )
-    return None
+        return _of_floor(floor)
+    return _of_claim(claim) if claim else None
+
+
+def _highest_floor(
+    floors: Sequence[Reference], message_bytes: int, plateau: bool
+) -> Reference | None:
+    """Return the highest floor of that size; for a plateau those of smaller sizes count as well."""
+    holding = [
+        row
+        for row in floors
+        if row.message_bytes == message_bytes or (plateau and row.message_bytes < message_bytes)
+    ]
+    return max(holding, key=lambda row: row.busbw_gb_s, default=None)
+
+
+def _of_floor(floor: Reference) -> Baseline:
+    """Return the baseline of a floor where nothing was measured."""
+    least = floor.busbw_gb_s
+    words = (
+        f"the floor of {number(least)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
+    )
+    return Baseline("catalog", least, least, None, least, 1, words)
+
+
+def _of_claim(claim: Claim) -> Baseline:
+    """Return the baseline of a claim where there is nothing else."""
+    row = claim.row
+    most = row.busbw_gb_s
+    words = f"the {number(most)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    return Baseline.at_least("catalog", most, claim.low_gb_s, most * _FAIL_BELOW, words)
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
@@ -168,9 +170,7 @@ def _of_algorithm(
 
 def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
     """Return the best row of that size, or interpolate between its neighbours on log-log axes."""
-    best: dict[int, Reference] = {}
-    for row in sorted(rows, key=lambda row: row.busbw_gb_s):
-        best[row.message_bytes] = row
+    best = _best_by_size(rows)
     if not best:
         return None
     size = min(message_bytes, max(best)) if plateau else message_bytes
@@ -184,6 +184,10 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
     if below and above:
         return _between(best[max(below)], best[min(above)], size)
     return None
+
+
+def _best_by_size(rows: Iterable[Reference]) -> dict[int, Reference]:
+    return {row.message_bytes: row for row in sorted(rows, key=lambda row: row.busbw_gb_s)}
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
@@ -233,10 +237,7 @@ def _baseline(
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     """Return whether another source measured less than the floor, which then counts as measured."""
-    best: dict[int, Reference] = {
-        row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)
-    }
-    others = (row for row in best.values() if row.source != floor.source)
+    others = (row for row in _best_by_size(measured).values() if row.source != floor.source)
     return any(
         row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes
         for row in others
@@ -313,11 +314,11 @@ def swept_sizes(measurements: Iterable[Measurement]) -> Callable[[Measurement], 
 
     In the arm `intra` the rates of single sizes are not kept, so the largest size stands for all.
     """
-    by_sweep: dict[object, set[int]] = {}
+    by_sweep = defaultdict(set)
     for m in measurements:
         size = m.conditions.get("message_bytes")
         if isinstance(size, int):
-            by_sweep.setdefault(_sweep(m), set()).add(size)
+            by_sweep[_sweep(m)].add(size)
 
     def sizes_of(measurement: Measurement) -> list[int]:
         largest = measurement.conditions.get("max_bytes")
@@ -360,7 +361,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
 
 def nearest_figures(check: Check, setup: Setup) -> list[Reason]:
     """Return the published figures that do not judge a number of the check, each once, in words."""
-    notes: list[Reason] = []
+    notes = []
     for m in check.measurements:
         note = nearest_training(m, setup) or nearest_llama(m, setup)
         if note:

@@ -12,6 +12,7 @@ by the rows of rings there, and rings on GPUs of which such a row has the links.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -165,11 +166,11 @@ def _bandwidth_part(wire_gb_s: float, ranks: int, message_bytes: int) -> float:
 @cache
 def _shares() -> dict[str, float]:
     """Return the median published share of the wire by collective, at most 1."""
-    shares: dict[str, list[float]] = {}
+    shares = defaultdict(list)
     for row in references():
         reached = reached_share(row)
         if reached is not None and row.message_bytes >= _LARGE_BYTES:
-            shares.setdefault(row.collective, []).append(min(reached, 1.0))
+            shares[row.collective].append(min(reached, 1.0))
     return {collective: median(reached) for collective, reached in shares.items()}
 
 

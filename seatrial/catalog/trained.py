@@ -21,8 +21,8 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     """Return the published figure for the same GPUs, model, precision and batch; None if there is
     none.
     """
-    row, differences = _nearest(_trainings(measurement, setup))
-    if row is None or row.low_samples_s is None or differences:
+    row, different = _nearest(_trainings(measurement, setup))
+    if row is None or row.low_samples_s is None or different:
         return None
     words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
     return Baseline.at_least(
@@ -38,12 +38,10 @@ def nearest_training(measurement: Measurement, setup: Setup) -> str | None:
     """Return the nearest published throughput and how it differs, for one that no figure judges;
     None without one.
     """
-    row, differences = _nearest(_trainings(measurement, setup))
-    if row is None or (row.low_samples_s is not None and not differences):
+    row, different = _nearest(_trainings(measurement, setup))
+    if row is None or (row.low_samples_s is not None and not different):
         return None
-    cause = (
-        f"differs in {' and '.join(differences)}" if differences else "it has no range to judge by"
-    )
+    cause = f"differs in {' and '.join(different)}" if different else "it has no range to judge by"
     words = "expected of" if row.kind == "expected" else "measured on"
     return (
         f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} "
@@ -55,8 +53,8 @@ def from_llama(measurement: Measurement, setup: Setup) -> Baseline | None:
     """Return the baseline of a rate whose model, hardware, count and options a source has measured;
     None without.
     """
-    row, differences = _nearest(_llamas(measurement, setup))
-    if row is None or differences:
+    row, different = _nearest(_llamas(measurement, setup))
+    if row is None or different:
         return None
     expected = row.tokens_s_gpu
     return Baseline.at_least(
@@ -72,9 +70,9 @@ def nearest_llama(measurement: Measurement, setup: Setup) -> str | None:
     """Return the nearest published rate of tokens and how it differs, for one that no figure
     judges; None without.
     """
-    row, differences = _nearest(_llamas(measurement, setup))
-    if row and differences:
-        return f"not judged by the {row.words}: differs in {' and '.join(differences)}"
+    row, different = _nearest(_llamas(measurement, setup))
+    if row and different:
+        return f"not judged by the {row.words}: differs in {' and '.join(different)}"
     return None
 
 
@@ -95,7 +93,7 @@ def _trainings(m: Measurement, setup: Setup) -> Iterator[tuple[TrainingFigure, l
         ):
             yield (
                 row,
-                _differences(
+                differences(
                     ("number of GPUs", row.gpus, ranks_of(m, setup)),
                     ("model", row.model, model),
                     ("precision", row.precision, conditions.get("precision", "fp32")),
@@ -116,7 +114,7 @@ def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[st
     given = m.conditions.get
     for row in llamas():
         if row.hardware == setup.hardware:
-            differences = _differences(
+            found = differences(
                 ("number of GPUs", row.gpus, ranks_of(m, setup)),
                 ("model", row.model, given("model")),
                 ("precision", row.precision, given("precision", "fp32")),
@@ -126,13 +124,11 @@ def _llamas(m: Measurement, setup: Setup) -> Iterator[tuple[LlamaFigure, list[st
                 ("parallel", row.parallel, given("parallel", "")),
                 ("activation checkpointing", "selective", given("recompute", "selective")),
             )
-            yield row, differences
+            yield row, found
 
 
-def _differences(*compared: tuple[str, object, object]) -> list[str]:
-    """Return the names of what a source trained in another way, from (name, published,
-    measured).
-    """
+def differences(*compared: tuple[str, object, object]) -> list[str]:
+    """Return the names of what a source did in another way, from (name, published, measured)."""
     return [name for name, published, measured in compared if published != measured]
 
 

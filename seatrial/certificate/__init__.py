@@ -2,14 +2,6 @@
 signed.
 """
 
-__all__ = [
-    "CERTIFICATE",
-    "EVIDENCE",
-    "PAGE",
-    "PAPER",
-    "REQUIREMENTS",
-]
-
 CERTIFICATE = "certificate.json"
 PAGE = "certificate.html"
 PAPER = "certificate.pdf"

@@ -16,7 +16,7 @@ from seatrial.certificate.requirements import Condition, Requirement, Waiver, ex
 from seatrial.config.run import whole_name
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.result import Check, CheckResult, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
 from seatrial.text.words import measurement_name, quantity, some_of
@@ -153,10 +153,7 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     gap = next(filter(None, gaps), None)
     status, reason = Status.MET, Reason()
     if verdict.is_fault:
-        status, reason = (
-            Status.NOT_MET,
-            _without_result(worst, worst.check.verdict, worst.check.reason),
-        )
+        status, reason = Status.NOT_MET, _without_result(worst, worst.check)
     elif gap:
         status, reason = Status.NOT_SHOWN, gap
     run = worst.run
@@ -169,11 +166,13 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
 def _gap_of_verdict(tried: _Tried) -> Reason | None:
     check = tried.check
     if check.verdict in _UNMEASURED:
-        return _without_result(tried, check.verdict, check.reason)
+        return _without_result(tried, check)
     if check.coverage.extent in ("none", "some"):
-        run_id = tried.run.result.run_id
         return Reason.of(
-            "requirement-not-compared", check=check.name, run=run_id, coverage=check.coverage.words
+            "requirement-not-compared",
+            check=check.name,
+            run=tried.run.result.run_id,
+            coverage=check.coverage.words,
         )
     measurements = [judgement.measurement for judgement in check.judgements]
     return _parts_missing(tried.run.result, measurements, whole=True)
@@ -184,13 +183,13 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
 
     One beyond the limit is proof; else a gap in any run leaves it not shown.
     """
-    readings: list[_Reading] = []
+    readings = []
     gaps: list[Reason] = []
     for each in tried:
         matching = list(_readings(requirement, each, gaps))
         raw = each.check.raw
         if raw.verdict not in _HAS_NUMBERS:
-            gaps.append(_without_result(each, raw.verdict, raw.reason))
+            gaps.append(_without_result(each, raw))
         measurements = [reading.measurement for reading in matching]
         if reason := _parts_missing(
             each.run.result, measurements, whole="ranks" not in requirement.conditions
@@ -268,12 +267,11 @@ def _parts_missing(
     """
     missing = _unmeasured_parts(result, {measurement.subject for measurement in measurements})
     if whole and result.setup is not None:
+        due = result.setup.ranks
         ranks = [m.conditions.get("ranks") for m in measurements if m.subject.kind == "cluster"]
-        fewest = min(
-            (count for count in ranks if isinstance(count, int)), default=result.setup.ranks
-        )
-        if fewest < result.setup.ranks:
-            missing.append(f"{result.setup.ranks - fewest} of {result.setup.ranks} ranks")
+        fewest = min((count for count in ranks if isinstance(count, int)), default=due)
+        if fewest < due:
+            missing.append(f"{due - fewest} of {due} ranks")
     if not missing:
         return None
     return Reason.of(
@@ -317,14 +315,13 @@ def _not_measured(requirement: Requirement) -> Reason:
     return Reason.of("requirement-not-measured", wanted=", ".join((number, *of_run)))
 
 
-def _without_result(tried: _Tried, verdict: Verdict, reason: Reason) -> Reason:
-    run_id = tried.run.result.run_id
+def _without_result(tried: _Tried, ended: Check | CheckResult) -> Reason:
     return Reason.of(
         "requirement-check-without-pass",
         check=tried.check.name,
-        run=run_id,
-        verdict=verdict.value,
-        reason=reason,
+        run=tried.run.result.run_id,
+        verdict=ended.verdict.value,
+        reason=ended.reason,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial import __version__
 from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
 from seatrial.certificate.requirements import RequirementsFile
+from seatrial.model.result import Document
 from seatrial.report.html import environment_of, rendered
 from seatrial.text.words import number, unit_name
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def document(
-    file: RequirementsFile, runs: Sequence[EvidenceRun], issued: datetime
-) -> dict[str, Any]:
+def document(file: RequirementsFile, runs: Sequence[EvidenceRun], issued: datetime) -> Document:
     """Return the content of certificate.json."""
     waivers = {waiver.id: waiver for waiver in file.exceptions}
     outcomes = [
@@ -45,7 +44,7 @@ def document(
     }
 
 
-def _run(run: EvidenceRun) -> dict[str, Any]:
+def _run(run: EvidenceRun) -> Document:
     result = run.result
     return {
         "run_id": result.run_id,
@@ -60,9 +59,9 @@ def _run(run: EvidenceRun) -> dict[str, Any]:
     }
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: Outcome) -> Document:
     requirement, evidence, waiver = outcome.requirement, outcome.evidence, outcome.waiver
-    row: dict[str, Any] = {
+    row = {
         "id": requirement.id,
         "text": requirement.text,
         "check": requirement.check,

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from seatrial import __version__
 from seatrial.bundle.pack import seal, stage
@@ -17,12 +16,11 @@ from seatrial.certificate.decide import EvidenceRun
 from seatrial.certificate.document import SCHEMA, as_json, as_page, document
 from seatrial.certificate.requirements import load
 from seatrial.model.errors import InputError
-from seatrial.model.result import now
+from seatrial.model.result import Document, now
 from seatrial.runs.load import load_result
 from seatrial.system.private import check_parents, private_folder, read_opener
 from seatrial.text.redact import Secrets
 
-Document = dict[str, Any]
 MAX_RUNS = 100
 MAX_EVIDENCE = 100_000_000  # bytes of all run.json: a run of 1,000 nodes takes 6 MB
 _TOO_MUCH = (
@@ -167,9 +165,7 @@ def _certificate(folder: Path, count: int, issued: datetime) -> Document:
             "check the clock"
         )
     requirements = load(folder / REQUIREMENTS)
-    runs = []
-    for name, result in zip(names, results, strict=True):
-        runs.append(EvidenceRun(name, result))
+    runs = list(map(EvidenceRun, names, results))
     return document(requirements, runs, issued)
 
 

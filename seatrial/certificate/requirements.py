@@ -117,12 +117,10 @@ class Requirement(Strict):
     @classmethod
     def _sizes(cls, conditions: Conditions) -> Conditions:
         """Read sizes as people write them: message_bytes: 16G."""
-        sizes: Conditions = {}
-        for name, value in conditions.items():
-            sizes[name] = (
-                parse_size(value) if name.endswith("_bytes") and value is not None else value
-            )
-        return sizes
+        return {
+            name: parse_size(value) if name.endswith("_bytes") and value is not None else value
+            for name, value in conditions.items()
+        }
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

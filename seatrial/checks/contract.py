@@ -21,8 +21,8 @@ from seatrial.checks.taken_nodes import excused
 from seatrial.config.architecture import Facts, foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
-from seatrial.model.errors import MissingError
-from seatrial.model.measurement import Measurement
+from seatrial.model.errors import MissingError, RemoteError
+from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.testbed import Testbed
@@ -32,6 +32,7 @@ from seatrial.text.words import some_of
 START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
 log = logging.getLogger("seatrial.repeat")
 _GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
+Conditions = dict[str, ConditionValue]  # of a measurement
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
 
@@ -85,6 +86,18 @@ class Problem:
     def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
         """Make the problem of a suspect, whose evidence is the reason."""
         return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
+
+
+def sure(evidence: Mapping[str, Reason], confidence: float = 1.0) -> list[Suspect]:
+    """Return the nodes that `evidence` names as suspects."""
+    return [Suspect("node", name, confidence, why) for name, why in evidence.items()]
+
+
+def unanswered(answers: Mapping[str, object]) -> dict[str, Reason]:
+    """Return why nodes gave no answer, by name."""
+    return {
+        name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
+    }
 
 
 def concluded(
@@ -333,11 +346,7 @@ def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
 
     A version that no node could report counts as present.
     """
-    facts = {
-        node.name: context.facts[node.name]
-        for node in context.testbed.nodes
-        if node.name in context.facts
-    }
+    facts = {name: context.facts[name] for name in context.testbed.names if name in context.facts}
     if not facts:
         return None
     foreign = foreign_nodes(facts, context.run.cluster, platform.machine())

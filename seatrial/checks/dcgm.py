@@ -18,6 +18,8 @@ from seatrial.checks.contract import (
     Problem,
     StepResult,
     concluded,
+    sure,
+    unanswered,
 )
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
@@ -57,9 +59,7 @@ def dcgm(context: CheckContext) -> StepResult:
     testbed = context.testbed
     section = context.section(Dcgm)
     answers = on_each(testbed.nodes, lambda node: diagnose(testbed, node, section))
-    failed = {
-        name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)
-    }
+    failed = unanswered(answers)
     if len(failed) == len(answers):
         raise MissingError(next(iter(failed.values())))
     done = answered(answers)
@@ -84,13 +84,9 @@ def _problems(node: str, test: Diagnosis) -> list[Problem]:
         return []
     evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=test.words)
     confidence = 0.95 if test.verdict is Verdict.FAIL else 0.7
-    suspects = [
-        Suspect(kind="gpu", name=f"{node}/gpu-{number}", confidence=confidence, evidence=evidence)
-        for number in test.gpus
-    ]
-    suspects = suspects or [
-        Suspect(kind="node", name=node, confidence=confidence, evidence=evidence)
-    ]
+    gpus = [f"{node}/gpu-{number}" for number in test.gpus]
+    suspects = [Suspect("gpu", gpu, confidence, evidence) for gpu in gpus]
+    suspects = suspects or sure({node: evidence}, confidence)
     return [Problem.of(test.verdict, suspect) for suspect in suspects]
 
 
@@ -106,27 +102,19 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
         raise RemoteError(
             Reason.of("program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY)
         )
-    if done.timed_out:
-        raise RemoteError(
-            Reason.of("dcgm-failed", problem=f"no end within {section.timeout_s:g} s")
-        )
-    results = read_diagnoses(done.output)
-    if results:
-        return results
-    raise RemoteError(
-        Reason.of("dcgm-failed", problem=printable(last_line(done.output)) or "nothing was printed")
-    )
+    problem = f"no end within {section.timeout_s:g} s"
+    if not done.timed_out:
+        results = read_diagnoses(done.output)
+        if results:
+            return results
+        problem = printable(last_line(done.output)) or "nothing was printed"
+    raise RemoteError(Reason.of("dcgm-failed", problem=problem))
 
 
 def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:
     about_s = min(_ABOUT_S[section.level], section.timeout_s)
-    return [
-        PlannedPart(
-            what=f"dcgmi diag -r {section.level} on every node",
-            about_s=about_s,
-            most_s=section.timeout_s,
-        )
-    ]
+    what = f"dcgmi diag -r {section.level} on every node"
+    return [PlannedPart(what, about_s, section.timeout_s)]
 
 
 DCGM = CheckType(

@@ -196,20 +196,20 @@ CAMPAIGN_METRICS = {
     ),
 }
 
-_OF_CHECKS = (
+_ALL = (
     CONNECTIVITY_METRICS
     | DEVICE_METRICS
     | RDMA_METRICS
     | STORAGE_METRICS
     | COLLECTIVE_METRICS
     | TRAINING_METRICS
+    | CAMPAIGN_METRICS
 )
-_ALL = _OF_CHECKS | CAMPAIGN_METRICS
 
 
 def add_metrics(metrics: Mapping[str, Metric]) -> None:
     """Make the metrics of another package's check known; those that are known stay."""
-    _ALL.update({name: metric for name, metric in metrics.items() if name not in _ALL})
+    _ALL.update({**metrics, **_ALL})
 
 
 def unit_of(metric: str) -> str | None:

@@ -66,7 +66,7 @@ def left_out(kind: CheckType, run: Run) -> Reason | None:
         planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
         if not planned:
             return Reason.of("nothing-to-sweep", check=kind.name, arms=", ".join(section.arms))
-    if run.cluster.nodes * run.cluster.gpus != 1 or run.cluster.slots >= kind.least_ranks:
+    if cluster.nodes * cluster.gpus != 1 or cluster.slots >= kind.least_ranks:
         return None
     others = (each for each in CHECKS if each.after == kind.after and each.least_ranks == 1)
     measured = any(run.suite.section(each.section) for each in others)
@@ -121,7 +121,7 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     """
     m = doubt.measurement
     if arm_of(m) == INTRA:  # over the ranks of one node
-        return any(node.name == m.subject.name for node in testbed.nodes)
+        return m.subject.name in testbed.names
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
 
 

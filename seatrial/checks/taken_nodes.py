@@ -23,8 +23,10 @@ def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reas
     links.
     """
     nodes = testbed.by_name
-    taken: dict[Suspect, Reason] = {}
-    for suspect in (suspect for suspect in suspects if suspect.evidence.code in _UNREACHED):
+    taken = {}
+    for suspect in suspects:
+        if suspect.evidence.code not in _UNREACHED:
+            continue
         reasons = (testbed.blameless_reason(nodes[end]) for end in suspect.nodes if end in nodes)
         reason = next(filter(None, reasons), None)
         if reason:

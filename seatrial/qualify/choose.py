@@ -46,9 +46,14 @@ def candidates(
     ]
     idle = [node for node in nodes if node.state == "idle" and selection.idle]
     due = [node for node in idle if is_due(node, evidence, max_age)]
-    by_age = sorted([*gated, *due], key=lambda node: (-evidence.age(node.name), node.name))
     return sorted(
-        by_age, key=lambda node: (node.state != "gated", not evidence.is_doubtful(node.name))
+        [*gated, *due],
+        key=lambda node: (
+            node.state != "gated",
+            not evidence.is_doubtful(node.name),
+            -evidence.age(node.name),
+            node.name,
+        ),
     )
 
 

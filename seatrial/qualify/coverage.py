@@ -9,10 +9,12 @@ from typing import Any
 
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
+from seatrial.model.result import Document
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.evidence import LONG_AGO, Evidence, Pair, pair_of
 from seatrial.text.hostlist import host_list
 
+Ages = Mapping[str, timedelta | None]  # by node or GPU; None: never
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
@@ -25,8 +27,8 @@ class Coverage:
     A pair of a leaf switch with itself is of two nodes behind it.
     """
 
-    nodes: Mapping[str, timedelta | None]
-    gpus: Mapping[str, timedelta | None]
+    nodes: Ages
+    gpus: Ages
     pairs: Mapping[Pair, timedelta | None]
     max_age: timedelta
     pair_max_age: timedelta
@@ -72,7 +74,7 @@ class Coverage:
         lines.append(f"checks took {self.gpu_hours_week:.1f} GPU hours in the last 7 days")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return the document of the coverage, ages in seconds."""
         return {
             "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
@@ -98,13 +100,11 @@ def coverage(
 
     `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
     """
-    ages: dict[str, timedelta | None] = {}
-    gpus: dict[str, timedelta | None] = {}
+    ages = {}
+    gpus = {}
     for node in nodes:
-        age = None
         since_test = evidence.age(node.name)
-        if since_test < LONG_AGO:
-            age = since_test
+        age = since_test if since_test < LONG_AGO else None
         ages[node.name] = age
         for number in range(gpus_per_node):
             name = f"{node.name}/gpu-{number}"
@@ -127,13 +127,7 @@ def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
     """Return what is older than the limit or was never tested, the oldest first."""
     late = [name for name, age in ages.items() if age is None or age > limit]
-
-    def oldest_first(name: Any) -> tuple[timedelta, Any]:
-        """Return the age and the name to sort by."""
-        age = ages[name] or LONG_AGO
-        return -age, name
-
-    return sorted(late, key=oldest_first)
+    return sorted(late, key=lambda name: (-(ages[name] or LONG_AGO), name))
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
@@ -142,7 +136,7 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
     """
     members = Counter(node.group for node in nodes if node.group)
     ages = evidence.pair_ages({node.name: node.group for node in nodes})
-    pairs: dict[Pair, timedelta | None] = {}
+    pairs = {}
     for first, second in combinations_with_replacement(sorted(members), 2):
         if first != second or members[first] > 1:
             pair = pair_of(first, second)
@@ -159,7 +153,7 @@ def _gpu_age(
     return max(node_age, now - measured)
 
 
-def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:
+def _oldest(ages: Ages, names: Sequence[str]) -> str:
     """Return how long the first of `names`, the oldest, has not been tested."""
     age = ages[names[0]]
     if age is None:

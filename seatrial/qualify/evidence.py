@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
-from seatrial.model.verdict import Verdict
 
 ALONE = "qualify"  # the suite of nodes by themselves
 PAIRS = "qualify-pairs"  # and that of two
@@ -40,17 +40,12 @@ class Record:
     @property
     def is_proven(self) -> bool:
         """Whether the last test alone passed."""
-        return bool(self.alone) and self.alone[-1].verdict is Verdict.PASS
+        return bool(self.alone) and self.alone[-1].passed
 
     @property
     def failures(self) -> list[NodeTest]:
         """The tests alone that have failed since the last pass, the newest first."""
-        in_a_row: list[NodeTest] = []
-        for test in reversed(self.alone):
-            if not test.verdict.is_fault:
-                break
-            in_a_row.append(test)
-        return in_a_row
+        return list(takewhile(lambda test: test.verdict.is_fault, reversed(self.alone)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class Evidence:
         ordered = sorted(tests, key=lambda test: test.ended)
         alone = defaultdict[str, list[NodeTest]](list)
         paired = defaultdict[str, list[NodeTest]](list)
-        last: dict[str, NodeTest] = {}
+        last = {}
         for test in ordered:
             of_its_kind = alone
             if test.suite == PAIRS:
@@ -103,7 +98,7 @@ class Evidence:
         another node.
         """
         last = self.last.get(node)
-        if last is None or last.verdict is Verdict.PASS:
+        if last is None or last.passed:
             return False
         if last.verdict.is_fault:
             return len(self.record(node).failures) < CONFIRMED_BY
@@ -112,7 +107,7 @@ class Evidence:
     def open_test(self, node: str) -> str:
         """Return the outcome of the node's last test, for people; empty if it passed."""
         last = self.last.get(node)
-        if last is None or last.verdict is Verdict.PASS:
+        if last is None or last.passed:
             return ""
         return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
 
@@ -120,7 +115,7 @@ class Evidence:
         """Return the time since a pair of groups passed a test of two nodes, by the groups that
         nodes are in today.
         """
-        ages: dict[Pair, timedelta] = {}
+        ages = {}
         for test in self.tests:
             if test.partner is None or test.suite == ALONE or not test.passed:
                 continue

@@ -9,7 +9,7 @@ node.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seatrial.history.node_tests import NodeTest
@@ -49,32 +49,26 @@ def decide(
 
 
 def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
-    failure = _failure(node.name, test, evidence)
+    name = node.name
+    failure = _failure(name, test, evidence)
     if failure is not None:
         return Decision(
-            node=node.name,
+            node=name,
             action="keep out",
             run_id=failure.run_id,
             code=_failure_code(failure),
-            reason=reason_kept_out(node.name, failure),
+            reason=reason_kept_out(name, failure),
         )
-    waits = node.state == "gated" or (node.state == "out" and node.is_ours)
-    if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
-        return Decision(
-            node=node.name,
-            action="let in",
-            run_id=test.run_id,
-            code="",
-            reason=Reason.of("qualify-let-in", node=node.name),
-        )
-    if waits and test.passed:
-        reason = Reason.of("qualify-not-compared", node=node.name)
-        return Decision(
-            node=node.name, action="leave", run_id=test.run_id, code=test.code or "", reason=reason
-        )
-    return Decision(
-        node=node.name, action="leave", run_id=test.run_id, code=test.code or "", reason=Reason()
+    left = Decision(
+        node=name, action="leave", run_id=test.run_id, code=test.code or "", reason=Reason()
     )
+    waits = node.state == "gated" or (node.state == "out" and node.is_ours)
+    if waits and evidence.record(name).is_proven and evidence.is_compared(name):
+        let_in = Reason.of("qualify-let-in", node=name)
+        return replace(left, action="let in", code="", reason=let_in)
+    if waits and test.passed:
+        return replace(left, reason=Reason.of("qualify-not-compared", node=name))
+    return left
 
 
 def reason_kept_out(node: str, failure: NodeTest) -> Reason:
@@ -102,7 +96,7 @@ def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
 def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
     """Return whether the partner's last test with any other node passed."""
     others = [test for test in evidence.record(partner).paired if test.partner != node]
-    return bool(others) and others[-1].verdict is Verdict.PASS
+    return bool(others) and others[-1].passed
 
 
 def common_cause(

@@ -9,7 +9,7 @@ tells the node from its partner.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from seatrial.history.node_tests import NodeTest
 from seatrial.platforms.service import ServiceNode
@@ -109,10 +109,5 @@ def _group(node: ServiceNode) -> str:
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:
     """Return the partners with which the last tests of a node failed, until one that passed."""
-    partners: list[str] = []
-    for test in reversed(tests):
-        if test.passed:
-            break
-        if test.partner and test.partner not in partners:
-            partners.append(test.partner)
-    return partners
+    failed = takewhile(lambda test: not test.passed, reversed(tests))
+    return list(dict.fromkeys(test.partner for test in failed if test.partner))

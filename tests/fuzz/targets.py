@@ -18,7 +18,8 @@ from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
 from seatrial.causes import classify
 from seatrial.causes.xid import xid_finding
-from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.check import RankSums
 from seatrial.checks.training.parts import disputed

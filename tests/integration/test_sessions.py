@@ -12,7 +12,8 @@ import pytest
 
 from seatrial.checks.collectives.check import collectives
 from seatrial.checks.contract import CheckContext
-from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.connectivity.counters import revisit_inventories, risen
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.checks.connectivity.check import (
+from seatrial.checks.connectivity.check import connectivity
+from seatrial.checks.connectivity.facts import (
     clock_skews,
-    connectivity,
     same_hostname,
     short_of_gpus,
     skewed,

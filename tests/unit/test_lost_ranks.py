@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from seatrial.checks.failures import lost_ranks
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed

@@ -17,7 +17,7 @@ import pytest
 
 from seatrial.checks.connectivity import check
 from seatrial.checks.connectivity.check import MAX_TRIES, HostnameResult, guilty_nodes
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason, uncoded
 from seatrial.model.testbed import Testbed

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.connectivity import stages
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.stages import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.model.errors import RemoteError

@@ -4,10 +4,12 @@ each line.
 
 import pytest
 
+from seatrial.checks.collectives.output import OutputReader
 from seatrial.checks.collectives.problems import Setting
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.collectives.sweep import _OutputReader, planned_sweeps
-from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.collectives.sweep import planned_sweeps
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_training_result
 from seatrial.model.verdict import Verdict
@@ -66,7 +68,7 @@ def test_the_table_is_rank_0s() -> None:
         "# Avg bus bandwidth    : 5.31",
     ]
     for rank, rows in ((1, 0), (0, 1)):
-        reader = _OutputReader(
+        reader = OutputReader(
             planned, Setting("all_reduce", "float32", 2, "", (1048576,)), quiet=True
         )
         for line in lines(*(f"[1,{rank}]<stdout>:{row}" for row in table)):

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial import causes
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError

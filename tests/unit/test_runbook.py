@@ -26,6 +26,7 @@ WORDS = (  # what these return is shown as it is
     *(f"seatrial/logs/{name}.py" for name in ("judge", "outcome", "cluster", "against")),
     "seatrial/catalog/log_facts.py",
     "seatrial/checks/connectivity/check.py",
+    "seatrial/checks/connectivity/facts.py",
     "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/daemon.py",
     "seatrial/platforms/docker/platform.py",

@@ -11,7 +11,7 @@ import pytest
 
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, try_check
-from seatrial.checks.failures import node_of
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.training import check as step
 from seatrial.checks.training import on_ranks

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps, sweep_of
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import RollCall, conclude_repeat, roll_call
@@ -44,7 +44,7 @@ from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join, uncoded
 from seatrial.model.result import Check
-from seatrial.model.setup import INTRA, NETWORK, arm_of
+from seatrial.model.setup import INTRA, NETWORK
 from seatrial.model.sizes import size_span
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -69,8 +69,7 @@ def repeat_sweeps(
     section = context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
-        own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
-        own = [d for d in own if arm_of(d.measurement) == planned.arm]
+        own = [d for d in doubts if sweep_of(d.measurement) == (planned.operation, planned.arm)]
         doubtful = sorted(
             {size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())}
         )
@@ -86,9 +85,9 @@ def repeat_sweeps(
         outcome = sweep(
             run,
             testbed.without(
-                n.name
-                for n in testbed.nodes
-                if planned.arm == INTRA and n.name not in doubtful_nodes
+                name
+                for name in testbed.names
+                if planned.arm == INTRA and name not in doubtful_nodes
             ),
             section.model_copy(update={"timeout_s": limit_s}),
             replace(planned, sizes=sizes),
@@ -148,9 +147,7 @@ def _sweep_all(
     for planned in planned_sweeps(testbed, settings):
         not_tried = _reason_to_skip(run, present.testbed, outcomes, planned.label)
         if not_tried:
-            outcomes.append(
-                SweepOutcome(operation=planned.label, verdict=Verdict.NOT_RUN, reason=not_tried)
-            )
+            outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = sweep(
             run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes

@@ -12,6 +12,7 @@ with that link, the switch had no effect or the link is not used, and the pair p
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from seatrial.causes import Finding
 from seatrial.checks.collectives.problems import Problem, interleaved
@@ -27,6 +28,7 @@ _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "i
 # Two tools on one machine agree within 1 %; what NVLink or a fabric brings is a factor.
 _AS_FAST = 0.95
 _OFF = frozenset({"0", "off", "false"})
+_kind = attrgetter("type", "redop", "root")
 
 
 def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
@@ -35,15 +37,13 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
 
     Each kind has a speed of its own.
     """
-    kinds = dict.fromkeys((row.type, row.redop, row.root) for row in sweep.rows)
+    kinds = dict.fromkeys(map(_kind, sweep.rows))
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
         return [("", sweep)]
     varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
     parts = []
     for kind in kinds:
-        part = replace(
-            sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind)
-        )
+        part = replace(sweep, rows=tuple(row for row in sweep.rows if _kind(row) == kind))
         # The footer's count is of all parts, and this one is right
         if sweep.wrong_total and part.wrong_total == 0:
             part = replace(
@@ -111,9 +111,7 @@ def group_of(sweep: Sweep) -> Group | None:
     """
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
     sizes = set(Counter(device.group for device in sweep.devices).values())
-    if first is None or sweep.groups < 2:
-        return None
-    if len(sizes) > 1:
+    if first is None or sweep.groups < 2 or len(sizes) > 1:
         return None
     members = tuple(device for device in sweep.devices if device.group == first.group)
     by_host = Counter(device.host for device in members)
@@ -202,16 +200,14 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise."""
-    reasons: list[Reason] = []
+    reasons = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
         if treatment is None:
             continue
         slow = control.plateau_gb_s
         fast = treatment.plateau_gb_s
-        if not slow or not fast:
-            continue
-        if slow < _AS_FAST * fast:
+        if not slow or not fast or slow < _AS_FAST * fast:
             continue
         reason = Reason.of(
             "control-has-no-effect",

@@ -34,8 +34,9 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
+from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, missing_reports
-from seatrial.model.measurement import ConditionValue, Measurement
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import INTRA, LATENCY, NETWORK
@@ -85,16 +86,8 @@ def conclude(
     measurements = tuple(_measured(setting, sweep, rows)) if sweep and is_kept else ()
     way = transport.words if transport else ""
     problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
-    if problem is None:
-        return SweepOutcome(
-            operation=setting.name,
-            verdict=Verdict.PASS,
-            reason=placed(setting.name, _right(rows, way)),
-            measurements=measurements,
-            way=way,
-        )
-    verdict, reason = problem
-    gone = fabric_gone(result, began=_ranks_met(sweep))
+    verdict, reason = problem or (Verdict.PASS, _right(rows, way))
+    gone = problem is not None and fabric_gone(result, began=_ranks_met(sweep))
     return SweepOutcome(
         operation=setting.name,
         verdict=verdict,
@@ -174,14 +167,12 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     ]
     if wrong:
         more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return Verdict.CORRUPT, Reason.of(
-            "wrong-elements", wrong=f"wrong elements: {', '.join(wrong[:3])}{more}"
-        )
-    if sweep and sweep.out_of_bounds:
-        return Verdict.CORRUPT, Reason.of(
-            "wrong-elements", wrong=f"out of bounds values: {sweep.out_of_bounds}"
-        )
-    return None
+        words = f"wrong elements: {', '.join(wrong[:3])}{more}"
+    elif sweep and sweep.out_of_bounds:
+        words = f"out of bounds values: {sweep.out_of_bounds}"
+    else:
+        return None
+    return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=words)
 
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Rows) -> Problem | None:
@@ -287,60 +278,46 @@ def _ranks_met(sweep: Sweep | None) -> bool:
 
 def _measured(setting: Setting, sweep: Sweep, rows: Rows) -> Iterator[Measurement]:
     """Yield the measurements that the sweep's arm asks for."""
-    shared: dict[str, ConditionValue] = {
+    arm = setting.arm
+    shared: Conditions = {
         "operation": setting.operation,
         "dtype": setting.dtype,
         "ranks": setting.ranks,
     }
-    arm = setting.arm
     shared |= {"arm": arm} if arm else {}
     shared |= setting.called_with
+    number = partial(Measurement, subject=setting.subject)
     if arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
             busbw = busbw_of(setting, sweep.launch_times, row.size, timing)
-            printed = timing.busbw_gb_s
             if busbw is not None:
-                conditions = {
-                    **shared,
-                    "message_bytes": row.size,
-                    "placement": placement,
-                    **_by(setting, row.size),
-                }
-                yield Measurement(
-                    metric="busbw",
-                    value=busbw,
-                    unit="GB/s",
-                    subject=setting.subject,
-                    conditions=conditions,
+                conditions = {**shared, "message_bytes": row.size, "placement": placement}
+                yield number(
+                    "busbw",
+                    busbw,
+                    "GB/s",
+                    conditions=conditions | _by(setting, row.size),
                     samples=(busbw,),
-                    printed=printed,
+                    printed=timing.busbw_gb_s,
                 )
     if arm != LATENCY and (top := _plateau_rates(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
-        yield Measurement(
-            metric="busbw_plateau",
-            value=statistics.median(top),
-            unit="GB/s",
-            subject=setting.subject,
-            conditions=conditions,
-            samples=top,
-        )
+        plateau = statistics.median(top)
+        yield number("busbw_plateau", plateau, "GB/s", conditions=conditions, samples=top)
     if arm != INTRA and not sweep.launch_times:
         for row in rows if arm == LATENCY else rows[:1]:
             if row.out_of_place and (time_us := row.out_of_place.time_us):
-                conditions = {**shared, "message_bytes": row.size}
-                yield Measurement(
-                    metric="latency",
-                    value=time_us,
-                    unit="us",
-                    subject=setting.subject,
-                    conditions=conditions,
+                yield number(
+                    "latency",
+                    time_us,
+                    "us",
+                    conditions={**shared, "message_bytes": row.size},
                     samples=(time_us,),
                     better="lower",
                 )
 
 
-def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
+def _by(setting: Setting, size: int) -> Conditions:
     """Return the condition of an algorithm that was forced for that size."""
     algorithm = setting.algorithms.get(size)
     return {"algorithm": algorithm} if algorithm else {}

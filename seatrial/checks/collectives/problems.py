@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from statistics import median
 
 from seatrial.catalog import is_sockets
@@ -35,6 +36,8 @@ _MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
 # How many sizes in a row take how many times what latency and bandwidth explain. In published
 # sweeps three take up to 3.7 times as long, and five up to 2.5 times.
 _SLOW_RUNS = ((3, 3.9), (5, 2.9))
+# What one program prints once
+_key = attrgetter("size", "type", "redop", "root")
 _MAX_TORN = 1  # lines of a header that another process's output may have torn
 
 
@@ -103,10 +106,6 @@ def interleaved(rows: Rows) -> Problem | None:
     if twice or len(sums) > 1 or len(rooted) > 1:
         return Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")
     return None
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return row.size, row.type, row.redop, row.root
 
 
 def without_plateau(sizes: Sequence[int]) -> Problem | None:

@@ -8,7 +8,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import ByteSize, Strict
-from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 
@@ -22,22 +23,11 @@ else:
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 # The suite's own fields say them, or seatrial does; -t and -p change what a rank is
-_OWN_FLAGS = frozenset(
-    {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
-    | {
-        f"--{name}"
-        for name in (
-            "minbytes",
-            "maxbytes",
-            "stepfactor",
-            "stepbytes",
-            "ngpus",
-            "iters",
-            "warmup_iters",
-        )
-    }
-    | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
-)
+_OWN_FLAGS = frozenset({
+    "-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h",
+    "--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--ngpus", "--iters", "--warmup_iters",
+    "--datatype", "--output_file", "--nthreads", "--parallel_init", "--help",
+})  # fmt: skip
 # GB/s (1e9 bytes) of busbw.
 _NVLINK = 300.0
 _FABRIC = 100.0
@@ -137,6 +127,11 @@ class PlannedSweep:
         return self.operation
 
 
+def sweep_of(measurement: Measurement) -> tuple[object, str]:
+    """Return the operation and the arm that a number is of."""
+    return measurement.conditions.get("operation"), arm_of(measurement)
+
+
 class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere
     (gloo).
@@ -208,9 +203,7 @@ def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
         span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
         iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
         summary = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
-        parts.append(
-            PlannedPart(what=summary, about_s=_seconds(sweep, nodes), most_s=section.timeout_s)
-        )
+        parts.append(PlannedPart(summary, _seconds(sweep, nodes), section.timeout_s))
     return parts
 
 
@@ -224,9 +217,8 @@ def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
         rate_gb_s = _NIC
     else:
         rate_gb_s = _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC
-    each = [
-        _LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sweep.sizes.sizes()
-    ]
+    sizes = sweep.sizes.sizes()
+    each = [_LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sizes]
     rounds = sweep.sizes.warmup_iterations + _SIDES * (sweep.sizes.iterations + 1)
-    checked = _SIDES * sum(sweep.sizes.sizes()) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
+    checked = _SIDES * sum(sizes) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
     return START_S[nodes.gpus] + rounds * sum(each) + checked

@@ -2,7 +2,6 @@
 output.
 """
 
-import json
 import logging
 import shlex
 import zlib
@@ -10,38 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from pydantic import TypeAdapter
-
-from seatrial.checks.collectives.outcome import SweepOutcome, busbw_of, conclude
+from seatrial.checks.collectives.outcome import SweepOutcome, conclude
+from seatrial.checks.collectives.output import OutputReader, take_json, with_json
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
-from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
+from seatrial.checks.contract import Conditions
+from seatrial.checks.failures import classify_failure, gave_up
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
-from seatrial.model.errors import InputError, LaunchError, RemoteError
-from seatrial.model.measurement import ConditionValue
+from seatrial.model.errors import LaunchError, RemoteError
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
-from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Sweep, SweepReader, TransportReader
-from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import rank_of
-from seatrial.remote.ssh import connected, on_each
-from seatrial.system.rawlog import write_log
+from seatrial.remote.ssh import answered, connected, on_each
 from seatrial.text.redact import Secrets
-from seatrial.text.words import number, quantity
+from seatrial.text.words import number
 
 log = logging.getLogger("seatrial.collectives")
 
-# A sweep has some 30; the log of a run must not grow with what a broken node prints
-_MOST_LOGGED_ROWS = 500
-_MAX_JSON_BYTES = 64 * 1024**2
 _NCCL_TYPES = {
     "float32": "float",
     "float64": "double",
@@ -82,10 +73,7 @@ def sweep(
             ),
             at_once(testbed, [1] * len(testbed.nodes)),
         )
-        outcomes = {
-            name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)
-        }
-        return _combined(f"{planned.operation} ({INTRA})", outcomes)
+        return _combined(f"{planned.operation} ({INTRA})", answered(answers))
     return once(testbed, label=name_log(planned.label), verbose=verbose)
 
 
@@ -102,19 +90,16 @@ def sweep_once(
 ) -> SweepOutcome:
     """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
-    gpus_each = gpus_per_process(testbed, planned.sizes)
-    uneven = next((node for node in testbed.nodes if node.slots % gpus_each), None)
     name = setting.name
+    gpus_each = gpus_per_process(testbed, planned.sizes)
+    uneven = _uneven(testbed, gpus_each)
     if uneven:
-        reason = Reason.of(
-            "gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each
-        )
-        return SweepOutcome(operation=name, verdict=Verdict.NOT_RUN, reason=placed(name, reason))
+        return SweepOutcome(name, Verdict.NOT_RUN, placed(name, uneven))
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
-    reader = _OutputReader(planned, setting, quiet=bool(testbed.label))
+    reader = OutputReader(planned, setting, quiet=bool(testbed.label))
     try:
         result = mpirun(
             testbed,
@@ -122,33 +107,41 @@ def sweep_once(
             timeout_s=settings.timeout_s,
             env=env,
             on_line=reader.line,
-            is_done=lambda line: (
-                (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
-            ),
+            is_done=_is_over,
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
-    except RemoteError as error:
-        return SweepOutcome(name, Verdict.FAIL, placed(name, error.reason), fabric_gone=True)
-    except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(
-            name, Verdict.INCONCLUSIVE, placed(name, error.reason), fabric_gone=True
-        )
+    except (RemoteError, LaunchError) as error:
+        # A LaunchError is of the way to the head, not of the head
+        verdict = Verdict.FAIL if isinstance(error, RemoteError) else Verdict.INCONCLUSIVE
+        return SweepOutcome(name, verdict, placed(name, error.reason), fabric_gone=True)
     finally:
-        exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
+        exact = take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:  # its numbers may be anything, so they are not looked at
         suspects = flooding_nodes(testbed, argv, env)
         verdict, why = classify_failure(result, began=False)
-        why = naming_flooders(placed(name, why), suspects)
-        return SweepOutcome(name, verdict, why, suspects=suspects)
-    if exact and gpus_each > 1:
-        exact = replace(exact, ranks=None)  # the file lists one device of each process
-    outcome = conclude(
-        setting, result, _with_json(reader.sweep(), exact), reader.transport.transport()
-    )
+        flooded = naming_flooders(placed(name, why), suspects)
+        return SweepOutcome(name, verdict, flooded, suspects=suspects)
+    printed = with_json(reader.sweep(), exact, gpus_each)
+    outcome = conclude(setting, result, printed, reader.transport.transport())
     if outcome.verdict is Verdict.FAIL:
         return replace(outcome, lost=lost_ranks(result, testbed))
     return outcome
+
+
+def _uneven(testbed: Testbed, gpus_each: int) -> Reason | None:
+    """Return the reason if processes of so many GPUs do not share those of a node."""
+    for node in testbed.nodes:
+        if node.slots % gpus_each:
+            return Reason.of(
+                "gpus-per-process-uneven", gpus=node.slots, node=node.name, each=gpus_each
+            )
+    return None
+
+
+def _is_over(line: str) -> bool:
+    """Return whether no row follows on that line."""
+    return (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line)
 
 
 def _setting(
@@ -156,7 +149,7 @@ def _setting(
 ) -> Setting:
     """Return what the sweep is asked for, as its numbers are named and judged by."""
     sizes = planned.sizes
-    called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
+    called_with: Conditions = {}  # what was measured otherwise is another series
     gpus_each = gpus_per_process(testbed, sizes)
     if gpus_each > 1:
         called_with["gpus_per_process"] = gpus_each
@@ -228,7 +221,7 @@ def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
     if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         debug = {}
-    return {**debug, **(ENVIRONMENT[arm] if arm else {})}
+    return {**debug, **ENVIRONMENT.get(arm, {})}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
@@ -349,39 +342,6 @@ def rendezvous_argv(run: Run, testbed: Testbed, label: str, timeout_s: float) ->
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
 
 
-class _OutputReader:
-    """Reads an operation's output as it arrives, however long it is, and logs its rows."""
-
-    def __init__(self, planned: PlannedSweep, setting: Setting, *, quiet: bool) -> None:
-        self.transport = TransportReader()
-        self._planned = planned
-        self._setting = setting
-        self._quiet = quiet  # one of many at once
-        self._rows = 0
-        self._reader = SweepReader(planned.operation)
-
-    def line(self, line: str) -> None:
-        """Take one line of a rank; the rows of the table are logged."""
-        self.transport.feed(line)
-        if rank_of(line) != 0:  # the table is rank 0's
-            return
-        for row in self._reader.feed(line):
-            self._rows += 1
-            side = row.out_of_place or row.in_place
-            if self._quiet or self._rows > _MOST_LOGGED_ROWS:
-                continue
-            if not side or side.time_us is None:
-                continue
-            busbw = busbw_of(self._setting, False, row.size, side)
-            rate = f"{quantity(side.time_us, 'us'):>12}  {quantity(busbw, 'GB/s'):>12}"
-            wrong = f"  {side.wrong} wrong" if side.wrong else ""
-            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
-
-    def sweep(self) -> Sweep | None:
-        """Return the fullest sweep, if any."""
-        return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
-
-
 def can_write_json(testbed: Testbed, operation: str) -> bool:
     """Return whether nccl-tests can write their results to a file (-J, since 2.17.3)."""
     if not testbed.has_gpus:
@@ -390,41 +350,6 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
         program = program_of(operation, testbed.nccl_tests)
         return "-J" in run_command(head, f"{program} --help", timeout_s=30).output
     return False
-
-
-def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | None:
-    """Return the sweep in the file that rank 0 left on the head, and remove the file: it has the
-    whole environment.
-    """
-    quoted = shlex.quote(json_file)
-    with (
-        suppress(RemoteError, ValueError, InputError, OSError),
-        connected(testbed, testbed.head, 30) as head,
-    ):
-        try:
-            text = run_command(
-                head, f"cat {quoted}", timeout_s=60, max_bytes=_MAX_JSON_BYTES
-            ).output
-        finally:
-            run_command(head, f"rm -f {quoted}", timeout_s=10)
-        # pydantic's parser refuses JSON that is nested too deep, for which the standard library's
-        # recurses.
-        document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
-        document.pop("env", None)  # it holds secrets
-        write_log(run.logs / name, json.dumps(document, indent=1), secrets_of(run.cluster))
-        return parse_document(document, json_file)
-    return None
-
-
-def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
-    """Return the sweep with the file's rows and ranks, which no other output can tear, and the
-    printed outcome.
-    """
-    if sweep is None or exact is None:
-        return sweep
-    if len(exact.rows) < len(sweep.rows):
-        return sweep
-    return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 
 
 def at_once(testbed: Testbed, groups: Sequence[int]) -> int:
@@ -450,12 +375,11 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
     plateaus = [m.value for m in measurements]
-    low = number(min(plateaus, default=0.0))
-    high = number(max(plateaus, default=0.0))
-    span = low if low == high else f"{low} to {high}"
+    ends = (number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0)))
+    span = " to ".join(dict.fromkeys(ends))
     summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
     broken = tuple(
-        Suspect(kind="node", name=node, confidence=1.0, evidence=outcome.reason)
+        Suspect("node", node, 1.0, outcome.reason)
         for node, outcome in bad.items()
         if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT) and not outcome.fabric_gone
     )

@@ -4,14 +4,22 @@ software and traffic?
 
 import itertools
 import logging
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.causes import cause_in
 from seatrial.checks.connectivity.counters import revisit_inventories
+from seatrial.checks.connectivity.facts import (
+    clock_skews,
+    models_of,
+    same_hostname,
+    short_of_gpus,
+    skewed,
+    without_gpus,
+    without_mpirun,
+)
+from seatrial.checks.connectivity.findings import NAME, Findings
 from seatrial.checks.connectivity.inventory import (
     Versions,
     broken_gpus,
@@ -23,7 +31,7 @@ from seatrial.checks.connectivity.inventory import (
     unknown,
 )
 from seatrial.checks.connectivity.judged_rates import judged_rates
-from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
+from seatrial.checks.connectivity.rates import measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
     Contacts,
@@ -36,21 +44,24 @@ from seatrial.checks.connectivity.stages import (
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
-from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
-from seatrial.checks.failures import log_reason, starved_reason
+from seatrial.checks.contract import (
+    CheckContext,
+    CheckType,
+    PlannedNodes,
+    PlannedPart,
+    StepResult,
+    sure,
+)
+from seatrial.checks.failures import starved_reason
 from seatrial.checks.metrics import CONNECTIVITY_METRICS
 from seatrial.config.architecture import Facts
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
-from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, caused, uncoded
-from seatrial.model.result import Suspect
-from seatrial.model.setup import NodeHardware
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.testbed import Testbed
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.mpi_result import MpiResult
-from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams
 from seatrial.remote.probes.facts import NCCL_TESTS
 from seatrial.remote.ranks import rank_of
@@ -65,115 +76,6 @@ Guilty = tuple[str, Reason]  # a node, and why
 log = logging.getLogger("seatrial.connectivity")
 # Share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 _CLEAR_MAJORITY = 0.66
-
-
-def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
-    """Return nodes that have no mpirun."""
-    return [
-        Suspect(
-            kind="node",
-            name=name,
-            confidence=1.0,
-            evidence=Reason.of("mpirun-missing", mpirun=mpirun, where="on it"),
-        )
-        for name, contact in contacts.items()
-        if not contact.facts["mpirun"]
-    ]
-
-
-def same_hostname(contacts: Contacts) -> list[Reason]:
-    """Return the host names that several nodes report.
-
-    Open MPI tells nodes apart by host name alone, and one of them may report a false one.
-    """
-    nodes: dict[str, list[str]] = {}
-    for name, contact in contacts.items():
-        nodes.setdefault(contact.hostname, []).append(name)
-    return [
-        Reason.of("hostname-duplicate", nodes=host_list(names), hostname=hostname)
-        for hostname, names in nodes.items()
-        if len(names) > 1
-    ]
-
-
-def models_of(contacts: Contacts) -> dict[str, str]:
-    """Return the model of each node's GPUs, or of its processors where it has none."""
-    return {name: NodeHardware.of(contact.facts).model for name, contact in contacts.items()}
-
-
-def clock_skews(contacts: Contacts) -> list[Measurement]:
-    """Return each node's clock minus the median node's, in seconds."""
-    return [
-        Measurement(
-            metric="clock_skew", value=skew, unit="s", subject=Subject("node", name), better=None
-        )
-        for name, skew in _skews(contacts).items()
-    ]
-
-
-def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
-    """Return nodes whose clock differs from the median node's by more than the limit and the error
-    of measurement.
-    """
-    return [
-        Suspect(
-            kind="node",
-            name=name,
-            confidence=1.0,
-            evidence=Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"),
-        )
-        for name, skew in _skews(contacts).items()
-        if abs(skew) - contacts[name].clock_error_s > limit_s
-    ]
-
-
-def _skews(contacts: Contacts) -> dict[str, float]:
-    """Return how far each clock is from the median one, in seconds."""
-    if not contacts:
-        return {}
-    middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
-    return {name: contact.clock_offset_s - middle for name, contact in contacts.items()}
-
-
-def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
-    """Return nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be
-    counted.
-    """
-    expected = {node.name: node.gpus for node in testbed.nodes}
-    return [
-        Suspect(
-            kind="node", name=name, confidence=1.0, evidence=_gpus_found(contact, expected[name])
-        )
-        for name, contact in contacts.items()
-        if expected[name]
-        and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
-    ]
-
-
-def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
-    """Return the reason if GPUs are expected and no node has one; None if any has one or does not
-    report.
-    """
-    expected = {node.gpus for node in testbed.nodes}
-    if (
-        not contacts
-        or 0 in expected
-        or any(contact.facts["gpus"] != 0 for contact in contacts.values())
-    ):
-        return None
-    return Reason.of("gpus-none", nodes=len(contacts), expected=min(expected))
-
-
-def _gpus_found(contact: NodeConnection, expected: int) -> Reason:
-    """Return why a node has fewer GPUs than expected, or cannot count them."""
-    if contact.facts["gpus"] is None:
-        problem = str(contact.facts.get("gpu_problem") or "")
-        cause = cause_in(problem)
-        reason = Reason.of(
-            "gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s"
-        )
-        return caused(reason, log_reason(cause) if cause else None)
-    return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +112,7 @@ def show_hosts(
     A rank shows its own node alone.
     """
     nodes = [node.name for node in testbed.nodes for _ in range(node.slots)]
-    shown: set[int] = set()
+    shown = set()
 
     def complete(line: str) -> bool:
         rank = rank_of(line)
@@ -251,7 +153,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
 
 
 def _alone(testbed: Testbed, name: str) -> Testbed:
-    return testbed.without(node.name for node in testbed.nodes if node.name != name)
+    return testbed.part([name], testbed.label)
 
 
 @dataclass(slots=True)
@@ -265,7 +167,7 @@ class _Search:
         self.tries += 1
         if self.tries > MAX_TRIES:
             return []
-        left_out = {node.name for node in self.testbed.nodes[1:]} - set(names)
+        left_out = set(self.testbed.names[1:]).difference(names)
         why = self.attempt(self.testbed.without(left_out))
         if why is None:
             return []
@@ -303,7 +205,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     findings.seconds = time.monotonic() - started
-    notes = [*unknown(_versions_of(contacts)), *findings.notes]
+    notes = (*unknown(_versions_of(contacts)), *findings.notes)
     facts = {name: contact.facts for name, contact in contacts.items()}
     versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
     fingerprint = {package: version for package, version in versions.items() if version}
@@ -313,7 +215,7 @@ def connectivity(context: CheckContext) -> StepResult:
         testbed=testbed,
         facts=facts,
         fingerprint=fingerprint,
-        notes=tuple(notes),
+        notes=notes,
         kept=findings,
     )
 
@@ -340,12 +242,8 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     installed.
     """
     testbed = findings.testbed
-    needs_mpirun = testbed.launcher is None
-    if (
-        needs_mpirun
-        and contacts
-        and not any(contact.facts["mpirun"] for contact in contacts.values())
-    ):
+    lacking = without_mpirun(testbed.mpirun, contacts) if testbed.launcher is None else []
+    if lacking and len(lacking) == len(contacts):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=testbed.mpirun, where=where))
     reason = without_gpus(testbed, contacts)
@@ -354,7 +252,7 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     findings.measurements += clock_skews(contacts)
     findings.doubts += same_hostname(contacts)
     suspects = [
-        *(without_mpirun(testbed.mpirun, contacts) if needs_mpirun else ()),
+        *lacking,
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(testbed, contacts),
         *odd_ones(_versions_of(contacts), models_of(contacts)),
@@ -416,10 +314,12 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
 
     untried_logins = bool(findings.testbed.python) and len(findings.testbed.nodes) > 1
     while findings.testbed.nodes:
-        shown = show(findings.testbed)
+        testbed = findings.testbed
+        shown = show(testbed)
+        tried = len(testbed.nodes)
         if not shown.missing:
-            ranks = count(findings.testbed.world_size, "rank")
-            nodes = count(len(findings.testbed.nodes), "node")
+            ranks = count(testbed.world_size, "rank")
+            nodes = count(tried, "node")
             log.info("mpirun: %s on %s (%.1f s)", ranks, nodes, shown.result.seconds)
             return
         if shown.result.starved:
@@ -427,28 +327,17 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
             return
         if untried_logins:
             untried_logins = False
-            tried = len(findings.testbed.nodes)
             try_logins(findings, contacts, settings_of(run).timeout_s)
             if len(findings.testbed.nodes) < tried:
                 continue
-        guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
+        guilty = guilty_nodes(testbed, lambda part: show(part).why)
         if not guilty:
             findings.problems.append(
                 Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why)
             )
             return
-        findings.blame(
-            (
-                Suspect(
-                    kind="node",
-                    name=name,
-                    confidence=0.9,
-                    evidence=Reason.of("mpi-fails-with-node", cause=why),
-                )
-                for name, why in guilty
-            ),
-            dict(guilty),
-        )
+        evidence = {name: Reason.of("mpi-fails-with-node", cause=why) for name, why in guilty}
+        findings.blame(sure(evidence, 0.9), evidence)
 
 
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -8,10 +8,11 @@ its link.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TypeVar
 
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.inventory import Inventories, driver_errors
-from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.contract import CheckContext
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
@@ -23,6 +24,7 @@ from seatrial.text.words import some_of
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
+_kind_of = attrgetter("kind", "number", "pci")  # makes two events of a kernel's log the same
 # How metrics begin that a bad link slows down
 _OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")
 
@@ -64,9 +66,8 @@ def revisit_inventories(
     after = answered(on_each(nodes, ask, fan_out(testbed)))
     rises = risen(before, after)
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
-    notes = [*_notes(rises)]
-    for error in driver_errors(new):
-        notes.append(Reason.of("errors-in-run", what=error))
+    errors = (Reason.of("errors-in-run", what=error) for error in driver_errors(new))
+    notes = [*_notes(rises), *errors]
     return [_with_evidence(check, rises, len(before)) for check in checks], notes
 
 
@@ -91,9 +92,8 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
             if known is None:
                 continue
             for counter, value in counters.items():
-                unread = value
-                if part.startswith("gpu-"):  # those of NVLinks that are 0 are left out
-                    unread = 0
+                # Those of NVLinks that are 0 are left out
+                unread = 0 if part.startswith("gpu-") else value
                 by = value - known.get(counter, unread)
                 if by > 0:
                     rises.append(
@@ -131,20 +131,13 @@ def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
     return added
 
 
-def _kind_of(event: KernelEvent) -> tuple[object, ...]:
-    """Return what makes two events of a kernel's log the same."""
-    return event.kind, event.number, event.pci
-
-
 def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
     """Yield one note for each counter, with the links where it rose most."""
-    by_counter: dict[tuple[bool, str], list[Rise]] = defaultdict(list)
+    by_counter = defaultdict(list)
     for rise in sorted(rises, key=lambda rise: -rise.by):
         by_counter[rise.is_error, rise.counter].append(rise)
     for (is_error, counter), those in by_counter.items():
-        code = "packets-lost"
-        if is_error:
-            code = "link-errors-rose"
+        code = "link-errors-rose" if is_error else "packets-lost"
         yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
 
 
@@ -174,7 +167,5 @@ def _suspect(rise: Rise) -> Suspect:
     """Return the GPU or the node that a counter rose on."""
     evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
     if rise.part.startswith("gpu-"):
-        return Suspect(
-            kind="gpu", name=f"{rise.node}/{rise.part}", confidence=_CONFIDENCE, evidence=evidence
-        )
-    return Suspect(kind="node", name=rise.node, confidence=_CONFIDENCE, evidence=evidence)
+        return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)
+    return Suspect("node", rise.node, _CONFIDENCE, evidence)

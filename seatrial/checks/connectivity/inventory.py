@@ -6,16 +6,17 @@ remark.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from seatrial.causes import cause_in
 from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
+from seatrial.checks.connectivity.rates import Models
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
-from seatrial.remote.node_probe import DriverError, GpuState, Inventory, KernelEvent, PortState
+from seatrial.remote.node_probe import GpuState, Inventory, KernelEvent, PortState
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
-Models = Mapping[str, str]  # by node
 
 # An uncorrectable error since the driver was loaded: the next reset may hide or show more
 _ECC_CONFIDENCE = 0.9
@@ -43,7 +44,7 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
     with its fabric.
     """
     return [
-        Suspect(kind="node", name=node, confidence=1.0, evidence=placed(gpu.name, reason))
+        Suspect("node", node, 1.0, placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
         for reason in _broken(gpu)
     ]
@@ -71,20 +72,16 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
         name = f"{node}/{gpu.name}"
         if gpu.ecc_uncorrected and not gpu.rows_failed:
             reason = Reason.of("gpu-ecc-uncorrected", count=f"{gpu.ecc_uncorrected:.0f}")
-            suspects.append(
-                Suspect(kind="gpu", name=name, confidence=_ECC_CONFIDENCE, evidence=reason)
-            )
+            suspects.append(Suspect("gpu", name, _ECC_CONFIDENCE, reason))
         if gpu.slowdown:
             reason = Reason.of("gpu-slowed-down", causes=", ".join(gpu.slowdown))
-            suspects.append(
-                Suspect(kind="gpu", name=name, confidence=_SLOWED_CONFIDENCE, evidence=reason)
-            )
+            suspects.append(Suspect("gpu", name, _SLOWED_CONFIDENCE, reason))
     return suspects
 
 
 def remarks(inventories: Inventories, models: Models) -> list[Reason]:
     """Return remarks for people, without blame; one for all GPUs with the same reason."""
-    names: dict[Reason, list[str]] = defaultdict(list)
+    names = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):
             names[reason].append(f"{node}/{gpu.name}")
@@ -122,7 +119,7 @@ def driver_errors(inventories: Inventories) -> Iterator[Reason]:
 
 def _xids(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each Xid or SXid, with the meaning of the latest one."""
-    xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
+    xids = defaultdict(list)
     for node, inventory in inventories.items():
         for error in inventory.xids or ():
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
@@ -137,7 +134,7 @@ def _xids(inventories: Inventories) -> Iterator[Reason]:
 
 def _kernel_events(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for each other failure whose cause is known."""
-    events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
+    events = defaultdict(list)
     for node, inventory in inventories.items():
         for event in inventory.events:
             cause = cause_in(event.text)
@@ -197,7 +194,7 @@ def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str
     """Return the nodes with another value than the common one, by value; together if there are many
     values.
     """
-    unlike: dict[str, list[str]] = defaultdict(list)
+    unlike = defaultdict(list)
     for node, value in value_by_node.items():
         if value != common:
             unlike[value].append(node)
@@ -211,11 +208,13 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     """Describe what must be the same on all nodes of a model, without what the node does not
     report.
     """
-    values: dict[str, list[str]] = defaultdict(list)
+    values = defaultdict(list)
     for gpu in inventory.gpus:
         for attribute, value in _attributes_of(gpu).items():
             values[attribute].append(value)
-    links = Counter(str(_links_up(gpu)) for gpu in inventory.gpus if gpu.nvlinks)
+    links = Counter(
+        str(len(gpu.nvlinks) - gpu.nvlinks.count(0.0)) for gpu in inventory.gpus if gpu.nvlinks
+    )
     ports = Counter(
         f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s"
         for port in inventory.ports
@@ -244,11 +243,6 @@ def _attributes_of(gpu: GpuState) -> dict[str, str]:
         "PCIe width": f"x{gpu.pcie_width:g}" if gpu.pcie_width else "",
         "highest PCIe generation": f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "",
     }
-
-
-def _links_up(gpu: GpuState) -> int:
-    """Return how many NVLinks have a rate."""
-    return len(gpu.nvlinks) - gpu.nvlinks.count(0.0)
 
 
 def _with_counts(values: Sequence[str]) -> str:
@@ -295,7 +289,7 @@ def old_drivers(versions: VersionsByNode) -> list[Reason]:
     """Return one remark for the nodes whose driver is older than the CUDA of their software
     needs.
     """
-    old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    old = defaultdict(list)
     for node, own_versions in versions.items():
         driver = own_versions.get("driver") or ""
         cuda = own_versions.get("cuda") or ""
@@ -314,12 +308,8 @@ def old_drivers(versions: VersionsByNode) -> list[Reason]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version such as 550.54.15."""
-    numbers = []
-    for part in version.split("."):
-        if not (part.isascii() and part.isdigit()):
-            break
-        numbers.append(int(part[:9]))
-    return tuple(numbers)
+    leading = takewhile(lambda part: part.isascii() and part.isdigit(), version.split("."))
+    return tuple(int(part[:9]) for part in leading)
 
 
 def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Suspect]:
@@ -343,9 +333,7 @@ def odd_ones(by_node: VersionsByNode, models: Models | None = None) -> list[Susp
         if own:
             confidence = round(min(share for _, share in own), 2)
             evidence = join(reason for reason, _ in own)
-            suspects.append(
-                Suspect(kind="node", name=node, confidence=confidence, evidence=evidence)
-            )
+            suspects.append(Suspect("node", node, confidence, evidence))
     return suspects
 
 
@@ -367,11 +355,11 @@ def _differences(
     """Yield the nodes that differ in `package` from the commonest version, how, and how common that
     one is.
     """
-    reported = {}
-    for node, versions in by_node.items():
-        version = versions.get(package)
-        if version is not None:
-            reported[node] = version
+    reported = {
+        node: version
+        for node, versions in by_node.items()
+        if (version := versions.get(package)) is not None
+    }
     if not reported:
         return
     common, count = Counter(reported.values()).most_common(1)[0]
@@ -392,9 +380,9 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or
     RDMA.
     """
-    redirecting: dict[str, int] = {}  # switches by node
-    without_gpudirect: list[str] = []
-    ports: list[tuple[str, PortState]] = []
+    redirecting = {}  # switches by node
+    without_gpudirect = []
+    ports = []
     for name, node in inventories.items():
         # EFA has a module of its own for GPUDirect RDMA.
         up = [port for port in node.ports if port.up and port.kind in ("InfiniBand", "Ethernet")]
@@ -428,7 +416,7 @@ def _slow_ports(ports: Ports) -> Iterator[Reason]:
 
 def _slow_links(ports: Ports) -> Iterator[Reason]:
     """Yield ports whose PCIe link is narrower or slower than it could be."""
-    slow: dict[tuple[str, str], list[str]] = defaultdict(list)
+    slow = defaultdict(list)
     for name, port in ports:
         width = port.pcie_width
         widest = port.pcie_width_max

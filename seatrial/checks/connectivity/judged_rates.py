@@ -2,18 +2,22 @@
 its rates. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from seatrial.checks.connectivity.rates import SLOW_FACTOR, slow_cut, usual_by_node
-from seatrial.model.baseline import FAIL_FACTOR
+from seatrial.checks.connectivity.rates import (
+    SLOW_FACTOR,
+    Models,
+    slow_cut,
+    usual_by_node,
+    verdict_of,
+)
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement
-from seatrial.model.verdict import Verdict
 from seatrial.text.words import measured, quantity
 
 
-def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgement]:
+def judged_rates(check: Check, model_by_node: Models) -> list[Judgement]:
     """Judge the rates for which the check blames nodes and links, by those of their peers.
 
     `model_by_node` are the nodes that are alike. The rates and suspects are those of the check
@@ -37,7 +41,7 @@ def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgeme
 class _Rates:
     """The rates of a check; `usual` is what nodes of the same model carry, MB/s by node."""
 
-    def __init__(self, readings: Sequence[Measurement], model_by_node: Mapping[str, str]) -> None:
+    def __init__(self, readings: Sequence[Measurement], model_by_node: Models) -> None:
         self._model_by_node = model_by_node
         self._of_nodes = []
         self._of_links = []
@@ -53,8 +57,8 @@ class _Rates:
         """Return what the node sends and receives, as far as it is slow."""
         if node not in self.usual:
             return []
-        own = [m for m in self._of_nodes if m.subject.name == node]
-        return _slow([(m, self.usual[node]) for m in own])
+        usual = self.usual[node]
+        return _slow([(m, usual) for m in self._of_nodes if m.subject.name == node])
 
     def of_link(self, link: str) -> list[Judgement]:
         """Return both directions of the link, as far as they are slow."""
@@ -86,28 +90,15 @@ def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
     """Return the judgements of the rates that are slow; of the lowest one where the median of its
     repeats is not.
     """
-    judgements = []
-    for m, peers in rates:
-        if m.value < peers / SLOW_FACTOR:
-            judgements.append(_judgement(m, peers))
-    if not judgements and rates:
-        lowest, peers = min(rates, key=_share_of_peers)
-        judgements.append(_judgement(lowest, peers))
-    return judgements
-
-
-def _share_of_peers(rate: tuple[Measurement, float]) -> float:
-    """Return the share of a rate in what its peers carry."""
-    m, peers = rate
-    return m.value / peers
+    slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
+    if not slow and rates:
+        slow = [min(rates, key=lambda rate: rate[0].value / rate[1])]
+    return [_judgement(m, peers) for m, peers in slow]
 
 
 def _judgement(m: Measurement, peers: float) -> Judgement:
     """Return the judgement of a rate that is slow beside what its `peers` carry."""
     low = peers / SLOW_FACTOR
-    verdict = Verdict.DEGRADED
-    if m.value < low / FAIL_FACTOR:
-        verdict = Verdict.FAIL
     values = m.samples or (m.value,)
     reason = Reason.of(
         "worse-than-peers",
@@ -122,7 +113,7 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
     )
     return Judgement(
         measurement=m,
-        verdict=verdict,
+        verdict=verdict_of(m.value, peers),
         reason=reason,
         source="peers",
         expected=Expected(low=low),

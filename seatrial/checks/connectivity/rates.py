@@ -1,14 +1,12 @@
-"""Slow nodes and links by the TCP streams between nodes, and all findings of `connectivity`. Pure.
+"""Slow nodes and links by the TCP streams between nodes. Pure.
 
 A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow
 peer does not make a healthy node look slow, and one slow link blames neither end.
 """
 
-import logging
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median
 from typing import TypeVar
 
@@ -16,24 +14,17 @@ from seatrial.checks.connectivity.reachability import Pair, Side, connected, cut
 from seatrial.checks.metrics import TCP
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join, placed, uncoded
-from seatrial.model.result import Check, Suspect
-from seatrial.model.testbed import Testbed
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_probe import Inventory
-from seatrial.text.hostlist import host_list
 from seatrial.text.words import number, some_of
-
-log = logging.getLogger("seatrial.connectivity")
-
-NAME = "connectivity"
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
-_LEAST_LINKS = 2  # slow ones between the same sides that are one finding
+LEAST_LINKS = 2  # slow ones between the same sides that are one finding
 _LEAST_STREAMS = 4  # of a mode: two links, both ways
-_LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
+LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
 _ENOUGH = 8  # values that tell their noise
 _SIGMAS = 4.5  # how far chance goes
 _MOST_NOISE = 3.0  # on natural logs
@@ -48,10 +39,10 @@ Rates = dict[str, float]  # MB/s by node
 Models = Mapping[str, str]  # by node
 
 
-def keep_best(streams: dict[Pair, float], new: Streams) -> None:
-    """Update `streams` with those of `new` that are faster."""
-    for pair, mb_s in new.items():
-        streams[pair] = max(mb_s, streams.get(pair, 0.0))
+def keep_best(best: dict[Key, float], new: Mapping[Key, float]) -> None:
+    """Update `best` with the rates of `new` that are faster."""
+    for key, mb_s in new.items():
+        best[key] = max(mb_s, best.get(key, 0.0))
 
 
 def egress(streams: Streams) -> Rates:
@@ -66,11 +57,10 @@ def ingress(streams: Streams) -> Rates:
 
 def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     """Return the rates of each node's streams, as the sender (`end` 0) or the receiver (1)."""
-    by_end: dict[str, tuple[float, ...]] = {}
+    by_end = defaultdict(list)
     for pair, mb_s in streams.items():
-        name = pair[end]
-        by_end[name] = (*by_end.get(name, ()), mb_s)
-    return by_end
+        by_end[pair[end]].append(mb_s)
+    return {name: tuple(rates) for name, rates in by_end.items()}
 
 
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
@@ -82,10 +72,9 @@ def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """Return the streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
-    between_good = {}
-    for (a, b), mb_s in streams.items():
-        if a not in sends and b not in receives:
-            between_good[a, b] = mb_s
+    between_good = {
+        (a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives
+    }
     return _far_below(between_good, factor)
 
 
@@ -93,7 +82,7 @@ def _slow_ends(streams: Streams, factor: float) -> tuple[Rates, Rates]:
     """Return the nodes that send slowly, and those that receive slowly."""
     sends = egress(streams)
     receives = ingress(streams)
-    if len(sends.keys() | receives.keys()) < _LEAST_NODES:
+    if len(sends.keys() | receives.keys()) < LEAST_NODES:
         return {}, {}
     return _far_below(sends, factor), _far_below(receives, factor)
 
@@ -109,8 +98,8 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
     return {key: value for key, value in values.items() if value < limit}
 
 
-def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """Return the slower rates if rates form two modes that are `factor` apart, and further than
+def _lower_mode(values: Streams) -> Streams:
+    """Return the slower rates if rates form two modes that are SLOW_FACTOR apart, and further than
     chance explains.
 
     Half of all streams may be slow, as between two halves of a cluster; that is no noise around one
@@ -126,7 +115,7 @@ def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
         return {}
     deviations = _deviations(lower) + _deviations(upper)
     spread = _MAD_TO_SIGMA * median(deviations)
-    if upper[0] - lower[-1] < max(math.log(factor), _SIGMAS * spread):
+    if upper[0] - lower[-1] < max(math.log(SLOW_FACTOR), _SIGMAS * spread):
         return {}
     return {key: values[key] for _, key in ordered[:split]}
 
@@ -176,26 +165,23 @@ def usual_by_node(streams: Streams, model_by_node: Models) -> Rates:
     """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few
     nodes.
     """
-    sends = egress(streams)
-    receives = ingress(streams)
-    best = {
-        name: max(sends.get(name, 0.0), receives.get(name, 0.0))
-        for name in dict.fromkeys((*sends, *receives))
-    }
+    best = egress(streams)
+    keep_best(best, ingress(streams))
     if not best:
         return {}
-    best_by_model: dict[str, list[float]] = {}
+    best_by_model = defaultdict(list)
     for name, rate in best.items():
-        best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
-    usual_by_model = {}
-    for model, rates in best_by_model.items():
-        if model and len(rates) >= _LEAST_NODES:
-            usual_by_model[model] = _faster_half(rates)
+        best_by_model[model_by_node.get(name, "")].append(rate)
+    usual_by_model = {
+        model: _faster_half(rates)
+        for model, rates in best_by_model.items()
+        if model and len(rates) >= LEAST_NODES
+    }
     of_all = _faster_half(best.values())
     return {name: usual_by_model.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
-def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list[Suspect]:
+def slow_suspects(streams: Streams, models: Mapping[str, str] = {}) -> list[Suspect]:
     """Return the nodes and links that fall far behind the others, each with its rate and what the
     faster half reaches.
 
@@ -203,7 +189,6 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     together, it is unknown which side is healthy: `divided` says so of few nodes, and the judge if
     the groups are large enough.
     """
-    models = model_by_node or {}
     level = levelled(streams, models)
     nodes = slow_nodes(level)
     if not streams or _are_many(nodes, len(_nodes_of(level))):
@@ -217,9 +202,8 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
     in_doubt = [
         pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)
     ]
-    slowest: dict[str, Pair] = {}  # of the two directions of a link
-    for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
-        slowest[link_name(*pair)] = pair
+    fastest_first = sorted(slow - across, key=lambda pair: -streams[pair])
+    slowest = {link_name(*pair): pair for pair in fastest_first}  # of a link's two directions
     fastest = max(usual.values())
     for name, (a, b) in slowest.items():
         reached = number(min(usual[a], usual[b]))
@@ -229,7 +213,7 @@ def slow_suspects(streams: Streams, model_by_node: Models | None = None) -> list
                 name=name,
                 confidence=_confidence((a, b), level, in_doubt),
                 evidence=Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=reached),
-                verdict=_verdict_of(level[a, b], fastest),
+                verdict=verdict_of(level[a, b], fastest),
             )
         )
     return suspects
@@ -249,7 +233,7 @@ def _node_suspects(
             name=name,
             confidence=max(_confidence(name, end, nodes) for end in own),
             evidence=Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
-            verdict=_verdict_of(min(end[name] for end in own), fastest),
+            verdict=verdict_of(min(end[name] for end in own), fastest),
         )
 
 
@@ -270,11 +254,11 @@ def _cut_suspect(
             rate=number(max(streams[pair] for pair in across)),
             usual=number(min(usual.values())),
         ),
-        verdict=_verdict_of(level[fastest_across], max(usual.values())),
+        verdict=verdict_of(level[fastest_across], max(usual.values())),
     )
 
 
-def _verdict_of(rate: float, usual: float) -> Verdict:
+def verdict_of(rate: float, usual: float) -> Verdict:
     """Return the verdict of a slow rate: `fail` if it is twice as far below as a slow one has to
     be.
     """
@@ -319,14 +303,14 @@ def _cut(streams: Streams) -> tuple[list[Side], set[Pair]]:
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
-    slower = _lower_mode(streams, SLOW_FACTOR)
+    slower = _lower_mode(streams)
     sides = _sides(streams, slower)
     across = {pair for pair in slower if _crosses(pair, sides)}
     if len(across) < len(slower) or not across:
         sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
     links = {frozenset(pair) for pair in across}
-    if len(links) < _LEAST_LINKS:
+    if len(links) < LEAST_LINKS:
         return [], set()
     return sides, across
 
@@ -352,12 +336,8 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     sends, receives = _slow_ends(level, SLOW_FACTOR)
     out = egress(streams)
     into = ingress(streams)
-    words = {}
-    for name in receives:
-        words[name] = f"receives {number(into[name])} MB/s"
-    for name in sends:
-        words[name] = f"sends {number(out[name])} MB/s"
-    return words
+    receiving = {name: f"receives {number(into[name])} MB/s" for name in receives}
+    return receiving | {name: f"sends {number(out[name])} MB/s" for name in sends}
 
 
 def _nodes_of(streams: Streams) -> set[str]:
@@ -370,15 +350,14 @@ def _are_many(slow: Collection[str], nodes: int) -> bool:
     return len(slow) * _CLEAR_MINORITY > nodes
 
 
-def divided(streams: Streams, model_by_node: Models | None = None) -> Reason:
+def divided(streams: Streams, models: Mapping[str, str] = {}) -> Reason:
     """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a
     group.
     """
-    level = levelled(streams, model_by_node or {})
-    slow = slow_nodes(level)
+    slow = slow_nodes(levelled(streams, models))
     nodes = len(_nodes_of(streams))
     smaller_group = min(len(slow), nodes - len(slow))
-    judge_sees = nodes >= _ENOUGH and smaller_group >= _LEAST_NODES
+    judge_sees = nodes >= _ENOUGH and smaller_group >= LEAST_NODES
     if judge_sees or not _are_many(slow, nodes):
         return Reason()
     return Reason.of(
@@ -419,11 +398,11 @@ def measurements(streams: Streams) -> list[Measurement]:
     return [*nodes, *links]
 
 
-def summary(streams: Streams, model_by_node: Models | None = None) -> str:
+def summary(streams: Streams, models: Mapping[str, str] = {}) -> str:
     """Return one line for people: the range of rates, or who falls behind it."""
     if not streams:
         return "not measured"
-    level = levelled(streams, model_by_node or {})
+    level = levelled(streams, models)
     slow = [f"{name} {rate}" for name, rate in _rates_of(streams, level).items()]
     for a, b in slow_links(level):
         slow.append(f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s")
@@ -434,121 +413,3 @@ def summary(streams: Streams, model_by_node: Models | None = None) -> str:
         words += f" (and {len(slow) - 3} more)"
     usual = number(_faster_half(egress(streams).values()))
     return f"{words}; the faster half reaches {usual} MB/s"
-
-
-@dataclass(slots=True)
-class Findings:
-    """Findings of connectivity so far; `testbed` shrinks as nodes are set aside."""
-
-    testbed: Testbed
-    suspects: list[Suspect] = field(default_factory=list)
-    problems: list[Reason] = field(default_factory=list)
-    # What works, and less well than it should
-    impaired: list[Suspect] = field(default_factory=list)
-    doubts: list[Reason] = field(default_factory=list)  # why something says nothing of the nodes
-    notes: list[Reason] = field(default_factory=list)  # remarks without blame
-    measurements: list[Measurement] = field(default_factory=list)
-    # Each the best of all its tries, also of the repeats
-    streams: dict[Pair, float] = field(default_factory=dict)
-    model_by_node: Models = field(default_factory=dict)
-    # Before anything was measured
-    inventories: Mapping[str, Inventory] = field(default_factory=dict)
-    node_count: int = 0  # at the beginning
-    seconds: float = 0.0  # until all was tried, without repeats
-    # The nodes that have slowed after their first streams
-    slowed: set[str] = field(default_factory=set)
-
-    def check(self) -> Check:
-        """Return the check, before any number is judged."""
-        impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
-        suspects = (*self.suspects, *impaired)
-        doubts = self._all_doubts()
-        bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
-        shown = bad[:3]
-        named = {place for reason in shown for place in reason.places}
-        others = host_list(suspect.name for suspect in suspects if suspect.name not in named)
-        also = uncoded(f"also {others}" if others else "")
-        verdict = Verdict.PASS
-        if self.problems:
-            verdict = Verdict.FAIL
-        elif impaired:
-            verdict = Verdict.DEGRADED
-        elif doubts:
-            verdict = Verdict.INCONCLUSIVE
-        good = uncoded(
-            f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each "
-            "other and run MPI"
-        )
-        return Check(
-            name=NAME,
-            verdict=verdict,
-            reason=join((*shown, also, *doubts)) or good,
-            seconds=self.seconds,
-            measurements=tuple(self.measurements),
-            suspects=suspects,
-        )
-
-    def try_again(self, streams: Streams) -> None:
-        """Add streams that were measured again; of each, the faster counts, since a hiccup of the
-        first time passes.
-
-        Of a node that was slow and is no more, only the new ones count. The new ones of a node that
-        has slowed since do not, and all nodes are to be measured again (`localize`). Fine streams
-        of one time beside slow ones of another would make links look slow.
-        """
-        suspected = self._slow_names()
-        links = {frozenset(pair) for pair in streams}
-        link_count = Counter(node for link in links for node in link)
-        then = set(slow_nodes(levelled(self.streams, self.model_by_node)))
-        now = set(slow_nodes(levelled(streams, self.model_by_node)))
-        recovered: set[str] = set()
-        if len(link_count) >= _LEAST_NODES:
-            recovered = (then & link_count.keys()) - now
-        for rates in (egress, ingress):
-            first = rates(self.streams)
-            again = rates(streams)
-            for node in now & again.keys():
-                fell = again[node] * SLOW_FACTOR < first.get(node, 0.0)
-                if fell and link_count[node] >= _LEAST_LINKS:
-                    self.slowed.add(node)
-        new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
-        best = {}
-        for pair, mb_s in self.streams.items():
-            if recovered.isdisjoint(pair) or pair in new:
-                best[pair] = mb_s
-        keep_best(best, new)
-        self.streams = best
-        cleared = sorted(suspected - self._slow_names())
-        if cleared:
-            log.info("%s: slow at first, not when measured again", host_list(cleared))
-
-    def _slow_names(self) -> set[str]:
-        """Return the names of the slow nodes and links."""
-        return {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-
-    def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
-        """Blame each node that `evidence` names, and set it aside."""
-        suspects = [
-            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-            for name, why in evidence.items()
-        ]
-        self.blame(suspects, evidence)
-
-    def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
-        """Keep `suspects`; nodes that are set aside without being one of them are named too."""
-        for suspect in suspects:
-            log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
-            self.suspects.append(suspect)
-            self.problems.append(placed(suspect.name, suspect.evidence))
-        names = set(set_aside)
-        unblamed = sorted(names - {suspect.name for suspect in self.suspects})
-        if unblamed and not self._all_doubts():
-            self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))
-        self.testbed = self.testbed.without(names)
-
-    def _all_doubts(self) -> list[Reason]:
-        """Return the doubts, with the one of nodes that are slow together."""
-        split = divided(self.streams, self.model_by_node)
-        if not split:
-            return self.doubts
-        return [*self.doubts, split]

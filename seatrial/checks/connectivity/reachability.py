@@ -32,7 +32,7 @@ class TriedPairs:
 
     def both_ways(self) -> dict[str, set[str]]:
         """Return the nodes that a node tried or that tried it."""
-        links: dict[str, set[str]] = {name: set(peers) for name, peers in self.peers.items()}
+        links = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
                 links.setdefault(peer, set()).add(name)
@@ -80,7 +80,6 @@ def blame(tried: TriedPairs) -> Blame:
     if len(names) > 2 and 2 * len(failed) == directed_pairs:
         error = next(iter(failed.values()))
         return Blame(
-            suspects=(),
             set_aside=tuple(names[1:]),
             setup=Reason.of("no-pair-works", pairs=len(failed), problem=error),
         )
@@ -138,7 +137,7 @@ def connected(neighbours: Neighbours) -> list[Side]:
         left -= side
         if len(side) > 1:
             sides.append(side)
-    return sorted(sides, key=_first_node)
+    return sorted(sides, key=lambda side: min(map(natural, side)))
 
 
 def _reached_from(node: str, neighbours: Neighbours) -> Side:
@@ -152,11 +151,6 @@ def _reached_from(node: str, neighbours: Neighbours) -> Side:
     return frozenset(side)
 
 
-def _first_node(side: Side) -> tuple[str, int]:
-    """Return the sort key of a side: that of its first node."""
-    return min(map(natural, side))
-
-
 def cut_names(sides: Sequence[Side]) -> tuple[str, str]:
     """Return the name of a cut between the sides as a link, and the sides in words."""
     lists = [host_list(sorted(side, key=natural)) for side in sides]
@@ -168,8 +162,8 @@ def _greedy(failed: dict[Link, Reason], peers: Neighbours) -> Blame:
     """Blame the node with the most failed pairs, set it aside, and go on with the pairs that are
     left.
     """
-    suspects: list[Suspect] = []
-    set_aside: list[str] = []
+    suspects = []
+    set_aside = []
     while failed:
         name = _worst(failed)
         own = {}
@@ -203,14 +197,12 @@ def _suspects_of(name: str, failed: Mapping[Link, Reason], peers: Neighbours) ->
     evidence = Reason.of("node-ssh-failed", failed=count, others=others, problem=error)
     if others > 1 and count * 2 > others:
         confidence = round(count / others, 2)
-        return [Suspect(kind="node", name=name, confidence=confidence, evidence=evidence)]
+        return [Suspect("node", name, confidence, evidence)]
     if count > MAX_LINKS:
         unreached = Link().union(*failed) - {name}
         far = host_list(sorted(unreached, key=natural))
-        return [Suspect(kind="link", name=f"{name}--{far}", confidence=0.9, evidence=evidence)]
-    confidence = 0.5
-    if others > 2:
-        confidence = 0.9
+        return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
+    confidence = 0.9 if others > 2 else 0.5
     return [
         Suspect(
             kind="link",

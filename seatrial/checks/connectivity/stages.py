@@ -2,16 +2,26 @@
 
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import Field
 
-from seatrial.checks.connectivity.rates import Findings, Streams, measurements
+from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
-from seatrial.checks.contract import CheckContext, Problem, Repeated, TimeLeft, log_repeat
+from seatrial.checks.contract import (
+    CheckContext,
+    Problem,
+    Repeated,
+    TimeLeft,
+    log_repeat,
+    sure,
+    unanswered,
+)
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.taken_nodes import excuses
 from seatrial.config.run import Run
@@ -85,9 +95,7 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
     logins: Logins = {}
     for index, name in enumerate(names[1:], 1):
         parent = names[(index - 1) // TREE_RADIX]
-        starts = [parent]
-        if shared_cores is None and parent != names[0]:
-            starts = [names[0], parent]
+        starts = [parent] if shared_cores is not None else dict.fromkeys((names[0], parent))
         for start in starts:
             logins.setdefault(start, []).append(name)
     return logins
@@ -119,20 +127,15 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Connect to every node with its pinned host key; blame those that do not answer."""
     testbed = findings.testbed
-    shared_facts = None
-    if is_crowded(testbed) and not testbed.has_gpus:  # GPUs are each node's own
-        shared_facts = SharedFacts()
+    # GPUs are each node's own
+    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None
     greeted = on_each(
         testbed.nodes,
         lambda node: set_up_node(testbed, node, timeout_s, shared_facts),
         fan_out(testbed),
     )
     contacts = answered(greeted)
-    failed = {
-        n: unplaced(answer.reason)
-        for n, answer in greeted.items()
-        if isinstance(answer, RemoteError)
-    }
+    failed = {name: unplaced(why) for name, why in unanswered(greeted).items()}
     log.info(
         "%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port
     )
@@ -166,13 +169,12 @@ def is_crowded(testbed: Testbed) -> bool:
 def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
-    nodes = testbed.nodes
-    if is_crowded(testbed):  # the others are the same machine
-        nodes = nodes[:1]
+    # The others are the same machine
+    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes
     answers = on_each(
         nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
     )
-    silent = [name for name, answer in answers.items() if isinstance(answer, RemoteError)]
+    silent = unanswered(answers)
     if silent:
         findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
     return answered(answers)
@@ -191,8 +193,7 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Check that every node reaches its peers' sshd."""
     testbed = findings.testbed
-    names = testbed.names
-    peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
+    peers = peers_to_reach(testbed.names, testbed.run_id, testbed.shared_cores)
     reach = partial(reach_peers, timeout_s=timeout_s)
     reached = _ask_nodes(findings, contacts, peers, reach)
     working = reached.count - len(reached.failed)
@@ -230,9 +231,9 @@ def _ask_nodes(
         ),
         at_once=fan_out(testbed),
     )
-    floods: dict[str, Reason] = {}
-    counted: dict[str, Sequence[str]] = {}
-    failed: dict[Pair, Reason] = {}
+    floods = {}
+    counted = {}
+    failed = {}
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
             floods[name] = answer.reason
@@ -291,7 +292,7 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
     """
     findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
-    contacts: dict[str, NodeConnection] = {}
+    contacts = {}
     try:
         contacts = contact_nodes(findings, timeout_s)
         if len(findings.testbed.nodes) > 1:
@@ -309,9 +310,9 @@ def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
     """Return what is left of a testbed; nodes that the platform took away are no suspects."""
     taken = excuses(findings.suspects, testbed)
     blamed = tuple(suspect for suspect in findings.suspects if suspect not in taken)
-    names_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away
+    names_by_reason = defaultdict(list)  # a job that ends takes all of its nodes away
     for suspect, why in taken.items():
-        names_by_reason.setdefault(why, []).append(suspect.name)
+        names_by_reason[why].append(suspect.name)
     names = {suspect.name for suspect in taken}
     problems = [
         each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)
@@ -356,9 +357,8 @@ def repeat_streams(
     """
     run = context.run
     testbed = context.testbed
-    names = testbed.names
     in_doubt = {doubt.measurement.subject.name for doubt in doubts}
-    doubtful = [name for name in names if name in in_doubt]
+    doubtful = [name for name in testbed.names if name in in_doubt]
     if not doubtful:
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
@@ -367,9 +367,8 @@ def repeat_streams(
     planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     timeout_s = settings_of(run).timeout_s
-    set_up = partial(set_up_node, testbed, timeout_s=timeout_s)
     nodes = [node for node in testbed.nodes if node.name in needed]
-    greeted = on_each(nodes, set_up)
+    greeted = on_each(nodes, lambda node: set_up_node(testbed, node, timeout_s))
     contacts = answered(greeted)
 
     def measure(pairs: Sequence[Pair]) -> Streams:
@@ -383,10 +382,7 @@ def repeat_streams(
         first = findings.streams if findings else {}
         streams = explore_again(plan, doubtful, nth, measure, first)
     except NodesError as floods:
-        repeated.suspects += [
-            Suspect(kind="node", name=name, confidence=1.0, evidence=why)
-            for name, why in floods.evidence.items()
-        ]
+        repeated.suspects += sure(floods.evidence)
         repeated.add_outcome(Problem(Verdict.FAIL, floods.reason))
         return
     finally:
@@ -396,6 +392,6 @@ def repeat_streams(
         findings.try_again(streams)
         repeated.check = findings.check()
     repeated.measurements += _of_whole_rounds(streams, planned)
-    silent = [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]
+    silent = [*unanswered(greeted).values()]
     if silent:
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, join(silent[:3]))

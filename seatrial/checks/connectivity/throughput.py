@@ -13,7 +13,7 @@ from seatrial.checks.connectivity.rates import (
     slow_links,
     slow_nodes,
 )
-from seatrial.checks.connectivity.reachability import Pair, link_name
+from seatrial.checks.connectivity.reachability import Link, Pair, link_name
 
 Batches = list[list[Pair]]  # of pairs that are measured at once
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
@@ -46,10 +46,7 @@ class Plan:
         if self.day is None or self.one_machine:
             return ring
         met = {frozenset(pair) for disjoint in ring for pair in disjoint}
-        new = []
-        for pair in partners(self.names, self.day):
-            if frozenset(pair) not in met:
-                new.append(pair)
+        new = [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]
         return [*ring, new]
 
     def rounds(self) -> Batches:
@@ -60,9 +57,7 @@ class Plan:
         """Return the pairs in batches that may be measured at once: on one machine they would slow
         each other.
         """
-        size = AT_ONCE
-        if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO:
-            size = 1
+        size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
@@ -90,10 +85,7 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
     if len(seats) < 2:
         return []
     circle = len(seats) - 1
-    turns = circle
-    if circle % _WEEK == 0:
-        turns += 1
-    turn = day % turns
+    turn = day % (circle + 1 if circle % _WEEK == 0 else circle)
     pairs = [(seats[turn % circle], seats[-1])]
     for i in range(1, len(seats) // 2):
         clockwise = seats[(turn + i) % circle]
@@ -227,18 +219,15 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> Batches:
     each `nth` time.
     """
     requested = set(doubtful)
-    met = [
+    lists = [
         [pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()
     ]
-    links = {frozenset(pair) for disjoint in met for pair in disjoint}
+    links = {frozenset(pair) for disjoint in lists for pair in disjoint}
     neighbours = Counter(name for link in links for name in link)
-    trusted: set[str] = set()  # that have a neighbour which is not in doubt
-    for link in links:
-        if not requested.issuperset(link):
-            trusted |= link
+    # That have a neighbour which is not in doubt
+    trusted = Link().union(*(link for link in links if not requested.issuperset(link)))
     lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
     free = [name for name in plan.names if name not in requested]
-    lists = met
     if free:
         first = nth % len(free)
         turned = free[first:] + free[:first]

@@ -2,7 +2,7 @@
 disagree.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seatrial.checks.contract import Problem
+from seatrial.checks.contract import Conditions, Problem
 from seatrial.checks.devices.section import Disk, NumberFormat
 from seatrial.checks.metrics import DEVICE_METRICS
 from seatrial.model.errors import RemoteError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
@@ -66,18 +66,15 @@ class DeviceRate(NodeAnswer):
         direction.
         """
         conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
-        better: Literal["higher"] | None = (
-            None if DEVICE_METRICS[self.metric].tolerance is None else "higher"
-        )
-        unit = DEVICE_METRICS[self.metric].unit
+        metric = DEVICE_METRICS[self.metric]
         return Measurement(
             metric=self.metric,
             value=median(self.samples),
-            unit=unit,
+            unit=metric.unit,
             subject=subject,
             conditions=conditions,
             samples=self.samples,
-            better=better,
+            better="higher" if metric.tolerance else None,
         )
 
 
@@ -130,7 +127,7 @@ class DeviceMeasurement(NodeAnswer):
         # Another library, another series; torch's keep their name and history
         if self.library != "torch":
             model["library"] = self.library
-        product: dict[str, ConditionValue] = {**model, "dtype": self.dtype, "size": self.size}
+        product: Conditions = {**model, "dtype": self.dtype, "size": self.size}
         for metric, unit, samples, conditions in (
             ("matmul", "TFLOP/s", self.matmul_tflops, product),
             ("memory_copy", "GB/s", self.copy_gb_s, model),
@@ -184,7 +181,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
     Only devices of one model, library and software are compared, with results of one dtype. Devices
     known to be wrong do not count.
     """
-    outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
+    outvoted = defaultdict(list)
     for (_, _, _, dtype), group in _groups(measured).items():
         common, count = Counter(member.digest for member in group).most_common(1)[0]
         if count == len(group):
@@ -197,7 +194,7 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
             continue
         for member in group:
             if member.digest != common:
-                outvoted.setdefault(member.name, []).append((member, dtype, count))
+                outvoted[member.name].append((member, dtype, count))
     for name, votes in outvoted.items():
         dtypes = some_of([dtype for _, dtype, _ in votes])
         evidence = Reason.of(
@@ -205,24 +202,20 @@ def disagreements(measured: DeviceMeasurements) -> Iterator[Problem]:
         )
         yield Problem.of(
             Verdict.CORRUPT,
-            Suspect(
-                kind=votes[0][0].device.kind, name=name, confidence=_CONFIDENCE, evidence=evidence
-            ),
+            Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence),
         )
 
 
 def _groups(measured: DeviceMeasurements) -> dict[_Work, list[_Digested]]:
     """Return devices that must compute alike."""
-    groups: dict[_Work, list[_Digested]] = {}
+    groups = defaultdict[_Work, list[_Digested]](list)
     for node, devices in measured.items():
         for device in devices:
             for dtype, digest in (
                 device.digests.items() if device.software and not device.problem() else ()
             ):
                 key = (device.model, device.library, device.software, dtype)
-                groups.setdefault(key, []).append(
-                    _Digested(name=device.name(node), device=device, digest=digest)
-                )
+                groups[key].append(_Digested(device.name(node), device, digest))
     return groups
 
 
@@ -275,13 +268,11 @@ def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
         if isinstance(answer, RemoteError):
             yield Problem.of(
                 Verdict.FAIL,
-                Suspect(kind="node", name=name, confidence=1.0, evidence=answer.reason),
+                Suspect("node", name, 1.0, answer.reason),
             )
         elif answer.wrong:
             evidence = Reason.of("disk-wrong", problem=answer.wrong)
-            yield Problem.of(
-                Verdict.CORRUPT, Suspect(kind="node", name=name, confidence=1.0, evidence=evidence)
-            )
+            yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
     busy = [
         name
         for name, answer in answers.items()

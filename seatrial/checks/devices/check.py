@@ -7,6 +7,7 @@ samples. Devices of one kind must give the same digest of the same work, bit for
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -89,7 +90,7 @@ def devices(context: CheckContext) -> StepResult:
 
 def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
     """Measure all nodes at once, or each a little later than the one before it."""
-    place = {node.name: nth for nth, node in enumerate(testbed.nodes)}
+    place = {name: nth for nth, name in enumerate(testbed.names)}
 
     def begin(node: Node) -> tuple[DeviceMeasurement, ...]:
         time.sleep(section.stagger_s * place[node.name] / len(place))
@@ -121,7 +122,7 @@ def _broken(answers: Answers) -> Iterator[Problem]:
         if isinstance(answer, RemoteError):
             yield Problem.of(
                 Verdict.FAIL,
-                Suspect(kind="node", name=name, confidence=1.0, evidence=answer.reason),
+                Suspect("node", name, 1.0, answer.reason),
             )
             continue
         for device in answer:
@@ -129,12 +130,7 @@ def _broken(answers: Answers) -> Iterator[Problem]:
             if problem:
                 yield Problem.of(
                     problem[0],
-                    Suspect(
-                        kind=device.kind,
-                        name=device.name(name),
-                        confidence=1.0,
-                        evidence=problem[1],
-                    ),
+                    Suspect(device.kind, device.name(name), 1.0, problem[1]),
                 )
 
 
@@ -165,14 +161,13 @@ def repeat_devices(
     """Measure the devices of each doubtful node again; one node after another if they share a
     machine.
     """
-    metrics: dict[str, set[str]] = {}
+    metrics = defaultdict(set)
     for doubt in doubts:
-        metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(
-            doubt.measurement.metric
-        )
+        m = doubt.measurement
+        metrics[m.subject.name.partition("/")[0]].add(m.metric)
     nodes = [node for node in context.testbed.nodes if node.name in metrics]
     if nodes:
-        log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
+        log_repeat(f"devices of {some_of((node.name for node in nodes), 3)}", doubts)
 
     def again(node: Node) -> None:
         """Measure again what was in doubt, devices or disk."""

@@ -9,6 +9,13 @@ from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import ByteSize, Strict
 
 NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+# Metrics that take long, the field that asks for them, and its value without them
+_LONG = (
+    ({"matmul_best"}, "dtypes", ()),
+    ({"host_to_device", "device_to_host"}, "host_link", False),
+    ({"peer_copy"}, "peers", False),
+    ({"matmul_stress"}, "stress_s", 0.0),
+)
 _MEMORY_S = 5.0  # for the memory of one GPU
 _PEER_S = 0.1  # for a pair of GPUs, at most
 _ROUND_S = 0.05  # of the search for wrong results, of one device
@@ -76,19 +83,20 @@ class Devices(Strict):
 
     def arguments(self, gpus: int) -> list[str]:
         """Return the probe's arguments for a node with so many GPUs."""
-        words = [
+        return [
             "--seconds",
             f"{self.seconds:g}",
             "--timeout-s",
             f"{self.timeout_s:g}",
             "--gpus",
             str(gpus),
-        ]
-        words += ["--rounds", str(self.rounds), "--memory-share", f"{self.memory_share:g}"]
-        words += ["--stress-s", f"{self.stress_s:g}"]
-        words += ["--dtypes", *self.dtypes] if self.dtypes else []
-        return [
-            *words,
+            "--rounds",
+            str(self.rounds),
+            "--memory-share",
+            f"{self.memory_share:g}",
+            "--stress-s",
+            f"{self.stress_s:g}",
+            *(["--dtypes", *self.dtypes] if self.dtypes else []),
             *(["--host-link"] if self.host_link else []),
             *(["--peers"] if self.peers else []),
         ]
@@ -97,15 +105,10 @@ class Devices(Strict):
         """Return the arguments for measuring these metrics again, without long measurements of
         others.
         """
-        left_out: dict[str, object] = {"rounds": 1, "memory_share": 0.0}
-        left_out |= {} if "matmul_best" in metrics else {"dtypes": ()}
-        left_out |= (
-            {} if {"host_to_device", "device_to_host"} & set(metrics) else {"host_link": False}
-        )
-        left_out |= {} if "peer_copy" in metrics else {"peers": False}
-        return self.model_copy(
-            update=left_out | ({} if "matmul_stress" in metrics else {"stress_s": 0.0})
-        )
+        left_out = {"rounds": 1, "memory_share": 0.0} | {
+            field: none for of, field, none in _LONG if of.isdisjoint(metrics)
+        }
+        return self.model_copy(update=left_out)
 
 
 def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
@@ -113,13 +116,7 @@ def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
     names, seconds = zip(
         *_measurements(section, nodes.slots if nodes.gpus else 1, gpus=nodes.gpus), strict=True
     )
-    parts = [
-        PlannedPart(
-            what=", ".join(names),
-            about_s=START_S[nodes.gpus] + sum(seconds),
-            most_s=section.timeout_s,
-        )
-    ]
+    parts = [PlannedPart(", ".join(names), START_S[nodes.gpus] + sum(seconds), section.timeout_s)]
     if section.disk:
         parts.append(
             PlannedPart(

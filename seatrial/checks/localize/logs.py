@@ -40,7 +40,7 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
 
 def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     """Return the addresses of the GPUs of each host, in the order of the ranks."""
-    gpus: dict[str, list[str]] = defaultdict(list)
+    gpus = defaultdict(list)
     for device in sorted(sweep.devices, key=lambda device: device.rank):
         if device.host:
             gpus[device.host].append(device.pci.lower() or f"gpu{device.device}")

@@ -3,7 +3,7 @@ and folders.
 """
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
@@ -66,12 +66,12 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
     except NothingFoundError:
         return []
     nodes = pair_in(Path(path).stem)
-    checks = [part for part in parts if isinstance(part, Check)]
-    by_test: dict[str, dict[int, float]] = {}
-    for measurement in (measurement for check in checks for measurement in check.measurements):
-        if measurement.metric == _RDMA:
-            sizes = by_test.setdefault(str(measurement.conditions["test"]), {})
-            sizes[int(measurement.conditions["message_bytes"])] = measurement.value
+    by_test = defaultdict[str, dict[int, float]](dict)
+    for check in parts:
+        for m in check.measurements if isinstance(check, Check) else ():
+            if m.metric == _RDMA:
+                size = int(m.conditions["message_bytes"])
+                by_test[str(m.conditions["test"])][size] = m.value
     if by_test and nodes is None:
         raise InputError(
             f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log"
@@ -86,7 +86,7 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
 def pair_in(stem: str) -> tuple[str, str] | None:
     """Return the two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
     for match in _BETWEEN.finditer(stem):
-        ends: Sequence[str] = stem.split(match[0])
+        ends = stem.split(match[0])
         if len(ends) == 2 and all(ends) and ends[0] != ends[1]:
             return ends[0], ends[1]
     return None

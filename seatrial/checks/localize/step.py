@@ -16,10 +16,10 @@ from typing import Any
 
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.section import Collectives, PlannedSweep, sweep_of
 from seatrial.checks.collectives.sweep import at_once, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
@@ -29,10 +29,9 @@ from seatrial.config.run import Run
 from seatrial.localize.group_tests import GroupTest
 from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
-from seatrial.model.result import SURE, Check, Suspect, merge_suspects
-from seatrial.model.setup import NETWORK, arm_of
+from seatrial.model.result import SURE, Check, Document, Suspect, merge_suspects
+from seatrial.model.setup import NETWORK
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
@@ -63,9 +62,7 @@ def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
     suspected.
     """
     # Taken nodes are not kept for that long
-    if len(context.testbed.nodes) < _LEAST_NODES:
-        return False
-    if context.run.taken:
+    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:
         return False
     if _has_slowed(context):
         return True
@@ -164,10 +161,11 @@ def _measured_again(
     by_name = {check.name: check for check in checks}
     doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
-    slow = []
-    for name, again in repeated.items():
-        if again.check and again.check.suspects and not again.over:
-            slow.append(name)
+    slow = [
+        name
+        for name, again in repeated.items()
+        if again.check and again.check.suspects and not again.over
+    ]
     # A machine that was busy for a moment is no fault
     repeated |= repeat({name: doubts[name] for name in slow}, until)
     fresh_checks = []
@@ -195,8 +193,8 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     """Return the first sweep over all nodes that was bad or has no number, at the sizes of its
     plateau.
     """
-    bad = {_sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
-    measured = {_sweep_of(m) for m in check.measurements}
+    bad = {sweep_of(j.measurement) for j in check.judgements if j.verdict.is_fault}
+    measured = {sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
     keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     sweep = next(
@@ -205,11 +203,6 @@ def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     plateau = plateau_sizes(sweep.sizes.sizes())
     ends = {"min_bytes": plateau[0], "max_bytes": plateau[-1]}
     return replace(sweep, sizes=sweep.sizes.model_copy(update=ends))
-
-
-def _sweep_of(measurement: Measurement) -> tuple[object, str]:
-    """Return the operation and the arm that a number is of."""
-    return measurement.conditions.get("operation"), arm_of(measurement)
 
 
 class _Rounds:
@@ -255,7 +248,7 @@ class _Rounds:
         parallel = at_once(self.testbed, [len(group.nodes) for group in groups])
         outcomes = in_parallel(labelled, lambda each: self._test(*each), parallel)
         tests = self._tests_of(labelled, outcomes)
-        gone: set[str] = set()
+        gone = set()
         if len(tests) < len(groups) or any(test.failed for test in tests):
             gone = self._gone(outcomes)
         nodes = tuple(node for node in self.state.nodes if node not in gone)
@@ -349,10 +342,11 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     if outcome.verdict is Verdict.CORRUPT:
         return {}
-    rates = {}
-    for m in outcome.measurements:
-        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place":
-            rates[int(m.conditions["message_bytes"])] = m.value
+    rates = {
+        int(m.conditions["message_bytes"]): m.value
+        for m in outcome.measurements
+        if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"
+    }
     if len(rates) == len(sizes):
         return rates
     return {} if outcome.verdict is Verdict.FAIL else None
@@ -360,7 +354,7 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
 
 def _document(
     check: Check, localization: Localization, rounds: int = 0, collective: str | None = None
-) -> dict[str, Any]:
+) -> Document:
     """Return the `localization` of run.json."""
     return localization.to_dict() | {
         "verdict": check.verdict.value,

@@ -75,9 +75,7 @@ def _rows_of_json(name: str, text: str) -> Iterator[TableRow]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{printable(name)}: is no JSON: {error}") from error
-    rows = document
-    if isinstance(document, dict):
-        rows = document.get("pairs")
+    rows = document.get("pairs") if isinstance(document, dict) else document
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(
             f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each '
@@ -109,10 +107,8 @@ def _test(name: str, row: TableRow) -> GroupTest:
     if first == second:
         raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(first)}")
     size = _size(name, row)
-    rates = {}
     rate = _rate(name, row)
-    if rate:
-        rates[size] = rate
+    rates = {size: rate} if rate else {}
     gpus, conditions = _gpus(str(row.get("gpus") or ""))
     operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
     return GroupTest(
@@ -135,9 +131,7 @@ def _node(name: str, field: str, row: TableRow) -> str:
 
 def _rate(name: str, row: TableRow) -> float:
     """Return GB/s; 0 for a test that failed."""
-    text = ""
-    if row.get("gb_s") is not None:
-        text = str(row["gb_s"]).strip()
+    text = str(row["gb_s"]).strip() if row.get("gb_s") is not None else ""
     if text.lower() in _FAILED:
         return 0.0
     try:

@@ -19,13 +19,14 @@ from typing import Annotated
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.inventory import Inventories
-from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.checks.connectivity.throughput import partners
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
+    Conditions,
     Problem,
     Repeated,
     StepResult,
@@ -48,7 +49,7 @@ from seatrial.checks.rdma.section import (
     tests_of_pair,
 )
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
@@ -146,9 +147,7 @@ class _Trial:
         self.testbed = context.testbed
         self.section = section
         findings = context.recall(Findings)
-        self._inventories: Inventories = {}
-        if findings:
-            self._inventories = findings.inventories
+        self._inventories: Inventories = findings.inventories if findings else {}
         self._nodes = self.testbed.by_name
         self.known = self._options()
         devices, self.missing = self._devices()
@@ -160,10 +159,8 @@ class _Trial:
         Raises MissingError if it is not on each.
         """
         section = self.section
-        prefix = ""
-        if section.folder:
-            prefix = f"{section.folder}/"
-        request: dict[str, object] = {
+        prefix = f"{section.folder}/" if section.folder else ""
+        request = {
             "programs": [[prefix + name, "--help"] for name in section.programs],
             "ports": [],
             "seconds": section.timeout_s,
@@ -193,9 +190,7 @@ class _Trial:
                     )
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
-        if texts:
-            return frozenset.intersection(*map(options_in, texts))
-        return frozenset()
+        return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
         """Return the devices of most nodes, and what nodes lack of them.
@@ -280,15 +275,14 @@ class _Trial:
             if not at_server.answer(serves, Listening, answer_s).listening:
                 ended = at_server.answer(serves, AllEnded, _SPARE_S).ended
                 device, message = self._first_failure(test, ended)
-                return _Outcome(problems=[_failed(pair, device, message)])
+                return _failed(pair, device, message)
             asks = at_client.send(asking)
             ended = at_client.answer(asks, AllEnded, answer_s).ended
             served = at_server.answer(serves, AllEnded, answer_s).ended
         except RemoteError as error:
-            return _Outcome(problems=[_failed(pair, first_device, error.reason)])
+            return _failed(pair, first_device, error.reason)
         if not len(ended) == len(served) == len(test.rails):
-            problem = _failed(pair, first_device, "another number of programs ended")
-            return _Outcome(problems=[problem])
+            return _failed(pair, first_device, "another number of programs ended")
         outcome = _Outcome()
         for rail, of_client, of_server in zip(test.rails, ended, served, strict=True):
             outcome.add(self._read(test, rail, pair, (of_client, of_server)))
@@ -321,14 +315,12 @@ class _Trial:
         of_server = read_perftest(_lines(at_server))
         for result in (*own.results, *of_server.results):
             if result.verdict is Verdict.CORRUPT:
-                problem = _failed(pair, rail.device, result.words, Verdict.CORRUPT)
-                return _Outcome(problems=[problem])
+                return _failed(pair, rail.device, result.words, Verdict.CORRUPT)
         measured = [m for m in own.measurements if m.finite and m.value > 0]
         if at_client.status != 0 or not measured:
-            problem = _failed(pair, rail.device, _message(ended) or "no result")
-            return _Outcome(problems=[problem])
+            return _failed(pair, rail.device, _message(ended) or "no result")
         m = measured[-1]
-        conditions: dict[str, ConditionValue] = {
+        conditions: Conditions = {
             "test": test.program,
             "rail": rail.device,
             "rails_at_once": len(test.rails),
@@ -357,19 +349,16 @@ def _message(ended: Sequence[Ended]) -> str:
 
 def _of_node(name: str, evidence: Reason) -> Problem:
     """Return the problem of a node that does not answer or lacks a device."""
-    suspect = Suspect(kind="node", name=name, confidence=0.9, evidence=evidence)
+    suspect = Suspect("node", name, 0.9, evidence)
     return Problem.of(Verdict.FAIL, suspect)
 
 
-def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> Problem:
-    """Return the problem of a pair that could not be tested on a rail, or had wrong data there."""
-    code = "rdma-failed"
-    if verdict is Verdict.CORRUPT:
-        code = "rdma-wrong"
+def _failed(pair: Pair, device: str, problem: object, verdict: Verdict = Verdict.FAIL) -> _Outcome:
+    """Return the outcome of a pair that could not be tested on a rail, or had wrong data there."""
+    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=problem)
-    return Problem.of(
-        verdict, Suspect(kind="link", name=link_name(*pair), confidence=0.7, evidence=evidence)
-    )
+    suspect = Suspect("link", link_name(*pair), 0.7, evidence)
+    return _Outcome(problems=[Problem.of(verdict, suspect)])
 
 
 def _log(test: PairTest, pair: Pair, outcome: _Outcome) -> None:

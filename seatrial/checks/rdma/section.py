@@ -115,8 +115,6 @@ def command_line(
         "-F",
         "-d",
         rail.device,
-    ]
-    words += [
         "-p",
         str(rail.port),
         *(["-x", str(section.gid_index)] if section.gid_index is not None else []),
@@ -129,8 +127,6 @@ def command_line(
             "-q",
             str(section.queue_pairs),
             "--report_gbits",
-        ]
-        words += [
             "-D",
             str(section.seconds),
             "-f",
@@ -193,12 +189,8 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
     How many rails there are is known on the nodes alone, so one for each rank is assumed.
     """
     rails = len(section.devices) or nodes.slots
-    number = range(rails)
-    tests = list(
-        tests_of_pair(
-            section, [Rail(device=str(i), port=section.port + i, gpu_by_node={}) for i in number]
-        )
-    )
+    assumed = [Rail(str(number), section.port + number, {}) for number in range(rails)]
+    tests = list(tests_of_pair(section, assumed))
     rounds = min(section.rounds, most_rounds(nodes.count))
     about_s = (
         sum(_START_S + (section.seconds if test.is_bandwidth else 0) for test in tests) * rounds
@@ -207,8 +199,4 @@ def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
         f"{', '.join(section.programs)} over each rail and all at once, {rounds} partners of "
         "each node"
     )
-    return [
-        PlannedPart(
-            what=summary, about_s=about_s, most_s=about_s + rounds * len(tests) * section.timeout_s
-        )
-    ]
+    return [PlannedPart(summary, about_s, about_s + rounds * len(tests) * section.timeout_s)]

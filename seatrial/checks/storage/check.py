@@ -19,6 +19,7 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
+    Conditions,
     PlannedNodes,
     PlannedPart,
     Problem,
@@ -44,7 +45,7 @@ from seatrial.checks.storage.nodes import (
 from seatrial.config.upload import Address
 from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.model.errors import MissingError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
@@ -125,18 +126,14 @@ class _Trial:
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        greetings = self.nodes.greetings
-        lacking = {name: greeting.lacks for name, greeting in greetings.items() if greeting.lacks}
+        greetings = self.nodes.greetings.items()
+        lacking = {name: greeting.lacks for name, greeting in greetings if greeting.lacks}
         if lacking:
             program = next(iter(lacking.values()))
             where = f"on {some_of(lacking)}"
+            remedy = f"install package {program}"
             raise MissingError(
-                Reason.of(
-                    "program-missing",
-                    program=program,
-                    where=where,
-                    remedy=f"install package {program}",
-                )
+                Reason.of("program-missing", program=program, where=where, remedy=remedy)
             )
         size = self._bytes()
         if size and self._check_visibility():  # rates of different file systems say nothing
@@ -171,7 +168,7 @@ class _Trial:
         """Check that each node reads in time what the node before it in the ring wrote."""
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
-        unseen: dict[tuple[str, str], str] = {}
+        unseen = {}
         seconds: dict[str, float] = {}
         for _ in range(_NOTES if reader else 0):
             notes = self.nodes.ask(reader, lambda name: {"do": "note"}, Note)
@@ -229,9 +226,7 @@ class _Trial:
             yield Problem(
                 Verdict.FAIL,
                 reason,
-                Suspect(kind="node", name=named, confidence=0.9, evidence=reason)
-                if named
-                else None,
+                Suspect("node", named, 0.9, reason) if named else None,
             )
 
     def _small_files(self) -> None:
@@ -321,7 +316,7 @@ class _Trial:
             self.problems.append(
                 Problem.of(
                     Verdict.CORRUPT,
-                    Suspect(kind="node", name=name, confidence=0.5, evidence=evidence),
+                    Suspect("node", name, 0.5, evidence),
                 )
             )
 
@@ -338,10 +333,7 @@ class _Trial:
                 )
                 continue
             suspect = Suspect(
-                kind="node",
-                name=name,
-                confidence=0.9,
-                evidence=Reason.of("storage-failed", path=self.path, problem=error.reason),
+                "node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason)
             )
             problem = Problem.of(Verdict.FAIL, suspect)
             yield (
@@ -358,7 +350,7 @@ class _Trial:
     ) -> None:
         """Add a measurement with the conditions that the path has."""
         greetings = list(self.nodes.greetings.values())
-        conditions: dict[str, ConditionValue] = {
+        conditions: Conditions = {
             "path": self.path,
             "filesystem": greetings[0].filesystem,
             "direct": all(isinstance(each, Greeting) and each.direct for each in greetings),

@@ -54,12 +54,17 @@ class Done(NodeAnswer):
     id: int
 
 
-class Transfer(Done):
-    """Bytes that were written or read; `wrong` says what is not as it was written."""
+class Timed(Done):
+    """How long it took; `wrong` says what is not as it was written."""
 
-    bytes: Annotated[int, Field(gt=0, lt=1 << 60)]
     seconds: Annotated[FiniteFloat, Field(gt=1e-6, le=1e6)]
     wrong: Text = ""
+
+
+class Transfer(Timed):
+    """Bytes that were written or read."""
+
+    bytes: Annotated[int, Field(gt=0, lt=1 << 60)]
 
     @property
     def gb_s(self) -> float:
@@ -86,11 +91,8 @@ class Contention(Done):
     locked: bool
 
 
-class SmallFiles(Done):
-    """The seconds for all small files; `wrong` says what is not as it was written."""
-
-    seconds: Annotated[FiniteFloat, Field(gt=1e-6, le=1e6)]
-    wrong: Text = ""
+class SmallFiles(Timed):
+    """All small files were written and read."""
 
 
 class StorageNodes:
@@ -129,7 +131,7 @@ class StorageNodes:
 
     def _started(self, node: Node, path: str) -> tuple[LineProbe, StoreGreeting]:
         """Start the probe of a path on a node, and return it with its greeting."""
-        model: type[StoreGreeting] = StoreGreeting if is_object_store(path) else Greeting
+        model = StoreGreeting if is_object_store(path) else Greeting
         program = standard_library_program(self._testbed, "storage.py")
         if is_object_store(path):
             program = [self._testbed.python, f"{self._testbed.workdir}/objects.py"]

@@ -22,12 +22,13 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
-from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -94,7 +95,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
             f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all "
             f"{ranks} ranks"
         )
-        return Check(name=NAME, verdict=Verdict.PASS, reason=uncoded(right), seconds=result.seconds)
+        return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
     wrong = sum(rank.wrong for rank in bad)
     first = min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of(
@@ -106,21 +107,8 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         evidence = Reason.of(
             "rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong
         )
-        suspects.append(
-            Suspect(
-                kind="node",
-                name=node_of(rank.rank, rank.host, testbed),
-                confidence=0.9,
-                evidence=evidence,
-            )
-        )
-    return Check(
-        name=NAME,
-        verdict=Verdict.CORRUPT,
-        reason=reason,
-        seconds=result.seconds,
-        suspects=tuple(suspects),
-    )
+        suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
+    return Check(NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 def training(context: CheckContext) -> StepResult:
@@ -131,7 +119,7 @@ def training(context: CheckContext) -> StepResult:
     testbed = context.testbed
     section = context.section(Training)
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
-    if sums and sums.verdict is not Verdict.PASS:
+    if sums and not sums.passed:
         return StepResult(sums, testbed)
     check = _train(run, testbed, section, NAME)
     if sums and check.passed:
@@ -190,24 +178,14 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     fault = incomplete(result, trained.ranks, testbed.world_size) or problem(
         trained, settings.min_loss_drop
     )
-    if fault is None and not result.ok:
-        fault = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
     fell = fraction(trained.loss_drop or 0)
     took = quantity(step_ms, "ms")
     learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
     good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
-    verdict, reason = fault or (Verdict.PASS, good)
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        measurements=tuple(
-            measured(trained, testbed, run.cluster, settings.workload(gpus=testbed.has_gpus))
-        ),
-        suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
-    )
+    workload = settings.workload(gpus=testbed.has_gpus)
+    measurements = measured(trained, testbed, run.cluster, workload)
+    return conclude_end(result, fault, good, measurements, suspects(trained))
 
 
 def repeat_training(

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from seatrial.checks.contract import Conditions
 from seatrial.config.yamlfile import Strict
-from seatrial.model.measurement import ConditionValue
 
 
 class DecoderShape(Strict):
@@ -128,9 +128,9 @@ class DecoderOptions(Strict):
     )
     hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
-    def decoder_conditions(self) -> dict[str, ConditionValue]:
+    def decoder_conditions(self) -> Conditions:
         """Return what the speed depends on, besides batch and precision."""
-        conditions: dict[str, ConditionValue] = {"sequence": self.sequence}
+        conditions: Conditions = {"sequence": self.sequence}
         if str(self.parallel):
             conditions["parallel"] = str(self.parallel)
         if self.activation_checkpointing:

@@ -82,9 +82,8 @@ def _checkpoint_time(attempt: Attempt, step: int) -> float:
 
 def _saves(attempt: Attempt, until: float) -> float:
     """Return the seconds for which checkpoints held the steps up that were not lost."""
-    saves = [
-        event
+    return sum(
+        float(event["blocked_s"])
         for event in attempt.events
         if event["event"] == "checkpoint" and event["time"] <= until
-    ]
-    return sum(float(event["blocked_s"]) for event in saves)
+    )

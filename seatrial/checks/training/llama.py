@@ -17,10 +17,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.contract import Conditions
+from seatrial.checks.failures import Failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
-from seatrial.checks.training.parts import MOST_RANKS, RankFigures, incomplete
+from seatrial.checks.training.parts import MOST_RANKS, RankFigures, conclude_end, incomplete
 from seatrial.checks.training.result import (
     Figures,
     Finite,
@@ -34,7 +36,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -136,10 +138,8 @@ class Llama(Learning):
     @property
     def odd(self) -> list[Odd]:
         """The ranks whose bits differ."""
-        return [
-            *(self.replays.odd if self.replays else ()),
-            *(self.copies.odd if self.copies else ()),
-        ]
+        compared = (self.replays, self.copies)
+        return [odd for each in compared if each for odd in each.odd]
 
     @property
     def is_divided(self) -> bool:
@@ -223,7 +223,7 @@ def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
     """Return the first rank of the node to interrupt; a random node is the same in each replay of a
     run.
     """
-    names = [each.name for each in testbed.nodes]
+    names = testbed.names
     chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
     place = names.index(chosen) if chosen in names else 0
     return sum(each.slots for each in testbed.nodes[:place])
@@ -248,12 +248,7 @@ def _ended(
         and read_last(lines) is None
         and any(event["event"] == "step" for event in read_events(lines))
     ):
-        return Check(
-            name=NAME,
-            verdict=Verdict.PASS,
-            reason=Reason.of("training-interrupted"),
-            seconds=result.seconds,
-        )
+        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
     return conclude_llama(run, testbed, workload, result)
 
 
@@ -265,22 +260,11 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
             testbed, result, began=bool(read_events(from_rank_0(result.lines)))
         )
     problem = incomplete(result, last.ranks, testbed.world_size) or _problem(last, testbed)
-    if problem is None and not result.ok:
-        problem = classify_failure(result, began=True)
-    verdict, reason = problem or (Verdict.PASS, _summary(last))
-    suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
-    measurements = tuple(measured(last, testbed, run, workload))
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        measurements=measurements,
-        suspects=suspects,
-    )
+    measurements = measured(last, testbed, run, workload)
+    return conclude_end(result, problem, _summary(last), measurements, _odd_nodes(last, testbed))
 
 
-def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
+def _problem(last: Llama, testbed: Testbed) -> Failure | None:
     """Return the first problem of a training that ended, if any."""
     if last.odd:
         return _differing(last, testbed)
@@ -291,7 +275,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
     return learned_too_little(last, _MIN_DROP, "")
 
 
-def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
+def _differing(last: Llama, testbed: Testbed) -> Failure:
     """Return the verdict on ranks whose bits differ: corrupt where a majority says what is
     right.
     """
@@ -311,12 +295,7 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
     """Yield the nodes of the ranks whose bits differ."""
     for each in last.odd:
         evidence = Reason.of(_EVIDENCE[each.by], rank=each.rank, replays=each.replays)
-        yield Suspect(
-            kind="node",
-            name=node_of(each.rank, each.host, testbed),
-            confidence=_CONFIDENT,
-            evidence=evidence,
-        )
+        yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 
 def _summary(last: Llama) -> Reason:
@@ -337,10 +316,8 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
     if figures is None:
         return check
     subject = Subject("cluster", run.cluster.name)
-    conditions: dict[str, ConditionValue] = {"interrupts": len(course.attempts) - 1}
-    share = Measurement(
-        metric="goodput", value=figures.share, unit="", subject=subject, conditions=conditions
-    )
+    conditions = {"interrupts": len(course.attempts) - 1}
+    share = Measurement("goodput", figures.share, "", subject, conditions=conditions)
     reason = Reason.of(
         "training-goodput",
         share=f"{100 * figures.share:.1f} %",
@@ -371,22 +348,20 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
     for metric, figure, unit, more in _recorded(last, workload):
         if figure is not None:
             yield number(metric, figure, unit, conditions={**where, **more}, better=None)
-    for node in testbed.nodes:
-        ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
-        yield from of_slowest(Subject("node", node.name), where, _of_node(last, ranks, testbed))
+    for name in testbed.names:
+        ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == name]
+        yield from of_slowest(Subject("node", name), where, _of_node(last, ranks, testbed))
 
 
 def _recorded(
     last: Llama, workload: Workload
-) -> Iterator[tuple[str, float | None, str, dict[str, ConditionValue]]]:
+) -> Iterator[tuple[str, float | None, str, Conditions]]:
     """Yield metric, value, unit and further conditions of figures that are recorded only."""
     yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
         yield "communication_share", share, "", {"group": group}
     if last.checkpoint:
-        mode: dict[str, ConditionValue] = {
-            "checkpoint": "async" if workload.checkpoint_async else "sync"
-        }
+        mode: Conditions = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
         yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
         yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
         yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
@@ -394,33 +369,16 @@ def _recorded(
 
 def _of_node(last: Llama, ranks: Sequence[Rank], testbed: Testbed) -> Iterator[Figures]:
     """Yield the figures of a node's ranks."""
-    yield Figures(
-        metric="step_time", unit="ms", better="lower", values=[rank.step_ms for rank in ranks]
-    )
+    yield Figures("step_time", "ms", "lower", [rank.step_ms for rank in ranks])
     if not last.is_divided:
         yield Figures(
-            metric="compute_time",
-            unit="ms",
-            better=of_computing(testbed),
-            values=[rank.compute_ms for rank in ranks],
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms for rank in ranks]
         )
-        yield Figures(
-            metric="waiting_time",
-            unit="ms",
-            better=None,
-            values=[rank.waiting_ms for rank in ranks],
-        )
+        yield Figures("waiting_time", "ms", None, [rank.waiting_ms for rank in ranks])
     times = last.replays.step_ms if last.replays else []
     of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
     for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
-        yield Figures(metric="alone_time", unit="ms", better="lower", values=alone)
+        yield Figures("alone_time", "ms", "lower", alone)
     for phase in _PHASES:
-        yield Figures(
-            metric=f"{phase}_time",
-            unit="ms",
-            better=None,
-            values=[getattr(rank, f"{phase}_ms") for rank in ranks],
-        )
-    yield Figures(
-        metric="memory_peak", unit="GB", better=None, values=[rank.memory_gb for rank in ranks]
-    )
+        yield Figures(f"{phase}_time", "ms", None, [getattr(rank, f"{phase}_ms") for rank in ranks])
+    yield Figures("memory_peak", "GB", None, [rank.memory_gb for rank in ranks])

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from seatrial.checks.collectives.sweep import naming_flooders, rendezvous_argv
 from seatrial.checks.connectivity.stages import roll_call
-from seatrial.checks.failures import gave_up, lost_ranks
+from seatrial.checks.failures import gave_up
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
@@ -52,12 +53,7 @@ def on_ranks(
         return _with_missing(
             run,
             testbed,
-            Check(
-                name=NAME,
-                verdict=Verdict.FAIL,
-                reason=error.reason,
-                seconds=time.monotonic() - started,
-            ),
+            Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started),
         )
     check = conclude(result)
     if result.flooded:

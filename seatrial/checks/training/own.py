@@ -7,11 +7,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.checks.failures import classify_failure, lost_ranks, missing_reports
+from seatrial.checks.contract import Conditions
+from seatrial.checks.failures import classify_failure, missing_reports
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run
-from seatrial.model.measurement import ConditionValue, Subject
+from seatrial.model.measurement import Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
@@ -55,9 +57,9 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
         reason = Reason.of(
             "training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log)
         )
-        return Check(name=NAME, verdict=Verdict.FAIL, reason=reason, seconds=result.seconds)
+        return Check(NAME, Verdict.FAIL, reason, result.seconds)
     check = check_of(report, NAME)
-    conditions: dict[str, ConditionValue] = {
+    conditions: Conditions = {
         "ranks": testbed.world_size,
         "command": digest_of(workload.command),
     }
@@ -74,13 +76,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
     awaited = late_ranks(read_watchdog(result.lines))
     if awaited:
         reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
-    return Check(
-        name=NAME,
-        verdict=verdict,
-        reason=reason,
-        seconds=result.seconds,
-        suspects=lost_ranks(result, testbed),
-    )
+    return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
 
 
 def digest_of(command: Sequence[str]) -> str:

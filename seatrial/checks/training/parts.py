@@ -3,13 +3,16 @@
 Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from pydantic import Field
 
-from seatrial.checks.failures import missing_reports
+from seatrial.checks.failures import Failure, classify_failure, missing_reports
+from seatrial.checks.training.on_ranks import NAME
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
@@ -27,7 +30,7 @@ class RankFigures(NodeAnswer):
     host: Text
 
 
-def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
+def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> Failure | None:
     """Return verdict and reason if a summary contradicts what the ranks report of themselves; None
     if it agrees.
     """
@@ -43,9 +46,7 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
     )
 
 
-def incomplete(
-    result: MpiResult, ranks: Sequence[RankFigures], world_size: int
-) -> tuple[Verdict, Reason] | None:
+def incomplete(result: MpiResult, ranks: Sequence[RankFigures], world_size: int) -> Failure | None:
     """Return verdict and reason of a summary that is not of all ranks, or not what they report;
     None if it is.
     """
@@ -57,6 +58,27 @@ def incomplete(
             "training-ranks-missing", ranks=len(ranks), world_size=world_size
         )
     return None
+
+
+def conclude_end(
+    result: MpiResult,
+    fault: Failure | None,
+    good: Reason,
+    measurements: Iterable[Measurement],
+    suspects: Iterable[Suspect],
+) -> Check:
+    """Return the check of a training that ended; `suspects` count where its numbers are wrong."""
+    if fault is None and not result.ok:
+        fault = classify_failure(result, began=True)
+    verdict, reason = fault or (Verdict.PASS, good)
+    return Check(
+        name=NAME,
+        verdict=verdict,
+        reason=reason,
+        seconds=result.seconds,
+        measurements=tuple(measurements),
+        suspects=tuple(suspects) if verdict is Verdict.CORRUPT else (),
+    )
 
 
 def _own_parts(result: MpiResult, kind: type[RankFigures]) -> dict[int | None, dict[str, object]]:

@@ -19,7 +19,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
-from seatrial.checks.failures import node_of
+from seatrial.checks.contract import Conditions
+from seatrial.checks.failures import Failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
@@ -110,7 +112,7 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
     return result.model_copy(update={"ranks": ranks})
 
 
-def problem(result: TrainingResult, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
+def problem(result: TrainingResult, min_loss_drop: float) -> Failure | None:
     """Return the first problem of a complete result, if any."""
     if len(result.losses) < max(1, result.steps):
         return Verdict.INCONCLUSIVE, Reason.of(
@@ -131,7 +133,7 @@ def problem(result: TrainingResult, min_loss_drop: float) -> tuple[Verdict, Reas
     return learned_too_little(result, min_loss_drop, "nats")
 
 
-def learned_too_little(result: Learning, least: float, unit: str) -> tuple[Verdict, Reason] | None:
+def learned_too_little(result: Learning, least: float, unit: str) -> Failure | None:
     """Return the problem of a loss that fell by less than that fraction; None if it fell enough."""
     drop = result.loss_drop or 0.0
     if drop >= least:
@@ -151,18 +153,13 @@ def suspects(result: TrainingResult) -> Iterator[Suspect]:
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
-            yield Suspect(
-                kind="node",
-                name=rank.host,
-                confidence=0.9,
-                evidence=Reason.of("rank-loss-not-finite", rank=rank.rank),
-            )
+            yield Suspect("node", rank.host, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
     elif not bad:
         for rank in _odd(result.ranks):
             evidence = Reason.of(
                 "rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12]
             )
-            yield Suspect(kind="node", name=rank.host, confidence=0.9, evidence=evidence)
+            yield Suspect("node", rank.host, 0.9, evidence)
 
 
 def _odd(ranks: Sequence[Rank]) -> list[Rank]:
@@ -173,7 +170,7 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return []
 
 
-def conditions_of(testbed: Testbed, workload: Workload) -> dict[str, ConditionValue]:
+def conditions_of(testbed: Testbed, workload: Workload) -> Conditions:
     """Return the conditions of all measurements of a training."""
     return {
         "ranks": testbed.world_size,
@@ -187,7 +184,7 @@ def measured(
 ) -> Iterator[Measurement]:
     """Yield the measurements of a result; numbers that are not there or not finite are left out."""
     where = conditions_of(testbed, workload)
-    learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
+    learning = {**where, **workload.learning_conditions()}
     number = partial(Measurement, subject=Subject("cluster", cluster.name))
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:
@@ -216,21 +213,13 @@ def measured(
         )
     for metric, value, unit in _recorded(result, testbed, cluster, workload):
         yield number(metric, value, unit, conditions=where, better=None)
-    for node in testbed.nodes:
-        own = [rank for rank in result.ranks if rank.host == node.name]
-        steps = Figures(
-            metric="step_time",
-            unit="ms",
-            better="lower",
-            values=[rank.step_time_ms_median for rank in own],
-        )
+    for name in testbed.names:
+        own = [rank for rank in result.ranks if rank.host == name]
+        steps = Figures("step_time", "ms", "lower", [rank.step_time_ms_median for rank in own])
         computes = Figures(
-            metric="compute_time",
-            unit="ms",
-            better=of_computing(testbed),
-            values=[rank.compute_ms_median for rank in own],
+            "compute_time", "ms", of_computing(testbed), [rank.compute_ms_median for rank in own]
         )
-        yield from of_slowest(Subject("node", node.name), where, (steps, computes))
+        yield from of_slowest(Subject("node", name), where, (steps, computes))
 
 
 class Figures(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
+from seatrial.checks.contract import START_S, Conditions, PlannedNodes, PlannedPart
 from seatrial.checks.training.decoder import DecoderOptions, DecoderShape, Parallel
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
@@ -14,41 +14,14 @@ _LARGE_IMAGES = 224
 # Fields that are options of the probe, most under their own names; those of _ALWAYS have other
 # defaults there.
 _OPTIONS = (
-    *(
-        "steps",
-        "batch_per_rank",
-        "warmup_steps",
-        "model",
-        "image_size",
-        "data",
-        "data_dir",
-        "download",
-        "precision",
-    ),
-    *("compile", "workers", "learning_rate", "inference_steps"),
-)
+    "steps", "batch_per_rank", "warmup_steps", "model", "image_size", "data", "data_dir", "download",
+    "precision", "compile", "workers", "learning_rate", "inference_steps",
+)  # fmt: skip
 _LLAMA_OPTIONS = (
-    *(
-        "steps",
-        "batch_per_rank",
-        "warmup_steps",
-        "model",
-        "precision",
-        "compile",
-        "learning_rate",
-        "sequence",
-    ),
-    *(
-        "size",
-        "parallel",
-        "hang_s",
-        "activation_checkpointing",
-        "tokens",
-        "replays",
-        "digest_every",
-    ),
-    *("checkpoint_dir", "checkpoint_every", "checkpoint_async"),
-)
+    "steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate",
+    "sequence", "size", "parallel", "hang_s", "activation_checkpointing", "tokens", "replays",
+    "digest_every", "checkpoint_dir", "checkpoint_every", "checkpoint_async",
+)  # fmt: skip
 _RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
 _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence", "size", "hang_s")
 _LLAMA_PARAMETERS = {
@@ -92,7 +65,7 @@ class TransformerSize(Strict):
         """Format the size as layers by width."""
         return f"{self.layers}x{self.width}"
 
-    def others(self) -> dict[str, ConditionValue]:
+    def others(self) -> Conditions:
         """Return the other sizes that are not the default."""
         return self.model_dump(
             include={"heads", "sequence_length", "vocabulary"}, exclude_defaults=True
@@ -215,7 +188,7 @@ class Workload(DecoderOptions):
         block = 4 * shape.width**2 + networks * 3 * shape.width * shape.hidden
         return float(shape.layers * block + 2 * shape.vocabulary * shape.width)
 
-    def conditions(self) -> dict[str, ConditionValue]:
+    def conditions(self) -> Conditions:
         """Return the conditions of its speed, besides the batch, that are not the defaults."""
         values: dict[str, tuple[ConditionValue, ConditionValue]] = {
             "model": (self.name, "tiny"),
@@ -228,7 +201,7 @@ class Workload(DecoderOptions):
         others |= self.decoder_conditions() if self.model == "llama" else {}
         return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
-    def learning_conditions(self) -> dict[str, ConditionValue]:
+    def learning_conditions(self) -> Conditions:
         """Return further conditions of its loss: the number of steps, and the learning rate if it
         is set.
         """
@@ -280,13 +253,7 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     rounds = section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
     parts = (
-        [
-            PlannedPart(
-                what=sums,
-                about_s=START_S[gpus] + rounds * _SUM_S[gpus],
-                most_s=section.timeout_s,
-            )
-        ]
+        [PlannedPart(sums, START_S[gpus] + rounds * _SUM_S[gpus], section.timeout_s)]
         if rounds
         else []
     )

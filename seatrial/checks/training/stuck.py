@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure
+from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.on_ranks import NAME
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
@@ -135,21 +136,17 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
     awaited = late_ranks(traces, testbed.world_size) if traces else []
     words = _words_of_ras(result.lines)
     if not awaited:
-        hangs = Reason.of("training-hangs", late=words[0]) if words else None
-        if hangs:
-            return Check(name=NAME, verdict=Verdict.FAIL, reason=hangs, seconds=result.seconds)
-        return None
+        if not words:
+            return None
+        hangs = Reason.of("training-hangs", late=words[0])
+        return Check(NAME, Verdict.FAIL, hangs, result.seconds)
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
-        suspects[name] = Suspect(
-            kind="node", name=name, confidence=_CONFIDENT, evidence=each.reason
-        )
+        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
     reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
-    return Check(
-        name=NAME, verdict=Verdict.FAIL, reason=reason, seconds=result.seconds, suspects=few
-    )
+    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
 
 
 def conclude_without_end(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from seatrial.builders import check_recipe
-from seatrial.builders.cloud_build import GoogleClients, reference, request, timeout_s
+from seatrial.builders.cloud_build import GoogleClients
+from seatrial.builders.cloud_build_recipe import reference, request, timeout_s
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.collectives import check as step
-from seatrial.checks.collectives import sweep
+from seatrial.checks.collectives import output, sweep
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.suites import load_suite
@@ -228,8 +228,9 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
             0, next(text for word, text in answers.items() if word in command), 0.1
         )
 
-    monkeypatch.setattr(sweep, "connected", lambda bed, node, timeout_s: nullcontext())
-    monkeypatch.setattr(sweep, "run_command", run_command)
+    for module in (sweep, output):
+        monkeypatch.setattr(module, "connected", lambda bed, node, timeout_s: nullcontext())
+        monkeypatch.setattr(module, "run_command", run_command)
     return commands
 
 

@@ -26,6 +26,7 @@ MODULES = (
     *(
         "text.redact",
         "checks.failures",
+        "checks.lost_ranks",
         "catalog.hardware_names",
         "causes.classify",
         "causes.xid",

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import stages as step
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.rates import (
-    Findings,
     Streams,
     egress,
     ingress,
