@@ -26,7 +26,6 @@ from seatrial.builders.plan import BuildPlan
 from seatrial.builders.stored import BuiltImage, StoredImage
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
-from seatrial.model.reason import Reason
 from seatrial.system.extras import has_module, how_to_install
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
@@ -54,10 +53,8 @@ class GoogleClients:
         if not (
             has_module("google.cloud.storage") and has_module("google.cloud.devtools.cloudbuild_v1")
         ):
-            raise MissingError(
-                Reason.of(
-                    "extra-missing", what="builder: cloud-build", remedy=how_to_install("google")
-                )
+            raise MissingError.of(
+                "extra-missing", what="builder: cloud-build", remedy=how_to_install("google")
             )
         self._project = project
 
@@ -197,7 +194,7 @@ class CloudBuildImage:
                 build_failure(plan.reference, "Cloud Build", output, self._parent)
             ) from error
         except GoogleAuthError as error:
-            raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
+            raise MissingError.of("google-login-missing", problem=str(error)) from error
 
     def _build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         from google.cloud.devtools.cloudbuild_v1 import Source, StorageSource
@@ -282,13 +279,11 @@ class CloudBuildImage:
             (image.digest for image in done.results.images if image.name == plan.reference), None
         )
         if not digest:
-            raise LaunchError(
-                Reason.of(
-                    "image-no-digest",
-                    image=plan.reference,
-                    builder="Cloud Build",
-                    log=str(log_file),
-                )
+            raise LaunchError.of(
+                "image-no-digest",
+                image=plan.reference,
+                builder="Cloud Build",
+                log=str(log_file),
             )
         return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
 
@@ -371,5 +366,5 @@ def _default(client: "Client", project: str) -> "Bucket":
     if bucket is None:
         return client.create_bucket(name, timeout=60)
     if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
-        raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
+        raise MissingError.of("bucket-foreign", bucket=name, project=project)
     return bucket

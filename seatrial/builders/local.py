@@ -21,7 +21,6 @@ from seatrial.builders.plan import BuildPlan, ignore_file
 from seatrial.builders.stored import BuiltImage, StoredImage
 from seatrial.config.image import TIMEOUT_S, Buildah, Docker
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.model.reason import Reason
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
 
@@ -107,12 +106,10 @@ class DockerImage(LocalImage):
             "docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build"
         )
         if _output("docker", "buildx", "version") is None:
-            raise MissingError(
-                Reason.of(
-                    "builder-missing",
-                    program="docker buildx",
-                    remedy="install Docker's buildx plugin (docker-buildx-plugin)",
-                )
+            raise MissingError.of(
+                "builder-missing",
+                program="docker buildx",
+                remedy="install Docker's buildx plugin (docker-buildx-plugin)",
             )
         with tempfile.TemporaryDirectory() as folder:
             metadata = Path(folder) / "metadata.json"
@@ -123,10 +120,8 @@ class DockerImage(LocalImage):
                     "containerimage.config.digest"
                 ):
                     return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
-        raise LaunchError(
-            Reason.of(
-                "image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file)
-            )
+        raise LaunchError.of(
+            "image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file)
         )
 
     def render(self, plan: BuildPlan) -> str:
@@ -161,13 +156,11 @@ class BuildahImage(LocalImage):
         if not self._config.repository:
             stored = self._stored(plan.reference)
             if stored is None:
-                raise LaunchError(
-                    Reason.of(
-                        "image-no-digest",
-                        image=plan.reference,
-                        builder="buildah",
-                        log="buildah images",
-                    )
+                raise LaunchError.of(
+                    "image-no-digest",
+                    image=plan.reference,
+                    builder="buildah",
+                    log="buildah images",
                 )
             return BuiltImage(plan.reference, stored.digest, plan.architectures, fresh=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -192,7 +185,7 @@ def builder(config: Docker | Buildah) -> LocalImage:
 def _need(program: str, next_step: str) -> None:
     """Raise MissingError if the program is not installed."""
     if not shutil.which(program):
-        raise MissingError(Reason.of("builder-missing", program=program, remedy=next_step))
+        raise MissingError.of("builder-missing", program=program, remedy=next_step)
 
 
 def _output(*argv: str) -> str | None:

@@ -15,7 +15,6 @@ from requests.utils import parse_dict_header
 
 from seatrial.builders.stored import StoredImage, UnreachableError
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
 
@@ -76,8 +75,8 @@ def docker_credentials(registry: str) -> Credentials | None:
     try:
         credentials = load_config().resolve_authconfig(registry)
     except DockerException as error:
-        raise UnreachableError(
-            Reason.of("registry-credential-helper", registry=registry, problem=str(error))
+        raise UnreachableError.of(
+            "registry-credential-helper", registry=registry, problem=str(error)
         ) from error
     if not credentials:
         return None
@@ -108,8 +107,8 @@ def look_up(
             digest = digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
             return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise UnreachableError(
-            Reason.of("registry-unreachable", registry=name.host, problem=_short(error))
+        raise UnreachableError.of(
+            "registry-unreachable", registry=name.host, problem=_short(error)
         ) from error
 
 
@@ -140,16 +139,16 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
 
 
 def _login_needed(name: Name, refusal: str) -> UnreachableError:
-    return UnreachableError(
-        Reason.of("registry-login", registry=name.host, refusal=refusal, login=name.registry)
+    return UnreachableError.of(
+        "registry-login", registry=name.host, refusal=refusal, login=name.registry
     )
 
 
 def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials | None) -> str:
     realm = challenge.get("realm") or ""
     if not realm.startswith("https://") and not _is_here(name.host):
-        raise UnreachableError(
-            Reason.of("registry-token-insecure", registry=name.host, address=repr(realm))
+        raise UnreachableError.of(
+            "registry-token-insecure", registry=name.host, address=repr(realm)
         )
     query = {
         "service": challenge.get("service") or name.host,
@@ -205,5 +204,5 @@ def existing(reference: str) -> StoredImage:
     """
     stored = look_up(reference)
     if stored is None:
-        raise MissingError(Reason.of("image-missing", image=reference))
+        raise MissingError.of("image-missing", image=reference)
     return stored

@@ -99,8 +99,8 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
     with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)
     if done.exit_status == 127:  # the shell did not find it
-        raise RemoteError(
-            Reason.of("program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY)
+        raise RemoteError.of(
+            "program-missing", program="dcgmi", where=f"on {node.name}", remedy=_REMEDY
         )
     problem = f"no end within {section.timeout_s:g} s"
     if not done.timed_out:
@@ -108,7 +108,7 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
         if results:
             return results
         problem = printable(last_line(done.output)) or "nothing was printed"
-    raise RemoteError(Reason.of("dcgm-failed", problem=problem))
+    raise RemoteError.of("dcgm-failed", problem=problem)
 
 
 def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -145,7 +145,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
     why = attempt(_alone(testbed, head))
     if why:
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
-            raise MissingError(Reason.of("mpirun-broken", cause=why))
+            raise MissingError.of("mpirun-broken", cause=why)
         return [(head, why)]
     search = _Search(testbed, attempt)
     guilty = search.among(others)
@@ -245,7 +245,7 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     lacking = without_mpirun(testbed.mpirun, contacts) if testbed.launcher is None else []
     if lacking and len(lacking) == len(contacts):
         where = f"in image {run.image}" if run.image else "on every node"
-        raise MissingError(Reason.of("mpirun-missing", mpirun=testbed.mpirun, where=where))
+        raise MissingError.of("mpirun-missing", mpirun=testbed.mpirun, where=where)
     reason = without_gpus(testbed, contacts)
     if reason:
         raise MissingError(reason)

@@ -147,10 +147,8 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasu
     ].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
-        raise RemoteError(
-            Reason.of(
-                "probe-failed", probe=PROBE, problem=f"torch sees {visible} of {node.gpus} GPUs"
-            )
+        raise RemoteError.of(
+            "probe-failed", probe=PROBE, problem=f"torch sees {visible} of {node.gpus} GPUs"
         )
     return measured
 

@@ -181,13 +181,11 @@ class _Trial:
                 if place >= len(all_ended) or all_ended[place].status == _NOT_FOUND
             ]
             if lacking:
-                raise MissingError(
-                    Reason.of(
-                        "program-missing",
-                        program=program,
-                        where=f"on {some_of(lacking)}",
-                        remedy=_REMEDY,
-                    )
+                raise MissingError.of(
+                    "program-missing",
+                    program=program,
+                    where=f"on {some_of(lacking)}",
+                    remedy=_REMEDY,
                 )
         texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
         return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
@@ -208,7 +206,7 @@ class _Trial:
         most = len(self._nodes) / 2
         devices = tuple(sorted(device for device, nodes in having.items() if nodes > most))
         if not devices:
-            raise MissingError(Reason.of("rdma-no-device"))
+            raise MissingError.of("rdma-no-device")
         problems = []
         for name, own in up.items():
             lacking = [device for device in devices if device not in own]

@@ -132,9 +132,7 @@ class _Trial:
             program = next(iter(lacking.values()))
             where = f"on {some_of(lacking)}"
             remedy = f"install package {program}"
-            raise MissingError(
-                Reason.of("program-missing", program=program, where=where, remedy=remedy)
-            )
+            raise MissingError.of("program-missing", program=program, where=where, remedy=remedy)
         size = self._bytes()
         if size and self._check_visibility():  # rates of different file systems say nothing
             if not is_object_store(self.path):  # which has no locks, and whole objects only
