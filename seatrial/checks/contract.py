@@ -22,7 +22,7 @@ from seatrial.config.architecture import Facts, foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.measurement import ConditionValue, Measurement
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.testbed import Testbed
@@ -32,7 +32,6 @@ from seatrial.text.words import some_of
 START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
 log = logging.getLogger("seatrial.repeat")
 _GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
-Conditions = dict[str, ConditionValue]  # of a measurement
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 SubjectKind = Literal["cluster", "node", "gpu", "link", "group"]
 ConditionValue = str | int | float | bool
+Conditions = dict[str, ConditionValue]  # by name
 
 TIMES = frozenset({"us", "ms", "s"})
 

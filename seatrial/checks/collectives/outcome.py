@@ -34,9 +34,8 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
-from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, missing_reports
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import Conditions, Measurement
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import INTRA, LATENCY, NETWORK

@@ -14,11 +14,11 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.output import OutputReader, take_json, with_json
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
-from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, gave_up
 from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import LaunchError, RemoteError
+from seatrial.model.measurement import Conditions
 from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY

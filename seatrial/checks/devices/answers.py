@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seatrial.checks.contract import Conditions, Problem
+from seatrial.checks.contract import Problem
 from seatrial.checks.devices.section import Disk, NumberFormat
 from seatrial.checks.metrics import DEVICE_METRICS
 from seatrial.model.errors import RemoteError
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Conditions, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed

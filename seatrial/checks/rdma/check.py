@@ -26,7 +26,6 @@ from seatrial.checks.connectivity.throughput import partners
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
-    Conditions,
     Problem,
     Repeated,
     StepResult,
@@ -49,7 +48,7 @@ from seatrial.checks.rdma.section import (
     tests_of_pair,
 )
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Conditions, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed

@@ -19,7 +19,6 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import (
     CheckContext,
     CheckType,
-    Conditions,
     PlannedNodes,
     PlannedPart,
     Problem,
@@ -45,7 +44,7 @@ from seatrial.checks.storage.nodes import (
 from seatrial.config.upload import Address
 from seatrial.config.yamlfile import ByteSize, Strict
 from seatrial.model.errors import MissingError
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Conditions, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed

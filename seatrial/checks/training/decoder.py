@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from seatrial.checks.contract import Conditions
 from seatrial.config.yamlfile import Strict
+from seatrial.model.measurement import Conditions
 
 
 class DecoderShape(Strict):

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import Failure
 from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.goodput import Attempt, goodput
@@ -36,7 +35,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_without_end
 from seatrial.config.run import Run
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Conditions, Measurement, Subject
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed

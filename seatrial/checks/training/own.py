@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import classify_failure, missing_reports
 from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run
-from seatrial.model.measurement import Subject
+from seatrial.model.measurement import Conditions, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed

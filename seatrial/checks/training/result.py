@@ -19,13 +19,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
-from seatrial.checks.contract import Conditions
 from seatrial.checks.failures import Failure
 from seatrial.checks.lost_ranks import node_of
 from seatrial.checks.training.parts import MOST_RANKS, RankFigures
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
-from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
+from seatrial.model.measurement import Conditions, ConditionValue, Measurement, Subject, finite
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed

@@ -4,10 +4,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from seatrial.checks.contract import START_S, Conditions, PlannedNodes, PlannedPart
+from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.checks.training.decoder import DecoderOptions, DecoderShape, Parallel
 from seatrial.config.yamlfile import Strict
-from seatrial.model.measurement import ConditionValue
+from seatrial.model.measurement import Conditions, ConditionValue
 
 _SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
 _LARGE_IMAGES = 224
