@@ -38,6 +38,8 @@ def test_branches_and_nested_comprehensions_are_counted() -> None:
         ("MOST_NESTED", "all: 1 nested comprehensions, 0 at most"),
         ("MOST_A_LINE", "all: 5.5 nodes a line, 0 at most"),
         ("MOST_A_LINE_OF_MODULE", "a.py: 5.5 nodes a line, 0 at most"),
+        ("MOST_LINES_OF_MODULE", "a.py: 8 lines, 0 at most"),
+        ("MOST_LINES_OF_FUNCTION", "a.py:4 chosen: 5 lines, 0 at most"),
         ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
     ],
 )
