@@ -23,11 +23,34 @@ else:
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 # The suite's own fields say them, or seatrial does; -t and -p change what a rank is
-_OWN_FLAGS = frozenset({
-    "-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h",
-    "--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--ngpus", "--iters", "--warmup_iters",
-    "--datatype", "--output_file", "--nthreads", "--parallel_init", "--help",
-})  # fmt: skip
+_OWN_FLAGS = frozenset(
+    {
+        "-b",
+        "-e",
+        "-f",
+        "-i",
+        "-g",
+        "-n",
+        "-w",
+        "-d",
+        "-J",
+        "-t",
+        "-p",
+        "-h",
+        "--minbytes",
+        "--maxbytes",
+        "--stepfactor",
+        "--stepbytes",
+        "--ngpus",
+        "--iters",
+        "--warmup_iters",
+        "--datatype",
+        "--output_file",
+        "--nthreads",
+        "--parallel_init",
+        "--help",
+    }
+)
 # GB/s (1e9 bytes) of busbw.
 _NVLINK = 300.0
 _FABRIC = 100.0

@@ -14,14 +14,40 @@ _LARGE_IMAGES = 224
 # Fields that are options of the probe, most under their own names; those of _ALWAYS have other
 # defaults there.
 _OPTIONS = (
-    "steps", "batch_per_rank", "warmup_steps", "model", "image_size", "data", "data_dir", "download",
-    "precision", "compile", "workers", "learning_rate", "inference_steps",
-)  # fmt: skip
+    "steps",
+    "batch_per_rank",
+    "warmup_steps",
+    "model",
+    "image_size",
+    "data",
+    "data_dir",
+    "download",
+    "precision",
+    "compile",
+    "workers",
+    "learning_rate",
+    "inference_steps",
+)
 _LLAMA_OPTIONS = (
-    "steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate",
-    "sequence", "size", "parallel", "hang_s", "activation_checkpointing", "tokens", "replays",
-    "digest_every", "checkpoint_dir", "checkpoint_every", "checkpoint_async",
-)  # fmt: skip
+    "steps",
+    "batch_per_rank",
+    "warmup_steps",
+    "model",
+    "precision",
+    "compile",
+    "learning_rate",
+    "sequence",
+    "size",
+    "parallel",
+    "hang_s",
+    "activation_checkpointing",
+    "tokens",
+    "replays",
+    "digest_every",
+    "checkpoint_dir",
+    "checkpoint_every",
+    "checkpoint_async",
+)
 _RENAMED = {"batch_per_rank": "batch", "warmup_steps": "warmup", "learning_rate": "lr"}
 _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model", "sequence", "size", "hang_s")
 _LLAMA_PARAMETERS = {
