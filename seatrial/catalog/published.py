@@ -123,15 +123,29 @@ def _of_floor(floor: Reference) -> Baseline:
     words = (
         f"the floor of {number(least)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
     )
-    return Baseline("catalog", least, least, None, least, 1, words)
+    return Baseline(
+        source="catalog",
+        centre=least,
+        low=least,
+        high=None,
+        floor=least,
+        samples=1,
+        detail=words,
+    )
 
 
 def _of_claim(claim: Claim) -> Baseline:
-    """Return the baseline of a claim where there is nothing else."""
+    """Return the baseline of a claim where there is no floor either."""
     row = claim.row
-    most = row.busbw_gb_s
-    words = f"the {number(most)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-    return Baseline.at_least("catalog", most, claim.low_gb_s, most * _FAIL_BELOW, words)
+    claimed = row.busbw_gb_s
+    words = f"the {number(claimed)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    return Baseline.at_least(
+        source="catalog",
+        centre=claimed,
+        low=claim.low_gb_s,
+        floor=claimed * _FAIL_BELOW,
+        detail=words,
+    )
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:

@@ -49,14 +49,14 @@ _MEANING = {
 class Cause:
     """One line of the table."""
 
-    program: str
     severity: Severity
     who: Who
     code: str
     cause: str
-    needle: str
-    pattern: str
     next_step: str
+    program: str = ""
+    needle: str = ""
+    pattern: str = ""
 
     def found(self, text: str, host: str | None, rank: int | None) -> "Finding":
         """Return the finding of it that a line of a log shows."""
@@ -149,34 +149,25 @@ CAUSES = _read()
 # Of findings that are not in the table
 OTHERS = {
     UNKNOWN: Cause(
-        program="",
         severity="note",
         who="node",
         code=UNKNOWN,
         cause="unclassified error",
-        needle="",
-        pattern="",
         next_step="run journalctl --since=TIME on the node that wrote the line, from a minute before it",
     ),
     WARNING: Cause(
-        program="",
         severity="note",
         who="node",
         code=WARNING,
         cause="NCCL warns",
-        needle="",
-        pattern="",
         next_step="run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that "
         "failed",
     ),
     TRACEBACK: Cause(
-        program="",
         severity="status",
         who="node",
         code=TRACEBACK,
         cause="a Python program failed",
-        needle="",
-        pattern="",
         next_step="run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
     ),
 }
