@@ -32,6 +32,7 @@ _LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones
 # Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
 _OUTLYING = 5.0
 _HOUR_S = 3600.0
+_MINUTE_S = 60.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
 _LIMIT = 0.05  # of what it was: a loss that is degraded
 _FLOOR = 0.5  # of what it was: less than this fails
@@ -191,10 +192,13 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
     """Return the phases of the first and of the last hour; of a campaign that is shorter than three
     hours, thirds.
     """
-    first = began_s[0]
-    last = began_s[-1]
-    end = min(_HOUR_S, (last - first) / 3)
-    return began_s <= first + end, began_s >= last - end
+    end_s = _end_s(began_s)
+    return began_s <= began_s[0] + end_s, began_s >= began_s[-1] - end_s
+
+
+def _end_s(began_s: "NDArray[np.float64]") -> float:
+    """Return how long the beginning and the end of a campaign are taken to be."""
+    return min(_HOUR_S, float(began_s[-1] - began_s[0]) / 3)
 
 
 def _judgement(
@@ -209,10 +213,9 @@ def _judgement(
     without a drift.
     """
     m = phases.series[column]
-    change = kept - 1
     measured = Measurement(
         metric="drift",
-        value=100 * change,
+        value=100 * (kept - 1),
         unit="%",
         subject=m.subject,
         conditions={**m.conditions, "of": m.metric, "suite": phases.suite},
@@ -221,16 +224,21 @@ def _judgement(
     reason = Reason()
     if drifts:
         known = np.isfinite(readings)
-        hours = phases.began_s[known] / _HOUR_S
-        slope = theil_sen(hours, readings[known] / np.nanmedian(readings))
+        part, unit, unit_s = "third", "a minute", _MINUTE_S
+        if _end_s(phases.began_s) == _HOUR_S:
+            part, unit, unit_s = "hour", "an hour", _HOUR_S
+        times = phases.began_s[known] / unit_s
+        slope = theil_sen(times, readings[known] / np.nanmedian(readings))
         verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
         reason = Reason.of(
             "drift-found",
             what=measurement_name(m),
             percent=f"{100 * (1 - kept):.0f}",
-            slope=f"{100 * slope.median:+.2g}",
-            low=f"{100 * slope.low:+.2g}",
-            high=f"{100 * slope.high:+.2g}",
+            part=part,
+            unit=unit,
+            slope=f"{100 * slope.median:+.3g}",
+            low=f"{100 * slope.low:+.3g}",
+            high=f"{100 * slope.high:+.3g}",
             chance=f"{chance:.1g}",
         )
     expected = Expected(low=-100 * _LIMIT)
@@ -238,7 +246,6 @@ def _judgement(
         measurement=measured,
         verdict=verdict,
         reason=reason,
-        source="first hour",
+        source="beginning",
         expected=expected,
-        deviation=change,
     )

@@ -22,11 +22,11 @@ LEAST_PEERS = AGREEING + 1
 # 0.1 to 0.3 %.
 LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs
+MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
 PERSISTENCE = 0.9  # from run to run, of what lasts: as in the AR(1) of docs/error-rates.md
 _CLEAN = 0.75  # of runs without a stray: three times as many as the lower quartile of runs needs
-_MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 _PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
 # Of the variance of a location: as for Student's t with 4 degrees of freedom at the least
 _FACTORS = (0.7, 3.0)
@@ -103,7 +103,7 @@ def typical(distances: Floats) -> float:
     """
     if not distances.size:
         return 0.0
-    scale = _MAD * float(np.median(distances))
+    scale = MAD * float(np.median(distances))
     if scale:
         winsorized = np.minimum(distances, 3 * scale)
         return math.sqrt(float(np.mean(winsorized**2)))
@@ -342,7 +342,7 @@ def _of_most(products: Floats, squares: Floats) -> tuple[float, float]:
         return 0.0, 1e-9
     own = products[measured] / squares[measured]
     away = np.abs(own - np.median(own)) * np.sqrt(squares[measured])
-    usual = max(1.0, _MAD * float(np.median(away)))
+    usual = max(1.0, MAD * float(np.median(away)))
     like = measured[away <= _UNLIKE * usual]
     number = float(squares[like].sum())
     return float(products[like].sum()) / number, number

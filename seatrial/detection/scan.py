@@ -17,6 +17,7 @@ from seatrial.detection.forecast import STARTS
 from seatrial.detection.noise import (
     AGREEING,
     LEAST_PEERS,
+    MAD,
     MEDIAN_VARIANCE,
     STRAYING,
     chance_of,
@@ -280,10 +281,14 @@ def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: 
     """Return the noise, increased if this run's own readings of a series scatter more than noise
     and strays do.
     """
-    scaled = np.clip((distance - value) / reference.noise, -STRAYING, STRAYING)
+    apart = np.abs(distance - value)
+    scaled = np.minimum(apart / reference.noise, STRAYING)
     of_strays = reference.strays[reference.group] * count * STRAYING**2
     squares = np.maximum(np.nansum(scaled**2, axis=0) - of_strays, 0.0)
     squares = np.where(count >= AGREEING, squares, 0.0)
     degrees = np.where(count >= AGREEING, count - 1, 0)
     louder, _ = moderated(squares, degrees, reference.degrees)
-    return reference.noise * louder
+    usual = median_of(apart)
+    # What most readings do is no stray
+    scatters = (count >= AGREEING) & (usual > STRAYING * reference.noise)
+    return np.where(scatters, MAD * usual, reference.noise * louder)

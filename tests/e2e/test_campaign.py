@@ -213,6 +213,30 @@ def test_a_clock_that_jumps_does_not_count_as_time_of_the_campaign(
     assert len(campaign["phases"]) > 1
 
 
+def test_a_node_that_slows_in_the_middle_is_named_by_drift(console: Console) -> None:
+    """Ten minutes, of which a node gets a third of its processor from the fifth on."""
+    soak = console.folder / "soak.yaml"
+    phase = {**PHASE, "devices": {"seconds": 0.2}}
+    campaign = {"minutes": 10, "every_s": 5, "phases": [{"suite": phase}]}
+    soak.write_text(yaml.safe_dump({"name": "soak", "campaign": campaign}))
+    cluster = console.cluster(4, faults=[{"node": "node-2", "cpu_share": 0.35, "minute": 5}])
+    process = start(console, cluster, soak)
+    output, errors = process.communicate(timeout=1200)
+    assert process.returncode == 1, f"{output}\n{errors}"
+    document = json.loads((console.folder / "runs" / "soak" / "run.json").read_text())
+    (drift,) = [check for check in document["checks"] if check["name"] == "drift"]
+    assert drift["verdict"] == "fail", output
+    assert [suspect["name"] for suspect in drift["suspects"]] == ["node-2"]
+    assert "node-2 (90 % sure): matmul of " in output
+    # Most phases of the second half name it, too
+    phases = state(console, cluster)["phases"]
+    late = [phase for phase in phases if phase["began_s"] > 320]
+    named = [phase for phase in late if phase["verdict"] in ("degraded", "fail")]
+    assert len(named) > len(late) / 2 > 3, phases
+    early = [phase for phase in phases if phase["began_s"] < 290]
+    assert {phase["verdict"] for phase in early} <= AT_WORK, phases
+
+
 def test_a_certificate_of_a_campaign_is_verified_and_refused_when_altered(
     console: Console, soak: Path
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(
     # TCP takes a second and the collective a minute: it is not read again once TCP is sure.
     assert "all_reduce at 1M once more: repeat 1 of " in slow.err
     taken = len(plateau["repeats"])
-    assert f"in {taken} of {taken} measurements: too few to blame a node" in plateau["reason"]
+    assert f"in {taken} of {taken} measurements: stray readings may explain it" in plateau["reason"]
     assert taken < 3
     assert plateau["verdict"] == "inconclusive"
     assert max(plateau["repeats"]) < plateau["expected"]["low"]

@@ -1,5 +1,7 @@
 """What drifts is named, and what only strays is not."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from seatrial.campaign.trend import mann_kendall, theil_sen
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from seatrial.text.headline import conclude
 from tests.suspects import suspect_names
 
 NODES = 8
@@ -44,6 +47,12 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
     check = drift_check([_numbers(readings)], one_machine=False)
     assert (_suspect_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
     assert check.suspects[0].evidence.code == "drift-found"
+    sentence = conclude([check], NODES)[1].sentence
+    assert re.fullmatch(
+        r"node-3 \(90 % sure\): matmul on node-3 lost 1\d % from the first hour to the last: "
+        r"-\S+ % an hour \(-\S+ to -\S+\), by chance \S+",
+        sentence,
+    )
 
 
 def test_a_time_that_grows_is_a_loss() -> None:

@@ -88,6 +88,17 @@ def test_one_slow_reading_does_not_blame_and_three_that_agree_do() -> None:
         assert (run.verdict in BAD) is (count == 3)
 
 
+@pytest.mark.parametrize("nodes", [4, 16])
+def test_a_slow_node_whose_readings_scatter_is_found_in_the_first_run(nodes: int) -> None:
+    """As of a node that got a third of its processor: far below, and no two readings alike."""
+    quiet = of_nodes(nodes, noise=0.007)
+    fleet = a_fleet(quiet, runs=30)
+    fleet.run(of_nodes(nodes - 1, noise=0.007))
+    readings = [0.0606, 0.0527, 0.0697, 0.0574, 0.0627, 0.0818, 0.0596]
+    fleet.read(quiet, quiet.subjects[-1], *(700 / 0.197 * reading for reading in readings))
+    assert names(fleet.tonight()) == {("node", quiet.subjects[-1])}
+
+
 def test_runs_that_agree_blame_where_each_reads_once() -> None:
     fleet = Fleet(4)
     fleet.run(of_nodes(16), readings=1, times=12)
