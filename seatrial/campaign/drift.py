@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.campaign.trend import mann_kendall, theil_sen
+from seatrial.campaign.trend import mann_kendall
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.measurement import Measurement
@@ -32,7 +32,6 @@ _LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones
 # Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
 _OUTLYING = 5.0
 _HOUR_S = 3600.0
-_MINUTE_S = 60.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
 _LIMIT = 0.05  # of what it was: a loss that is degraded
 _FLOOR = 0.5  # of what it was: less than this fails
@@ -140,9 +139,8 @@ def _judgements(phases: PhaseNumbers, *, one_machine: bool) -> Iterator[Judgemen
     drifts = (chance * judged.sum() <= _CHANCE) | (lost & outlying)
     for column in np.flatnonzero(judged).tolist():
         yield _judgement(
-            phases,
-            column,
-            relative[:, column],
+            phases.series[column],
+            phases.suite,
             kept=float(kept[column]),
             chance=float(chance[column]),
             drifts=bool(drifts[column]),
@@ -192,60 +190,39 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
     """Return the phases of the first and of the last hour; of a campaign that is shorter than three
     hours, thirds.
     """
-    end_s = _end_s(began_s)
-    return began_s <= began_s[0] + end_s, began_s >= began_s[-1] - end_s
-
-
-def _end_s(began_s: "NDArray[np.float64]") -> float:
-    """Return how long the beginning and the end of a campaign are taken to be."""
-    return min(_HOUR_S, float(began_s[-1] - began_s[0]) / 3)
+    first = began_s[0]
+    last = began_s[-1]
+    end = min(_HOUR_S, (last - first) / 3)
+    return began_s <= first + end, began_s >= last - end
 
 
 def _judgement(
-    phases: PhaseNumbers,
-    column: int,
-    readings: "NDArray[np.float64]",
-    kept: float,
-    chance: float,
-    drifts: bool,
+    m: Measurement, suite: str, *, kept: float, chance: float, drifts: bool
 ) -> Judgement:
     """Return the judgement of a series that kept a share of its number; `chance` is that of as much
     without a drift.
     """
-    m = phases.series[column]
-    measured = Measurement(
+    change = Measurement(
         metric="drift",
         value=100 * (kept - 1),
         unit="%",
         subject=m.subject,
-        conditions={**m.conditions, "of": m.metric, "suite": phases.suite},
+        conditions={**m.conditions, "of": m.metric, "suite": suite},
     )
     verdict = Verdict.PASS
     reason = Reason()
     if drifts:
-        known = np.isfinite(readings)
-        part, unit, unit_s = "third", "a minute", _MINUTE_S
-        if _end_s(phases.began_s) == _HOUR_S:
-            part, unit, unit_s = "hour", "an hour", _HOUR_S
-        times = phases.began_s[known] / unit_s
-        slope = theil_sen(times, readings[known] / np.nanmedian(readings))
         verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
         reason = Reason.of(
             "drift-found",
             what=measurement_name(m),
             percent=f"{100 * (1 - kept):.0f}",
-            part=part,
-            unit=unit,
-            slope=f"{100 * slope.median:+.3g}",
-            low=f"{100 * slope.low:+.3g}",
-            high=f"{100 * slope.high:+.3g}",
             chance=f"{chance:.1g}",
         )
-    expected = Expected(low=-100 * _LIMIT)
     return Judgement(
-        measurement=measured,
+        measurement=change,
         verdict=verdict,
         reason=reason,
         source="beginning",
-        expected=expected,
+        expected=Expected(low=-100 * _LIMIT),
     )

@@ -1,11 +1,9 @@
-"""Trends of series: the slope by Theil and Sen, and whether there is one by Mann and Kendall. Pure.
+"""Whether series have a trend, by Mann and Kendall. Pure.
 
-Sen, Journal of the American Statistical Association 63 (1968), 1379; Mann, Econometrica 13 (1945),
-245; Kendall, Rank Correlation Methods (1975).
+Mann, Econometrica 13 (1945), 245; Kendall, Rank Correlation Methods (1975).
 """
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,43 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_Z95 = 1.96
 _AT_ONCE = 4_000_000  # pairs of readings in memory
-
-
-@dataclass(frozen=True, slots=True)
-class Slope:
-    """The median of the slopes between all pairs of readings, with its interval of 95 %, in units
-    of the time's.
-    """
-
-    median: float
-    low: float
-    high: float
-
-
-def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> Slope:
-    """Return the slope of one series; NaN is no reading.
-
-    Raises ValueError for fewer than two readings.
-    """
-    known = np.isfinite(readings)
-    times = times[known]
-    readings = readings[known]
-    first, second = np.triu_indices(len(times), 1)
-    if not len(first):
-        raise ValueError("a slope needs two readings")
-    slopes = np.sort((readings[second] - readings[first]) / (times[second] - times[first]))
-    last = len(slopes) - 1
-    middle = last / 2
-    reach = _Z95 * math.sqrt(_variance(len(times))) / 2
-    low = max(math.floor(middle - reach), 0)
-    high = min(math.ceil(middle + reach), last)
-    return Slope(
-        median=float(np.median(slopes)),
-        low=float(slopes[low]),
-        high=float(slopes[high]),
-    )
 
 
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":

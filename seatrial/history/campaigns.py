@@ -96,7 +96,7 @@ class CampaignState:
         if self.phases:
             last = self.phases[-1]
             state = last.verdict.value if last.verdict else "at work"
-            lines.append(f"phase {len(self.phases)}: {last.suite} (run {last.run_id}) {state}")
+            lines.append(f"last phase: {last.suite} (run {last.run_id}) {state}")
         lines += [
             (
                 f"left out: {out.node} since hour {out.since_s / 3600:.2f}, "

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check
-from seatrial.campaign.trend import mann_kendall, theil_sen
+from seatrial.campaign.trend import mann_kendall
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
@@ -49,8 +49,8 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
     assert check.suspects[0].evidence.code == "drift-found"
     sentence = conclude([check], NODES)[1].sentence
     assert re.fullmatch(
-        r"node-3 \(90 % sure\): matmul on node-3 lost 1\d % from the first hour to the last: "
-        r"-\S+ % an hour \(-\S+ to -\S+\), by chance \S+",
+        r"node-3 \(90 % sure\): matmul on node-3 lost 1\d % from the beginning of the campaign to its "
+        r"end, by chance 0\.\d+",
         sentence,
     )
 
@@ -92,8 +92,7 @@ def test_a_node_without_readings_is_left_out() -> None:
     assert len(check.judgements) == NODES - 1
 
 
-def test_slope_and_trend_by_hand() -> None:
-    times, readings = np.arange(6.0), np.array([1.0, 3.0, 2.0, 4.0, np.nan, 6.0])
-    assert theil_sen(times, readings).median == pytest.approx(1.0)
+def test_trend_by_hand() -> None:
+    readings = np.array([1.0, 3.0, 2.0, 4.0, np.nan, 6.0])
     p = mann_kendall(np.stack([readings, np.full(6, 2.0)], axis=1))
     assert p == pytest.approx([0.0864, 1.0], abs=1e-4)
