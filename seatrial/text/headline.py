@@ -112,7 +112,9 @@ def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Re
     sure = f"{words.fraction(lead.confidence)} sure"
     name = f"{words.suspect_name(lead)} ({sure})"
     others = [words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()]
-    return _also(placed(name, _against(lead.evidence, bad)), [*others, *worse])
+    evidence = _against(lead.evidence, bad)
+    news = [reason for reason in worse if unplaced(reason) != evidence]
+    return _also(placed(name, evidence), [*others, *news])
 
 
 def _also(reason: Reason, others: Iterable[object]) -> Reason:

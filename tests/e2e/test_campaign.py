@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -226,8 +227,10 @@ def test_a_node_that_slows_in_the_middle_is_named_by_drift(console: Console) -> 
     document = json.loads((console.folder / "runs" / "soak" / "run.json").read_text())
     (drift,) = [check for check in document["checks"] if check["name"] == "drift"]
     assert drift["verdict"] == "fail", output
-    assert [suspect["name"] for suspect in drift["suspects"]] == ["node-2"]
-    assert "node-2 (90 % sure): matmul of " in output
+    assert [suspect["name"] for suspect in document["suspects"]] == ["node-2"]
+    assert re.search(
+        r"\nfail: node-2 \(90 % sure\): .* on node-2 lost \d\d % from the begin", output
+    )
     # Most phases of the second half name it, too
     phases = state(console, cluster)["phases"]
     late = [phase for phase in phases if phase["began_s"] > 320]

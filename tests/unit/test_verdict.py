@@ -112,6 +112,21 @@ def test_a_suspect_comes_before_a_worse_check_without_suspects() -> None:
     assert concluded(checks, nodes=16) == (FAIL, reason)
 
 
+def test_the_number_of_a_worse_check_that_a_milder_one_names_a_node_for_is_said_once() -> None:
+    judgement = replace(_slow("node-2", 23.64, -0.937), verdict=FAIL)
+    checks = [
+        Check(
+            "connectivity",
+            DEGRADED,
+            uncoded("tcp_ingress is low"),
+            suspects=(Suspect("node", "node-2", 0.97, judgement.reason),),
+        ),
+        Check("devices", FAIL, judgement.reason, judgements=(judgement,)),
+    ]
+    sentence = "node-2 (97 % sure): tcp_egress 23.6 MB/s on node-2, peers 375 MB/s (94 % less)"
+    assert concluded(checks, nodes=4) == (FAIL, sentence)
+
+
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
     launch = Check("launch", INCONCLUSIVE, uncoded("the image cannot be pulled"))
     rest = [
