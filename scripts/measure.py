@@ -12,7 +12,7 @@ functions that needs none of them.
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import Path
@@ -21,6 +21,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
+BESIDE = ("benchmarks", "scripts", "tests")  # of which the length of modules and functions counts
 MOST_NODES = 520_490
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 6.2, 9.3
 MOST_LINES_OF_MODULE, MOST_LINES_OF_FUNCTION = 450, 50
@@ -99,15 +100,26 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
     ]
     for name, module in modules.items():
         measured.append((name, "nodes a line", module.a_line, MOST_A_LINE_OF_MODULE))
+        measured += [
+            (function, "branches", count, MOST_BRANCHES)
+            for function, count in module.branches.items()
+        ]
+    return _above(measured)
+
+
+def too_long(modules: Mapping[str, Measure]) -> list[str]:
+    """Return modules and functions of too many lines, a line for each."""
+    measured: list[tuple[str, str, float, float]] = []
+    for name, module in modules.items():
         measured.append((name, "lines", module.lines, MOST_LINES_OF_MODULE))
         measured += [
             (function, "lines", count, MOST_LINES_OF_FUNCTION)
             for function, count in module.function_lines.items()
         ]
-        measured += [
-            (function, "branches", count, MOST_BRANCHES)
-            for function, count in module.branches.items()
-        ]
+    return _above(measured)
+
+
+def _above(measured: Sequence[tuple[str, str, float, float]]) -> list[str]:
     return [
         f"{name}: {value:.6g} {measure_name}, {most} at most"
         for name, measure_name, value, most in measured
@@ -174,11 +186,16 @@ def _package(name: str) -> str:
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
+def _names_of(folders: Sequence[str]) -> dict[Path, str]:
+    """Return the names of the modules in folders; a link's file counts once."""
+    every = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path: str(path.relative_to(ROOT)) for path in every if not path.is_symlink()}
+
+
 def main() -> int:
-    every = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
-    files = [path for path in every if not path.is_symlink()]  # a link's file counts once
-    names = {path: str(path.relative_to(ROOT)) for path in files}
+    names = _names_of(SOURCES)
     modules = {name: measure(path.read_text(), name) for path, name in names.items()}
+    beside = {name: measure(path.read_text(), name) for path, name in _names_of(BESIDE).items()}
     packages: dict[str, list[Measure]] = defaultdict(list)
     for name, module in modules.items():
         packages[_package(name)].append(module)
@@ -195,7 +212,7 @@ def main() -> int:
     }
     for function, count in nlargest(SHOWN, branches.items(), key=lambda item: item[1]):
         print(f"{count} branches: {function}")
-    wrong = excesses(modules)
+    wrong = excesses(modules) + too_long({**modules, **beside})
     for path, name in names.items():
         wrong += [
             f"{name}: {constant} must stand before functions and classes"

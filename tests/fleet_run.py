@@ -14,7 +14,7 @@ from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import EarlierRuns, LogFile, Number, ReportContext, headlines
 from seatrial.text.headline import conclude
-from tests import samples
+from tests import sample_sweeps, samples
 
 NODES = 1000
 NIGHTS = 60
@@ -68,7 +68,9 @@ def _judged(check: str, names: list[str], ill: dict[str, float]) -> Iterator[Jud
             m = Measurement(
                 metric, centre * part * random.gauss(1, 0.004), unit, Subject("node", name)
             )
-            yield from (samples.judge(m, centre, 0.05, source) for source in ("history", "peers"))
+            yield from (
+                sample_sweeps.judge(m, centre, 0.05, source) for source in ("history", "peers")
+            )
 
 
 def fleet_context(result: RunResult) -> ReportContext:

@@ -8,9 +8,9 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from tests import samples
+from tests import sample_sweeps, samples
 
-_PLATEAU = samples.judge(
+_PLATEAU = sample_sweeps.judge(
     Measurement(
         "busbw_plateau", 386.0, "GB/s", Subject("cluster", "h100-east"), {"operation": "all_reduce"}
     ),

@@ -32,6 +32,34 @@ def nightly_runs(served: Site, *states: str) -> list[str]:
     return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=filters)]
 
 
+def assert_no_second_one_starts(site: Site) -> None:
+    """Neither on the same port, nor with the same folder of Prefect."""
+    command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port"]
+
+    def refused(port: int) -> str:
+        second = subprocess.run(
+            [*command, str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=site.folder,
+            env=site.environment,
+        )
+        assert second.returncode == 2
+        return second.stderr
+
+    there = refused(site.port)
+    assert there.startswith(f"seatrial: --port {site.port}: something listens there already")
+    assert there.count("\n") == 1
+    assert site.process
+    works = (
+        f"another seatrial serve (process {site.process.pid}) works there; give it all "
+        "cluster files, or set"
+    )
+    home = site.environment["PREFECT_HOME"]
+    assert refused(free_port()) == f"seatrial: PREFECT_HOME {home}: {works} PREFECT_HOME\n"
+
+
 def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> None:
     every_minute = [
         "trial.yaml",
@@ -53,39 +81,7 @@ def test_serve_starts_a_scheduled_run_and_again_after_a_restart(fresh: Site) -> 
     # Not in /tmp, which users share
     assert (Path(fresh.environment["PREFECT_HOME"]) / "runner_storage").is_dir()
 
-    command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port", str(fresh.port)]
-    second = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=fresh.folder,
-        env=fresh.environment,
-    )
-    assert second.returncode == 2
-    assert second.stderr.startswith(
-        f"seatrial: --port {fresh.port}: something listens there already"
-    )
-    assert second.stderr.count("\n") == 1
-    command[-1] = str(free_port())
-    second = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=fresh.folder,
-        env=fresh.environment,
-    )
-    assert fresh.process
-    works = (
-        f"another seatrial serve (process {fresh.process.pid}) works there; give it all "
-        "cluster files, or set"
-    )
-    assert (second.returncode, second.stderr) == (
-        2,
-        f"seatrial: PREFECT_HOME {fresh.environment['PREFECT_HOME']}: {works} PREFECT_HOME\n",
-    )
-
+    assert_no_second_one_starts(fresh)
     automations = {automation["id"] for automation in fresh.api("POST", "/automations/filter")}
     assert fresh.stop() == 0
     assert fresh.processes() == {}
@@ -154,6 +150,28 @@ def test_sigterm_to_every_process_leaves_nothing(fresh: Site) -> None:
     assert fresh.document(out)["verdict"] == "inconclusive"
 
 
+def run_elsewhere(site: Site, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start `seatrial run` as on another machine: with a process tree and a state of its own."""
+    auth = site.folder / "prefect" / "seatrial-serve.auth"
+    elsewhere = {
+        **site.environment,
+        "XDG_STATE_HOME": str(site.folder / "state-of-the-other"),
+        "PREFECT_API_URL": f"{site.url}/api",
+        "PREFECT_API_AUTH_STRING": auth.read_text().strip(),
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    }
+    # Runs of this machine would take it for one that was killed, since they cannot see its process.
+    mounts = "mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder"
+    own = f"for folder in /run/seatrial-local /run/netns; do {mounts}; done"
+    own_tree = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
+    own_run = ["sh", "-ec", f'{own}; exec "$@"', "sh"]
+    run = [sys.executable, "-m", "seatrial", "run", *arguments]
+    with (site.folder / "other.log").open("wb") as log:
+        return subprocess.Popen(
+            [*own_tree, *own_run, *run], cwd=site.folder, env=elsewhere, stdout=log, stderr=log
+        )
+
+
 def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
     """Nobody can ask its process: the lease runs out, and the server sees that its heart has
     stopped.
@@ -161,48 +179,8 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a run a process tree of its own")
     fresh.start("trial.yaml", "--timezone", "UTC")
-    elsewhere = {
-        **fresh.environment,
-        "XDG_STATE_HOME": str(fresh.folder / "state-of-the-other"),
-        "PREFECT_API_URL": f"{fresh.url}/api",
-        "PREFECT_API_AUTH_STRING": (fresh.folder / "prefect" / "seatrial-serve.auth")
-        .read_text()
-        .strip(),
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    }
     out = fresh.folder / "runs" / "out"
-    run = [
-        sys.executable,
-        "-m",
-        "seatrial",
-        "run",
-        "trial.yaml",
-        "--suite",
-        "long.yaml",
-        "--out",
-        str(out),
-    ]
-    # Runs of this machine would take it for one that was killed, since they cannot see its process.
-    mounts = "mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder"
-    own = f"for folder in /run/seatrial-local /run/netns; do {mounts}; done"
-    own_run = ["sh", "-ec", f'{own}; exec "$@"', "sh"]
-    with (fresh.folder / "other.log").open("wb") as log:
-        other = subprocess.Popen(
-            [
-                "unshare",
-                "--pid",
-                "--mount",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-                *own_run,
-                *run,
-            ],
-            cwd=fresh.folder,
-            env=elsewhere,
-            stdout=log,
-            stderr=log,
-        )
+    other = run_elsewhere(fresh, "trial.yaml", "--suite", "long.yaml", "--out", str(out))
     try:
         fresh.until_sweeping(out)
         at_work = {"tags": {"all_": ["cluster:trial"]}, "state": {"type": {"any_": ["RUNNING"]}}}

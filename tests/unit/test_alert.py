@@ -36,7 +36,7 @@ from seatrial.platforms.local import LocalPlatform
 from seatrial.runs.difference import difference
 from seatrial.tasks.notify import AlertContext, alert_of, files_of
 from seatrial.tasks.sinks import Files, Sink
-from tests import nights, samples
+from tests import nights, sample_sweeps
 
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
 
@@ -164,7 +164,7 @@ def _number(name: str, value: float, metric: str = "busbw", **conditions: Any) -
 def test_the_worst_numbers_are_of_different_things_where_there_are_enough() -> None:
     def judged(*named: tuple[str, int]) -> RunResult:
         bad = [
-            samples.judge(_number(name, 10.0, message_bytes=size), 100.0, 0.1, "catalog")
+            sample_sweeps.judge(_number(name, 10.0, message_bytes=size), 100.0, 0.1, "catalog")
             for name, size in named
         ]
         return nights.bad(1, checks=[replace(nights.CURE, judgements=tuple(bad))])

@@ -23,7 +23,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local import LocalPlatform
-from tests import samples
+from tests import sample_sweeps
 from tests.stored_nights import knowing
 
 G = 1 << 30
@@ -34,7 +34,7 @@ H200 = Setup("H200-SXM", 1, 8, 8, "NVLink")
 def busbw(
     value: float, size: int = 16 * G, operation: str = "all_reduce", ranks: int = 8
 ) -> Measurement:
-    return samples.busbw(value, size, ranks, operation=operation)
+    return sample_sweeps.busbw(value, size, ranks, operation=operation)
 
 
 def catalog(setup: Setup, size: int = 16 * G, operation: str = "all_reduce") -> Baseline:
@@ -181,7 +181,7 @@ def test_seven_of_eight_gpus_are_another_cluster() -> None:
 
 def test_a_plateau_is_held_against_the_largest_size_that_was_swept() -> None:
     siblings = [busbw(400, 128 * M), busbw(460, G), busbw(900, 16 * G, "all_gather")]
-    plateau = samples.plateau(450, 8)
+    plateau = sample_sweeps.plateau(450, 8)
     (baseline,) = published(plateau, H200, swept_sizes(siblings)(plateau))
     assert baseline.centre == 463.58
     assert published(plateau, H200, []) == []

@@ -20,7 +20,7 @@ from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import compare
-from tests.samples import CLUSTER, busbw, plateau
+from tests.sample_sweeps import CLUSTER, busbw, plateau
 from tests.stored_nights import as_before, knowing, settled
 from tests.suspects import kinds_and_names, suspect_names
 

@@ -22,7 +22,7 @@ from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
-from tests.samples import CLUSTER, busbw, plateau
+from tests.sample_sweeps import CLUSTER, busbw, plateau
 
 G, M = 1 << 30, 1 << 20
 H100 = Setup("H100-SXM", 1, 8, 8)

@@ -12,7 +12,7 @@ from seatrial.model.baseline import Baseline, Source
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict
-from tests.samples import CLUSTER, busbw, plateau
+from tests.sample_sweeps import CLUSTER, busbw, plateau
 
 _WORSE = [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]
 

@@ -24,7 +24,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.qualify.coverage import Coverage
 from seatrial.report.metrics import coverage_registry, headlines, publish, target_of_environment
 from seatrial.tasks.record import metrics
-from tests import nights, samples
+from tests import nights, sample_sweeps, samples
 
 ROOT = Path(__file__).parents[2]
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -69,7 +69,7 @@ def test_what_never_passed_has_no_age(tmp_path: Path) -> None:
 
 
 def test_only_numbers_of_the_whole_cluster_are_headlines() -> None:
-    cluster = samples.CLUSTER
+    cluster = sample_sweeps.CLUSTER
     odd = (
         Measurement("busbw_plateau", math.nan, "GB/s", cluster),
         Measurement("temperature", 40.0, "bananas", cluster),
@@ -96,7 +96,7 @@ def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
     nodes = [{"name": f"node-{i}"} for i in range(1000)]
     per_node = tuple(
         Measurement(
-            "tcp_egress", 9.0, "MB/s", replace(samples.CLUSTER, kind="node", name=f"node-{i}")
+            "tcp_egress", 9.0, "MB/s", replace(sample_sweeps.CLUSTER, kind="node", name=f"node-{i}")
         )
         for i in range(1000)
     )

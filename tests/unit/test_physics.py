@@ -36,7 +36,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms.local import LocalPlatform
 from seatrial.tasks.check import compare
 from tests.command_line import command
-from tests.samples import plateau
+from tests.sample_sweeps import plateau
 
 G = 1 << 30
 NODE = with_links(Setup("H100-SXM", 1, 8, 8, "NVLink"))

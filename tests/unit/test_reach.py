@@ -15,7 +15,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tests.samples import busbw, plateau
+from tests.sample_sweeps import busbw, plateau
 
 G = 1 << 30
 SIZES = [1 * G, 2 * G, 4 * G, 8 * G]

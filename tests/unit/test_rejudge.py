@@ -25,7 +25,7 @@ from seatrial.runs.replay import rejudge
 from seatrial.tasks.check import compare
 from seatrial.tasks.record import record
 from seatrial.text.headline import conclude
-from tests.samples import plateau
+from tests.sample_sweeps import plateau
 from tests.stored_nights import as_before
 from tests.unit.collectives.fake_mpirun import make_run
 

@@ -23,7 +23,7 @@ from seatrial.runs.explanations import CATALOG
 from seatrial.runs.load import load_result
 from seatrial.tasks.record import write_run_json
 from seatrial.text.headline import conclude, lines, next_steps, other_problems, own_reason, since
-from tests import samples
+from tests import sample_sweeps, samples
 
 PASS, FAIL, DEGRADED, INCONCLUSIVE = (
     Verdict.PASS,
@@ -154,7 +154,7 @@ def test_what_else_is_bad_is_named_in_short() -> None:
         Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)
     ]
     assert (
-        other_problems([*nodes, samples.busbw(1.0)]).sentence
+        other_problems([*nodes, sample_sweeps.busbw(1.0)]).sentence
         == "also matmul on node-[0-899], all_reduce busbw"
     )
     assert not other_problems([])
@@ -230,7 +230,7 @@ def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path
 
 
 def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
-    judged = samples.judge(samples.plateau(0.7), 0.7, 0.1, "history")
+    judged = sample_sweeps.judge(sample_sweeps.plateau(0.7), 0.7, 0.1, "history")
     nothing = replace(judged, source="sanity", expected=type(judged.expected)())
     with open_store(f"sqlite:///{tmp_path / 'h.sqlite'}") as store:
         for run_id, judgement in (("first", nothing), ("later", judged)):

@@ -79,6 +79,27 @@ HELD_AGAINST = {
 }
 
 
+def _workload(image: str, cluster: Cluster, settings: KubernetesPlatform) -> Values:
+    secret = [
+        {
+            "name": each.name,
+            "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}},
+        }
+        for each in settings.secret_env
+    ]
+    return {
+        "image": image,
+        "imagePullPolicy": settings.image_pull_policy or "",
+        "imagePullSecrets": list(settings.image_pull_secrets),
+        "gpus": cluster.nodes * cluster.gpus,
+        "nodes": cluster.nodes if settings.machine == "generic" else None,
+        "gpuResource": gpu_resource(cluster),
+        "resources": settings.resources,
+        "sharedMemory": settings.shared_memory or "",
+        "envs": [{"name": name, "value": value} for name, value in cluster.env.items()] + secret,
+    }
+
+
 def values_for(file: Values) -> Values:
     """What somebody with that cluster file says to the chart."""
     cluster = Cluster.model_validate(file)
@@ -106,24 +127,7 @@ def values_for(file: Values) -> Values:
         "annotations": settings.annotations,
         "priorityClassName": settings.priority_class or "",
         "serviceAccountName": settings.service_account or "",
-        "workload": {
-            "image": str(file["image"]),
-            "imagePullPolicy": settings.image_pull_policy or "",
-            "imagePullSecrets": list(settings.image_pull_secrets),
-            "gpus": cluster.nodes * cluster.gpus,
-            "nodes": cluster.nodes if settings.machine == "generic" else None,
-            "gpuResource": gpu_resource(cluster),
-            "resources": settings.resources,
-            "sharedMemory": settings.shared_memory or "",
-            "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
-            + [
-                {
-                    "name": each.name,
-                    "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}},
-                }
-                for each in settings.secret_env
-            ],
-        },
+        "workload": _workload(str(file["image"]), cluster, settings),
         "network": {
             "sshPort": cluster.ssh_port,
             "hostNetwork": settings.host_network,

@@ -62,23 +62,7 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
     assert run.out.splitlines()[-1].startswith("not_run: ")
 
     head, worker = names
-    there = uploaded(console, run_id)
-    assert {"run.json", "report.html", "measurements.csv", "connectivity-test.log"} <= {
-        path.name for path in there.iterdir()
-    }
-    assert {path.name for path in (there / "pod-logs").iterdir()} == {
-        "coordinator.log",
-        f"worker-{worker}.log",
-    }
-    for name, node in (("coordinator.log", head), (f"worker-{worker}.log", worker)):
-        title, *lines = (there / "pod-logs" / name).read_text().splitlines()
-        assert f" on {node} (" in title
-        assert any("Accepted publickey for root" in line for line in lines)
-    assert any(f"Pod/seatrial-{run_id}-" in line and " Started " in line for line in events(there))
-    assert "PRIVATE KEY" not in "".join(
-        path.read_text() for path in there.rglob("*") if path.is_file()
-    )
-
+    assert_uploaded(uploaded(console, run_id), run_id, head, worker)
     inside = console.run(
         "ssh", run_id, "head", "--", "echo $((6 * 7)); cat /run/seatrial/pid; exit 5"
     )
@@ -96,6 +80,25 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
     assert left(cluster, namespace) == ""
     over = console.run("ssh", run_id, "head")
     assert (over.status, f"run {run_id}: is over" in over.err) == (2, True)
+
+
+def assert_uploaded(there: Path, run_id: str, head: str, worker: str) -> None:
+    """The run's folder has its pods' logs and events, and no key."""
+    assert {"run.json", "report.html", "measurements.csv", "connectivity-test.log"} <= {
+        path.name for path in there.iterdir()
+    }
+    assert {path.name for path in (there / "pod-logs").iterdir()} == {
+        "coordinator.log",
+        f"worker-{worker}.log",
+    }
+    for name, node in (("coordinator.log", head), (f"worker-{worker}.log", worker)):
+        title, *lines = (there / "pod-logs" / name).read_text().splitlines()
+        assert f" on {node} (" in title
+        assert any("Accepted publickey for root" in line for line in lines)
+    assert any(f"Pod/seatrial-{run_id}-" in line and " Started " in line for line in events(there))
+    assert "PRIVATE KEY" not in "".join(
+        path.read_text() for path in there.rglob("*") if path.is_file()
+    )
 
 
 def test_an_image_that_cannot_be_had_leaves_its_events_and_pods(

@@ -144,49 +144,51 @@ def inventory(load: Load) -> ModuleType:
     return load("inventory")
 
 
+KERNEL_LINES = [  # seconds since boot, text
+    (10.0, "NVRM: Xid (PCI:0000:1b:00): 31, pid=4711, name=python, Ch 00000008, intr 00000000"),
+    (20.0, "NVRM: Xid (PCI:0000:1b:00): 31, pid=4712, name=python, Ch 00000008, intr 00000000"),
+    (30.0, "NVRM: Xid (PCI:0000:9d:00): 79, pid=1, GPU has fallen off the bus."),
+    (
+        40.0,
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 44 egress "
+            "non-posted PRIV error"
+        ),
+    ),
+    (50.0, "usb 1-1: new device"),
+    (
+        60.0,
+        (
+            "NVRM: The NVIDIA GPU 0000:1b:00.0 (PCI ID: 10de:2330) has fallen off the bus "
+            "and is not responding."
+        ),
+    ),
+    (
+        70.0,
+        (
+            "NVRM: The NVIDIA GPU 0000:9d:00.0 (PCI ID: 10de:2330) has fallen off the bus "
+            "and is not responding."
+        ),
+    ),
+    (
+        80.0,
+        (
+            "pcieport 0000:15:01.0: AER: Uncorrectable (Fatal) error message received "
+            "from 0000:18:00.0"
+        ),
+    ),
+    (
+        90.0,
+        (
+            "mlx5_core 0000:18:00.0: poll_health:800:(pid 0): device's health compromised "
+            "- reached miss count"
+        ),
+    ),
+]
+
+
 def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType) -> None:
-    lines = [
-        (10.0, "NVRM: Xid (PCI:0000:1b:00): 31, pid=4711, name=python, Ch 00000008, intr 00000000"),
-        (20.0, "NVRM: Xid (PCI:0000:1b:00): 31, pid=4712, name=python, Ch 00000008, intr 00000000"),
-        (30.0, "NVRM: Xid (PCI:0000:9d:00): 79, pid=1, GPU has fallen off the bus."),
-        (
-            40.0,
-            (
-                "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 44 egress "
-                "non-posted PRIV error"
-            ),
-        ),
-        (50.0, "usb 1-1: new device"),
-        (
-            60.0,
-            (
-                "NVRM: The NVIDIA GPU 0000:1b:00.0 (PCI ID: 10de:2330) has fallen off the bus "
-                "and is not responding."
-            ),
-        ),
-        (
-            70.0,
-            (
-                "NVRM: The NVIDIA GPU 0000:9d:00.0 (PCI ID: 10de:2330) has fallen off the bus "
-                "and is not responding."
-            ),
-        ),
-        (
-            80.0,
-            (
-                "pcieport 0000:15:01.0: AER: Uncorrectable (Fatal) error message received "
-                "from 0000:18:00.0"
-            ),
-        ),
-        (
-            90.0,
-            (
-                "mlx5_core 0000:18:00.0: poll_health:800:(pid 0): device's health compromised "
-                "- reached miss count"
-            ),
-        ),
-    ]
-    xids, events = inventory.summed(lines, {"0000:1b:00.0"}, {"0000:18:00.0"})
+    xids, events = inventory.summed(KERNEL_LINES, {"0000:1b:00.0"}, {"0000:18:00.0"})
     assert [(error["kind"], error["number"], error["count"]) for error in xids] == [
         ("Xid", 31, 2),
         ("SXid", 12028, 1),

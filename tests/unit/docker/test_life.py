@@ -122,7 +122,7 @@ def platform_and_run(
     return docker.platform(cluster), Run(RUN, cluster, load_suite("quick"), tmp_path / "out")
 
 
-def test_a_run_from_its_creation_to_its_end(
+def test_a_run_that_is_up_is_attached_kept_and_its_logs_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
@@ -159,6 +159,13 @@ def test_a_run_from_its_creation_to_its_end(
         "node-0.log": "sshd\n" * 3
     }
 
+
+def test_containers_that_ended_say_why_and_are_taken_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host()
+    platform, run = platform_and_run(tmp_path, monkeypatch, host)
+    testbed = platform.launch(run)
     assert testbed.blameless_reason(testbed.nodes[1]) is None
     host.made[1].status = "exited"
     host.made[1].attrs["State"] = {"ExitCode": 9, "Error": "killed by the kernel"}

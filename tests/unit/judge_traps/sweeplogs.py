@@ -10,6 +10,9 @@ from seatrial.nccl.busbw import busbw_factor
 M, G = 1 << 20, 1 << 30
 SIZES = (64 * M, 256 * M, G, 4 * G, 8 * G)
 H100 = LogsConfig("H100-SXM", 1, 8)
+OVER_NODES = (270.0, 330.0, 355.0, 372.0, 376.0)  # 32 or 64 H100 with eight NICs of 400 Gb/s
+IB = "IB-8x400G"
+QUAD = LogsConfig("H100-SXM", 4, 8, IB)
 
 
 def row(size: int, busbw: float, ranks: int = 8, wrong: int = 0) -> str:
@@ -76,3 +79,9 @@ def judged(text: str, asked: LogsConfig = H100) -> LogsJudgement:
 
 
 HEALTHY = (360.0, 419.0, 442.0, 476.0, 480.0)
+
+
+def over_four_nodes(
+    before: Sequence[str] = (), factor: float = 1.0, sizes: Sequence[int] = SIZES
+) -> str:
+    return log_text([factor * value for value in OVER_NODES], 32, 4, before, sizes=sizes)

@@ -7,8 +7,8 @@ import pytest
 from seatrial.logs.cluster import LogsConfig
 from seatrial.model.verdict import Verdict
 from seatrial.nccl.busbw import busbw_factor
-from tests.unit.judge_traps.sweeplogs import M, judged, log_text, of_operation
-from tests.unit.judge_traps.test_claims import IB, OVER_NODES, QUAD, devices
+from tests.unit.judge_traps.sweeplogs import IB, OVER_NODES, QUAD, M, judged, log_text, of_operation
+from tests.unit.judge_traps.test_claims import devices
 
 SIZES = [8 << n for n in range(31)]
 HEADER = "minBytes 67108864 maxBytes 8589934592 step: 4(factor)"

@@ -37,18 +37,23 @@ def table_row(size: int, ranks: int, busbw: float) -> str:
     )
 
 
-def log_text(
-    placed: Placed, share: float | None, noise: Callable[[], float], plateau: float = 40.0
-) -> str:
-    ranks = sum(len(gpus) for _, gpus in placed)
-    devices, rank = [], 0
+def _devices(placed: Placed) -> list[str]:
+    """The lines of nccl-tests that say which rank has which GPU."""
+    devices = list[str]()
     for host, gpus in placed:
         for device, address in enumerate(gpus):
+            rank = len(devices)
             devices.append(
                 f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on {host:>10} device "
                 f"{device:2d} [{address}] NVIDIA H100"
             )
-            rank += 1
+    return devices
+
+
+def log_text(
+    placed: Placed, share: float | None, noise: Callable[[], float], plateau: float = 40.0
+) -> str:
+    ranks = sum(len(gpus) for _, gpus in placed)
     lines = [
         "# nccl-tests version 2.17.6 nccl-headers=22807 nccl-library=22807",
         "# Collective test starting: alltoall_perf",
@@ -57,7 +62,7 @@ def log_text(
         " agg iters: 1 validation: 1 graph: 0",
         "#",
         "# Using devices",
-        *devices,
+        *_devices(placed),
         "#",
         f"#{'out-of-place':>74}{'in-place':>31}          ",
         "#       size         count      type   redop    root     time   algbw   busbw  #wrong    "

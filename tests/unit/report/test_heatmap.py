@@ -12,13 +12,13 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.heatmap import BLAMED, NOT_MEASURED, heat_map
 from seatrial.report.html import report_html
 from seatrial.report.pairs import NODES_SHOWN, pair_matrix
-from tests import samples
+from tests import sample_sweeps, samples
 from tests.fleet_run import fleet_run
 
 
 def _check(*subjects: tuple[Subject, float]) -> Check:
     measured = tuple(Measurement("gemm", value, "TFLOPS", subject) for subject, value in subjects)
-    judged = tuple(samples.judge(m, 100.0, 0.1, "peers") for m in measured)
+    judged = tuple(sample_sweeps.judge(m, 100.0, 0.1, "peers") for m in measured)
     return Check("devices", Verdict.PASS, Reason(), 1.0, measured, judged)
 
 

@@ -18,7 +18,7 @@ from seatrial.report.context import EarlierRuns, ReportContext, context_of
 from seatrial.report.html import report_html, script
 from seatrial.runs.explanations import CATALOG
 from seatrial.text.redact import redacted
-from tests import samples
+from tests import sample_sweeps, samples
 from tests.fleet_run import fleet_context, fleet_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -176,7 +176,7 @@ def test_a_chart_that_fails_does_not_lose_the_report(
 
 def _huge() -> RunResult:
     judgements = [
-        samples.judge(
+        sample_sweeps.judge(
             Measurement(
                 "busbw", 100.0 + n % 90, "GB/s", Subject("link", f"node-{n}--node-{n + 1}")
             ),

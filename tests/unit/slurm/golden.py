@@ -29,15 +29,17 @@ FULL: dict[str, Any] = {
 }
 
 
+DESCRIBED = {
+    "name": "full",
+    "nodes": 2,
+    "hardware": "H100-SXM",
+    "gpus_per_node": 8,
+    "env": {"NCCL_DEBUG": "WARN"},
+}
+
+
 def clusters() -> dict[str, tuple[Cluster, str]]:
     """Cluster and suite by the name of the golden files."""
-    described = {
-        "name": "full",
-        "nodes": 2,
-        "hardware": "H100-SXM",
-        "gpus_per_node": 8,
-        "env": {"NCCL_DEBUG": "WARN"},
-    }
     image = "nvcr.io/nvidia/pytorch:25.08-py3@sha256:" + "0" * 64
     mounts = [
         {"source": "/data", "target": "/data"},
@@ -53,12 +55,12 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
     }
     return {
         "pyxis": (
-            Cluster.model_validate({**described, "image": image, "platform": pyxis}),
+            Cluster.model_validate({**DESCRIBED, "image": image, "platform": pyxis}),
             "quick",
         ),
         "apptainer": (
             Cluster.model_validate(
-                {**described, "image": "/shared/trials.sif", "platform": apptainer}
+                {**DESCRIBED, "image": "/shared/trials.sif", "platform": apptainer}
             ),
             "quick",
         ),
@@ -73,12 +75,12 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
         ),
         "one-gpu": (
             Cluster.model_validate(
-                {**described, "nodes": 1, "gpus_per_node": 1, "platform": {"kind": "slurm"}}
+                {**DESCRIBED, "nodes": 1, "gpus_per_node": 1, "platform": {"kind": "slurm"}}
             ),
             "nightly",
         ),
         "full": (
-            Cluster.model_validate({**described, "platform": {"kind": "slurm", **FULL}}),
+            Cluster.model_validate({**DESCRIBED, "platform": {"kind": "slurm", **FULL}}),
             "quick",
         ),
     }

@@ -57,7 +57,7 @@ def platform_and_run(
     return slurm.platform(cluster), run
 
 
-def test_a_run_from_its_submission_to_its_end(
+def test_a_run_that_is_up_is_attached_kept_and_its_logs_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site()
@@ -95,6 +95,13 @@ def test_a_run_from_its_submission_to_its_end(
         "nodes/srun.log": "srun: error: a step\n9: of no task\n",
     }
 
+
+def test_a_job_that_is_gone_is_neither_kept_nor_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    platform, run = platform_and_run(tmp_path, monkeypatch, site)
+    platform.launch(run)
     for name, text in GONE.items():
         site._answers[name] = [text]
     assert not platform.keep(RUN_ID, 600)
