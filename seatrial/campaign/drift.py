@@ -1,9 +1,11 @@
 """Numbers that are worse at the end of a campaign than at its beginning. Pure.
 
 A node is compared with the others of each phase, so that a slowdown of all nodes at once blames
-none.
+none. Whether there is a trend says the test of Mann and Kendall (Mann, Econometrica 13 (1945), 245;
+Kendall, Rank Correlation Methods (1975)).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.campaign.trend import mann_kendall
 from seatrial.detection.noise import median_of
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import measurement_name
@@ -31,6 +32,7 @@ _LEAST_PEERS = 3  # parts of one kind, whose median tells what is usual
 _LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones stray
 # Modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
 _OUTLYING = 5.0
+_AT_ONCE = 4_000_000  # pairs of readings in memory
 _HOUR_S = 3600.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
 _LIMIT = 0.05  # of what it was: a loss that is degraded
@@ -57,19 +59,21 @@ def drift_check(
     """
     most = max((len(each.began_s) for each in phases), default=0)
     if most < LEAST_PHASES:
-        reason = Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES)
-        return Check(DRIFT, Verdict.NOT_RUN, reason)
+        return Check(
+            DRIFT,
+            Verdict.NOT_RUN,
+            Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES),
+        )
     judgements = list[Judgement]()
     for each in (*phases, *minutes):
         if len(each.began_s) >= LEAST_PHASES:
             judgements += _judgements(each, one_machine=one_machine)
     bad = [judgement for judgement in judgements if not judgement.passed]
-    passed = Reason.of("drift-none", count=len(judgements))
-    reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
+    none = Reason.of("drift-none", count=len(judgements))
     return Check(
         name=DRIFT,
         verdict=worst(judgement.verdict for judgement in judgements),
-        reason=join(reasons) or passed,
+        reason=join(judgement.reason for judgement in bad) or none,
         measurements=tuple(judgement.measurement for judgement in judgements),
         judgements=tuple(judgements),
         suspects=tuple(filter(None, map(_suspect, bad))),
@@ -190,10 +194,9 @@ def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray
     """Return the phases of the first and of the last hour; of a campaign that is shorter than three
     hours, thirds.
     """
-    first = began_s[0]
-    last = began_s[-1]
-    end = min(_HOUR_S, (last - first) / 3)
-    return began_s <= first + end, began_s >= last - end
+    since = began_s - began_s[0]
+    end = min(_HOUR_S, since[-1] / 3)
+    return since <= end, since >= since[-1] - end
 
 
 def _judgement(
@@ -226,3 +229,29 @@ def _judgement(
         source="beginning",
         expected=Expected(low=-100 * _LIMIT),
     )
+
+
+def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the
+    order of time.
+    """
+    rows, columns = readings.shape
+    first, second = np.triu_indices(rows, 1)
+    at_once = max(1, _AT_ONCE // max(1, len(first)))
+    score = np.zeros(columns)
+    for begin in range(0, columns, at_once):
+        some = slice(begin, begin + at_once)
+        rises = np.sign(readings[second, some] - readings[first, some])
+        score[some] = np.nansum(rises, axis=0)
+    p_values = np.ones(columns)
+    counts = np.isfinite(readings).sum(axis=0)
+    for column in np.flatnonzero((counts > 1) & (score != 0)):
+        deviation = math.sqrt(_variance(int(counts[column])))
+        z = (abs(score[column]) - 1) / deviation
+        p_values[column] = math.erfc(z / math.sqrt(2))
+    return p_values
+
+
+def _variance(count: int) -> float:
+    """Return the variance of Kendall's score without a trend and without ties."""
+    return count * (count - 1) * (2 * count + 5) / 18

@@ -1,7 +1,7 @@
 """From measurements to the verdicts of checks, and to what is to be measured once more. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import cast
@@ -16,7 +16,13 @@ from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
 from seatrial.judge.series import SeriesJudge, SeriesTable
-from seatrial.judge.votes import counting, is_noisy, is_sanity_pass, summary
+from seatrial.judge.votes import (
+    counting,
+    is_noisy,
+    is_sanity_pass,
+    summary,
+    too_few_to_count,
+)
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import Reason, extended, join, uncoded
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
@@ -146,7 +152,7 @@ class RunJudge:
 
     def doubts(self) -> Doubts:
         """Return by check what to measure once more."""
-        doubts: dict[str, list[Doubt]] = defaultdict(list)
+        doubts = dict[str, Doubt]()
         in_doubt = set[str]()
         if self._judged is not None:
             in_doubt = self._in_doubt(self._judged)
@@ -158,8 +164,27 @@ class RunJudge:
                 most = 2 * _AGREEING - 1
             else:
                 continue
-            doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), most))
-        return dict(doubts)
+            doubts[name] = Doubt(taken[0], len(taken), most)
+        by_check: dict[str, list[Doubt]] = defaultdict(list)
+        few = self._single_sizes(doubts)
+        for name, doubt in doubts.items():
+            if name not in few:
+                by_check[self._check_of[name]].append(doubt)
+        return dict(by_check)
+
+    def _single_sizes(self, doubts: Container[str]) -> set[str]:
+        """Return single sizes that would not count if all that are in doubt were bad."""
+
+        def may_be_bad(m: Measurement) -> bool:
+            name = m.series()
+            number = self._numbers.get(name)
+            if name in doubts or (number and not number.passed):
+                return True
+            if self._judged is None or not self._has_reference(name):
+                return False
+            return self._judged.verdict(self._place[name]) is not Verdict.PASS
+
+        return too_few_to_count((taken[0] for taken in self._taken.values()), may_be_bad)
 
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Return numbers to repeat.
@@ -237,7 +262,8 @@ class RunJudge:
         if not new:
             return check
         own = [f for f in run_findings if self._name(f.series[0]) in new]
-        together = [f for f in own if len(f.series) > 1 and _is_of_group(f)]
+        of_many = [f for f in own if len(f.series) > 1]
+        together = [f for f in of_many if f.judgement.measurement.subject.kind == "group"]
         group_of = {self._name(i): f.judgement for f in together for i in f.series}
         alone = []
         every = []
@@ -325,11 +351,6 @@ def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
 def _values(taken: Sequence[Measurement]) -> tuple[float, ...]:
     """Return the values of the readings of a number."""
     return tuple(m.value for m in taken)
-
-
-def _is_of_group(finding: Finding) -> bool:
-    """Return whether a finding is on many alike, not on one part."""
-    return finding.judgement.measurement.subject.kind == "group"
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:

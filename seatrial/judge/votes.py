@@ -8,11 +8,12 @@ docs/decisions/0002-judging-with-few-samples.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from math import ceil, log
 
 from seatrial.checks.metrics import tolerance_of
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
@@ -79,22 +80,39 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
     alone, votes = [], defaultdict(list)
     for judgement in judgements:
         if _is_vote(judgement):
-            votes[_sweep(judgement)].append(judgement)
+            votes[_sweep(judgement.measurement)].append(judgement)
         else:
             alone.append(judgement)
     agreed = [j for group in votes.values() for j in _agreeing(group)]
     return sorted((j for j in (*alone, *agreed) if not j.passed), key=_order)
 
 
+def too_few_to_count(
+    measured: Iterable[Measurement], low: Callable[[Measurement], bool]
+) -> set[str]:
+    """Return the single sizes, by the names of their series, whose sweep has too few `low` ones for
+    them to count.
+    """
+    sweeps: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for m in measured:
+        if not tolerance_of(m).steady:
+            sweeps[_sweep(m)].append(m)
+    few = set[str]()
+    for sizes in sweeps.values():
+        needed = _needed({_size(m) for m in sizes})
+        if len({_size(m) for m in sizes if low(m)}) < needed:
+            few.update(m.series() for m in sizes)
+    return few
+
+
 def _is_vote(judgement: Judgement) -> bool:
     return is_noisy(judgement) and not tolerance_of(judgement.measurement).steady
 
 
-def _sweep(judgement: Judgement) -> tuple[object, ...]:
+def _sweep(m: Measurement) -> tuple[object, ...]:
     """Return what the sizes of one sweep have in common; its latency is a repeat of the smallest
     size.
     """
-    m = judgement.measurement
     shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
     return (m.subject, *shared)
 
@@ -103,17 +121,21 @@ def _agreeing(group: list[Judgement]) -> list[Judgement]:
     """Return the bad sizes of one sweep, at the verdict that half of its sizes reach (at least two,
     if it has two).
     """
-    sizes = {_size(j) for j in group}
-    needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
+    needed = _needed({_size(j.measurement) for j in group})
     for verdict in (Verdict.FAIL, Verdict.DEGRADED):
         bad = [j for j in group if j.verdict.severity <= verdict.severity]
-        if len({_size(j) for j in bad}) >= needed:
+        if len({_size(j.measurement) for j in bad}) >= needed:
             return [replace(j, verdict=verdict) for j in bad]
     return []
 
 
-def _size(judgement: Judgement) -> object:
-    return judgement.measurement.conditions.get("message_bytes")
+def _needed(sizes: Set[object]) -> int:
+    """Return how many sizes of a sweep have to be bad to count."""
+    return max(min(2, len(sizes)), ceil(len(sizes) / 2))
+
+
+def _size(m: Measurement) -> object:
+    return m.conditions.get("message_bytes")
 
 
 def _order(judgement: Judgement) -> tuple[int, bool, float]:

@@ -143,7 +143,8 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     body = svg[svg.index("<svg") :]
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
-    body = _COORDINATES.sub(_to_hundredths, body)
+    # To a hundredth of a point, which is finer than any screen
+    body = _COORDINATES.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
     for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")
@@ -154,8 +155,3 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     start = body.index(">") + 1
     drawn = body[start : body.rindex("</svg>")]
     return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
-
-
-def _to_hundredths(attribute: re.Match[str]) -> str:
-    """Return coordinates to a hundredth of a point, which is finer than any screen."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])

@@ -84,7 +84,7 @@ class Kubernetes:
         files = {}
         for manifest in objects(planned, secret_files):
             kind = manifest["kind"].lower()
-            files[f"{kind}.yaml"] = _yaml(manifest)
+            files[f"{kind}.yaml"] = yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=120)
         reached = {name: (name, name) for name in run.cluster.node_names()}
         return Rendered(files, self._testbed_of(planned, reached, ""))
 
@@ -243,10 +243,6 @@ class Kubernetes:
 
 
 platform = Kubernetes
-
-
-def _yaml(manifest: Object) -> str:
-    return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=120)
 
 
 class _Plain(Dumper):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check
-from seatrial.campaign.trend import mann_kendall
+from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check, mann_kendall
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
