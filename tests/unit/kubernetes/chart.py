@@ -5,11 +5,12 @@ facts.yaml anew.
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
+
 from seatrial.config.cluster import Cluster
 from seatrial.platforms.kubernetes import config, machines, pod
 from seatrial.platforms.kubernetes import platform as kubernetes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.platform import _yaml
 from seatrial.text.redact import SECRET_NAME
 
 CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
@@ -29,7 +30,8 @@ def facts() -> str:
         "taken_paths": list(config._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},
     }
-    return _HEAD + _yaml(known)
+    written: str = yaml.dump(known, Dumper=kubernetes._Plain, sort_keys=False, width=120)
+    return _HEAD + written
 
 
 def _machine(name: str) -> dict[str, Any]:
