@@ -21,13 +21,13 @@ from tests.site import PATIENCE_S
 SLOW = "40mbit"
 
 
-@pytest.mark.gate
 def assert_remembered(console: Console, run_id: str) -> None:
     """The run alone is in the history, and passed."""
     listed = json.loads(console.run("history", "--json").out)
     assert [(row["run_id"], row["verdict"]) for row in listed] == [(run_id, "pass")]
 
 
+@pytest.mark.gate
 def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
     run = console.check(
         console.cluster(), console.suite(devices={"seconds": 0.1}, training=TRAINING)
