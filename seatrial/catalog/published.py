@@ -135,7 +135,7 @@ def _of_floor(floor: Reference) -> Baseline:
 
 
 def _of_claim(claim: Claim) -> Baseline:
-    """Return the baseline of a claim where there is no floor either."""
+    """Return the baseline of a claim that has no floor."""
     row = claim.row
     claimed = row.busbw_gb_s
     words = f"the {number(claimed)} GB/s of {row.place} at {_size(row)}; {claim.words}"
